@@ -88,8 +88,8 @@ _LEARNED = 31 << 20  # bytes; glibc learns nothing from more than 32 MiB
 def keep_memory() -> None:
     """Lets a block of memory come and go, unwritten, so that the process keeps what it frees later.
 
-    The C library of Linux (glibc) gives large freed blocks back to the system and asks for them anew, page by
-    page, which takes about a tenth of an update with a thousand rows. It learns from what it frees: once a
+    The C library of Linux (glibc) gives large freed blocks back to the system and asks for them again, page
+    by page, which takes about a tenth of an update with a thousand rows. It learns from what it frees: once a
     block has come and gone, others up to its size are taken from what was freed, and up to twice as much
     stays at the end of the heap. Other C libraries stay as they are, and so does this one where the user has
     set it (for instance by ``MALLOC_TRIM_THRESHOLD_``).

@@ -76,7 +76,7 @@ class Rows:
 
     Attributes:
         width: number of columns.
-        dtype: of the tensors returned.
+        dtype: Type of the tensors returned.
         in_memory: False for memory maps and h5py datasets.
         tensor: all rows where they lie in memory, in the type that they have there; None where torch has no
             such type, or they are made row by row (sparse matrices, encoded rows, files).
@@ -289,7 +289,7 @@ class Rows:
         exactly zero; a column that was never observed has NaN for both.
 
         Args:
-            weights: of the rows, (len(self),), at least 0; None: those of ``weighted``, or all alike.
+            weights: Row weights, (len(self),), at least 0; None means those of ``weighted``, else uniform.
 
         Raises:
             ValueError: a row that holds infinity, or NaN unless ``missing``.

@@ -35,7 +35,7 @@ class Interval:
         """Refuses a value outside.
 
         Args:
-            value: of a setting.
+            value: Value of a setting.
             name: what to call it in the message.
             suffix: else expected.
 
@@ -96,7 +96,7 @@ class Setting:
         """Refuses a value that is not allowed; None passes where the type has it.
 
         Args:
-            value: of the setting.
+            value: Value of the setting.
             name: what to call it in the message.
 
         Raises:
@@ -139,7 +139,7 @@ def settings_of(owner: Any) -> dict[str, Setting]:
 
 
 def _documented(owner: Any) -> dict[str, str]:
-    """Returns what a docstring says of each of its arguments or attributes."""
+    """Returns the text that a docstring has for each of its arguments or attributes."""
     section = re.search(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)*)", cleandoc(owner.__doc__ or ""), re.M)
     entries = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1] if section else "", re.M)
     return {name: " ".join((text[:1].upper() + text[1:]).split()) for name, text in entries}

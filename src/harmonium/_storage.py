@@ -50,7 +50,7 @@ def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, ove
     try:
         contents = pack(tensors, {"format": FORMAT, "version": VERSION, **header})
     except TypeError as error:
-        raise TypeError(f"metadata: expected values that JSON knows, {error}") from error
+        raise TypeError(f"metadata: expected values that JSON has, {error}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"metadata: expected values that can be read back, {error}") from error
     replace_file(path, contents)
@@ -132,8 +132,8 @@ def unpack(path: Path, form: str, version: int) -> tuple[dict[str, Tensor], dict
 
     Raises:
         SafetensorError: not a safetensors file, or one whose tensors are not as large as stated there.
-        OtherVersion: of another version.
-        ValueError: of another format, or damaged.
+        OtherVersion: The file has another format version.
+        ValueError: The file has another format, or is damaged.
     """
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}

@@ -256,7 +256,7 @@ def test_no_version(tmp_path: Path) -> None:
 def test_an_unknown_kind_of_layer(kind: Any, tmp_path: Path) -> None:
     path = forged(tmp_path / "machine", lambda text, values: text["layers"][2].update(kind=kind))
     message = refusal(path)
-    assert "knows no layer" in message
+    assert "has no layer" in message
     assert repr(kind) in message
 
 

@@ -21,7 +21,7 @@ Distributed = Literal["auto"] | dist.ProcessGroup | None
 
 @final
 class Group:
-    """Processes that do the same at the same time; one by itself where there is no process group.
+    """Processes that do the same at the same time; one alone where there is no process group.
 
     All of them have to make the same calls in the same order. A process that dies closes its connections, and
     a call that waits for it fails then, or after the timeout that the process group was made with.
@@ -129,7 +129,7 @@ def pairwise(terms: Sequence[Tensor]) -> Tensor:
 
 
 def as_group(distributed: Distributed) -> Group | None:
-    """Returns the group for an argument ``distributed``; None: this process by itself.
+    """Returns the group for an argument ``distributed``; None: this process alone.
 
     Args:
         distributed: "auto": all processes of the default group of ``torch.distributed``, or this one where it
@@ -137,7 +137,7 @@ def as_group(distributed: Distributed) -> Group | None:
 
     Raises:
         TypeError: anything else.
-        ValueError: several processes were started and nothing says what they are to do together.
+        ValueError: several processes were started and no argument says how they work together.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     there = dist.is_available() and dist.is_initialized()
@@ -172,7 +172,7 @@ def init_process_group(device: str | torch.device = "cpu", timeout: float = TIME
     """Joins the processes that ``torchrun``, or a launcher like it, has started, for the time of some work.
 
     It is ``torch.distributed.init_process_group`` over nccl between GPUs and gloo between CPUs, but for two
-    things. Processes that ``torchrun --max-restarts`` starts anew find each other: they share a store with
+    things. Processes that ``torchrun --max-restarts`` starts again find each other: they share a store with
     those before them, whose addresses they would wait for in vain. And none waits longer than ``timeout``.
 
     A process that was started alone (``WORLD_SIZE`` is 1 or not set) has nobody to join.

@@ -24,7 +24,7 @@ class Shards:
 
     Args:
         group: the processes.
-        number: of shards, a power of two that the number of processes divides.
+        number: Number of shards, a power of two that the number of processes divides.
 
     Attributes:
         own: those of this process, in rising order.
@@ -55,7 +55,7 @@ class Shards:
 
         Args:
             number: for all shards together.
-            name: of the argument, for messages.
+            name: Name of the argument, for messages.
 
         Raises:
             ValueError: a number that the shards do not divide.
@@ -68,7 +68,7 @@ class Shards:
         """Cuts rows into shards, in their order; returns the slices of this process's shards.
 
         Args:
-            number: of all rows; as even as can be, every shard gets one at least.
+            number: Number of all rows, split as evenly as possible; every shard gets at least one.
             name: the argument that has them.
 
         Raises:
@@ -85,7 +85,7 @@ class Shards:
         """Sums each of several vectors over all shards; sends one while the next is made.
 
         Args:
-            terms: of each vector this process's, (entries,), one for each of its own shards.
+            terms: For each vector this process's terms, (entries,), one for each of its shards.
         """
         return self.group.all_reduce_sum(pairwise(each) for each in terms)
 

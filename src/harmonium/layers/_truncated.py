@@ -1,4 +1,4 @@
-"""The law p(x) ∝ exp(δx - γx²/2) on an interval, for γ of either sign and 0, and δ and γ from moments.
+"""The distribution p(x) ∝ exp(δx - γx²/2) on an interval, for any γ, and δ and γ from moments.
 
 The closed forms in error functions lose all digits for γ → 0 and far from the middle of the interval, and for
 γ < 0 they overflow. Instead the interval is cut where the density is highest (γ > 0) or lowest (γ ≤ 0) into
@@ -26,7 +26,7 @@ _NODES = {torch.float32: 14, torch.float64: 28}  # see docs/decisions/0038
 _CHUNK = 1 << 14  # units at a time, so that their nodes stay in the cache
 _CUBIC_STEPS = 30  # far more than an inversion takes; from then on it halves its bracket
 _NEWTON_STEPS = 500  # far more than any moments take; each may double the parameters
-_HALVINGS = 60
+_HALVINGS = 60  # of a bracket: more than the 53 bits of a float64 need
 _PRECISE = 1e-9  # of the statistics' own deviations
 _STEEPEST = 20.0  # of the share: at 1/distance = -γ the rounding of γ moves a few percent of the mass
 _ROUNDING = 1e-14  # of the interval: nearer than this, moments in float64 say nothing
@@ -78,7 +78,7 @@ def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -
 
 @torch.no_grad()
 def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Returns the x below which a fraction ``level`` in [0, 1] of the law lies; arguments of one shape."""
+    """Returns the x below which a fraction ``level`` in [0, 1] of the mass lies; arguments of one shape."""
     parts = [_find_quantile(*chunk) for chunk in _split_chunks(level, slope, curvature, low, high)]
     return torch.cat(parts).view(slope.shape)
 
@@ -242,7 +242,7 @@ def matching_law(
 ) -> MatchedLaw:
     """Returns δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
 
-    Every law has exactly one such pair, of finite size unless x is confined to one point or to both ends. So
+    Every distribution has exactly one such pair, finite unless x is confined to one point or to both ends. So
     that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
     by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change
     which end has the mass: from the ends x keeps a distance of a few such shares.
@@ -250,7 +250,7 @@ def matching_law(
     Args:
         mean: E[x], (units,) float64.
         second: E[x²], (units,) float64. Moments that rounding has made impossible are moved to possible ones.
-        low: of every interval, (units,) or (1,), float64.
+        low: Lower end of every interval, (units,) or (1,), float64.
         high: the same.
         precision: the type that δ and γ are going to be rounded to.
 
@@ -312,8 +312,8 @@ class _Residual(NamedTuple):
     Attributes:
         first: wanted less present E[z].
         bulge: the same of (1-z²)/2.
-        variance: of z.
-        regression: of (1-z²)/2 on z.
+        variance: Variance of z.
+        regression: Slope of the regression of (1-z²)/2 on z.
         rest: variance of what z leaves of (1-z²)/2.
     """
 

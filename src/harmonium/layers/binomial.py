@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid, softplus
 from harmonium import _checks
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
-_MOST = 1 << 24
+_MOST = 1 << 24  # states: counts up to here are exact in float32
 
 
 @final

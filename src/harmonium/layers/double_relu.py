@@ -1,4 +1,4 @@
-"""Real units with a law of its own on either side of 0."""
+"""Real units with a half-normal distribution on either side of 0, each with its own parameters."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class DoubleReLU(Layer):
     def _find_laws(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
     ) -> tuple[HalfLineLaw, HalfLineLaw, Tensor]:
-        """Returns the laws on either side and the log-odds of the upper one."""
+        """Returns the distributions on either side and the log-odds of the upper one."""
         positive, negative = self._find_local(B, A, theta)
         up, down = half_line_law(*positive), half_line_law(*negative)
         return up, down, (up.top - down.top) + (up.log_width - down.log_width)

@@ -17,7 +17,7 @@ class GaussianUnits(QuadraticUnits, ABC):
     """Real units with θ = (U, V), t(x) = (x, -x²/2), ψ = (U+B)²/(2(V+A)) + ½ ln(2π/(V+A)), V + A > 0.
 
     A subclass defines the parameters that it learns and their map to θ and to the scale of the couplings.
-    All of them describe the same laws; they differ in the direction of a gradient step.
+    All of them describe the same distributions; they differ in the direction of a gradient step.
     """
 
     bounded = False

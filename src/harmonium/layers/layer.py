@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 class Layer(nn.Module, ABC):
     """Units of one kind, independent of each other given the rest of the machine.
 
-    A unit has the law p(x | B, A) ∝ exp(θ·t(x) + B x - A x²/2) with sufficient statistics t, natural
+    A unit has the distribution p(x | B, A) ∝ exp(θ·t(x) + B x - A x²/2) with sufficient statistics t, natural
     parameters θ, a field B from its neighbours and a curvature A (zero but in TAP). Its log-partition ψ(B, A;
     θ) is the log of the normaliser; means, variances and expected statistics are its derivatives. ψ defines a
     layer, the closed forms that a subclass adds compute it.
@@ -150,7 +150,7 @@ class Layer(nn.Module, ABC):
 
         Args:
             expected: E[t(x)] in the order of ``natural``, each (width,), float64.
-            variance: of x, (width,), for layers that would lose it in E[x²] by rounding.
+            variance: Variances of x, (width,), for layers that would lose them in E[x²] by rounding.
 
         Raises:
             ValueError: statistics that no finite parameters give, such as those of a unit that never changes;
@@ -189,7 +189,7 @@ class Layer(nn.Module, ABC):
 
         Args:
             n_units: number of units, at least 1.
-            n_states: of each unit, at least 2; read only by kinds whose number of states may be chosen.
+            n_states: States of each unit, at least 2; read only by kinds that may have any number of states.
         """
         return cls(n_units)
 
@@ -205,7 +205,7 @@ class Layer(nn.Module, ABC):
         """Draws the noise that ``sample`` consumes for a field of this shape: one number a unit.
 
         Args:
-            shape: of the field, (..., width).
+            shape: Shape of the field, (..., width).
             generator: source of the noise.
 
         Returns:
@@ -325,7 +325,7 @@ class Layer(nn.Module, ABC):
 
         Args:
             x: (..., width), NaN for all columns of a unit that is not observed.
-            name: of the argument, for messages.
+            name: Name of the argument, for messages.
 
         Returns:
             Booleans of x's shape, and x with the units that are not given at their mode under pure noise.
@@ -358,7 +358,7 @@ class DiscreteUnits(Layer, ABC):
 
     Args:
         n_units: number of units, at least 1.
-        columns: of the state matrix for each unit.
+        columns: Columns of the state matrix for each unit.
 
     Attributes:
         bias: learnable, (n_units,) or (n_units, columns), zero at first.

@@ -16,7 +16,7 @@ _FAR = 3.0  # deviations below 0 from where on a continued fraction serves: diff
 _TERMS = {torch.float32: 10, torch.float64: 40}  # of the fraction: to rounding from there on
 _HIGH = 12.0  # deviations above 0 from where on nothing is cut off: 1e-33
 _NEWTON = 4  # steps to a quantile: each squares the error
-_STEEPEST = -10.0  # deviations below 0 at which a fit stops: the law is exponential but for 2 %
+_STEEPEST = -10.0  # deviations below 0 at which a fit stops: the distribution is exponential but for 2 %
 
 
 class HalfLineLaw(NamedTuple):
@@ -29,12 +29,12 @@ class HalfLineLaw(NamedTuple):
 
 
 def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
-    """Returns the law p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0; the curvature may have fewer rows.
+    """Returns the distribution p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0.
 
-    In units of σ = γ^-½ it is a normal law around z = δσ, cut at 0. Its mean is z + h with the hazard
-    h = φ(z)/Φ(z), its variance 1 - h (z + h). Far below 0 both are differences of nearly equal numbers; there
-    the continued fraction of Mills's ratio, h = t + 1/(t + 2/(t + 3/(t + …))) with t = -z, has them as they
-    are. NaN where the curvature is not positive.
+    The curvature may have fewer rows than the slope. In units of σ = γ^-½ it is a normal density around z =
+    δσ, cut at 0. Its mean is z + h with the hazard h = φ(z)/Φ(z), its variance 1 - h (z + h). Far below 0
+    both are differences of nearly equal numbers; there the continued fraction of Mills's ratio, h = t + 1/(t
+    + 2/(t + 3/(t + …))) with t = -z, has them as they are. NaN where the curvature is not positive.
     """
     deviation = curvature.rsqrt()
     z = slope * deviation
@@ -60,7 +60,7 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
 
 @torch.no_grad()
 def half_line_quantile(above: Tensor, slope: Tensor, curvature: Tensor) -> Tensor:
-    """Returns the x above which a fraction ``above`` in (0, 1] of the law lies.
+    """Returns the x above which a fraction ``above`` in (0, 1] of the distribution lies.
 
     The curvature may have fewer rows than the slope.
     """
@@ -99,7 +99,7 @@ def _find_far_quantile(above: Tensor, t: Tensor) -> Tensor:
 class ReLU(QuadraticUnits):
     """Units in [0, ∞); θ = (U, γ), t(x) = (x, -x²/2), ψ = ln ∫_0^∞ exp((U+B)x - (γ+A)x²/2) dx, γ + A > 0.
 
-    A normal law around (U + B)/γ that is cut at 0; the most probable state is the rectified max(0, (U + B)/γ)
+    A normal density around (U + B)/γ, cut at 0; the most probable state is the rectified max(0, (U + B)/γ)
     (Tubiana et al. 2019, with one half of the line).
 
     Args:

@@ -139,7 +139,7 @@ class TruncatedGaussBernoulli(IntervalUnits):
         return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"
 
     def _find_mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
-        """Returns the law in the interval, and the log-odds of being there."""
+        """Returns the distribution in the interval, and the log-odds of being there."""
         law = truncated_law(*self._find_slopes(B, A, theta))
         return law, law.log_mass + (theta or self.natural())[2]
 

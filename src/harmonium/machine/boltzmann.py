@@ -43,8 +43,8 @@ class BoltzmannMachine(nn.Module):
         layers: the layers, which own their parameters.
         edges: the pairs of layers that are joined, as a tuple.
         visible: the visible layers, as a tuple.
-        couplings: of every edge, with their learnable ``weight`` W, (width_l, width_m); J = W, divided by σ²
-            on every Gaussian side (Liao, Eq. 1).
+        couplings: One for every edge, with a learnable ``weight`` W, (width_l, width_m); J = W, divided by
+            σ² on every Gaussian side (Liao, Eq. 1).
         metadata: JSON-like values that travel with the machine's file, such as how its data were encoded.
 
     Raises:

@@ -23,11 +23,11 @@ class Clamp:
     """Clamped (held) entries of the state.
 
     Args:
-        layers: of the machine.
+        layers: Layers of the machine.
         visible: which of them are visible.
         clamp: the visible values, (rows, visible_width), or a mapping from layers to values, (rows, width_l);
             NaN marks an entry that is free. None holds nothing.
-        rows: of the state.
+        rows: Rows of the state.
         like: a tensor of the machine's dtype, on its device.
         checked: whether the values are known to be observed throughout and to lie in the support: they are
             not looked at then.
@@ -113,7 +113,7 @@ class Clamp:
         Args:
             layer: whose states.
             x: (rows, width).
-            edge: of the graph, which joins the layer to another.
+            edge: Index of the edge that joins the layer to another.
             J: its coupling as it is now.
             multiply: makes the product.
         """

@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
     Attributes:
         layer: index of the layer.
-        columns: of its state, (columns,) int64; None for all.
+        columns: Columns of its state, (columns,) int64; None for all.
         units: a layer of these units alone, whose own parameters are not used; None for all.
     """
 
@@ -65,7 +65,7 @@ class Graph:
     """Layers as nodes and couplings as edges.
 
     Args:
-        layers: of the machine.
+        layers: Layers of the machine.
         edges: pairs l ≤ m, no pair twice; (l, l) couples the units of a layer.
         visible: layers that data are about, in the order of the data's columns.
         joined: for every inner edge which columns are joined, (width, width) booleans; None for all.

@@ -299,7 +299,7 @@ class Hamiltonian:
         Args:
             states: one entry for each layer; entries of summed layers are not read.
             summed: layers to sum out, no two of them joined.
-            fields: of these layers where they are known.
+            fields: Fields of these layers, (batch, width_l), where they are already known.
         """
         kept = [l for l in range(len(self.layers)) if l not in summed]
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -361,7 +361,7 @@ class Hamiltonian:
             part: what to draw; if it is some units of a layer, the layer's state is written over.
             states: for each layer (batch, width_l).
             generator: source of noise.
-            field: of the part, where it is known.
+            field: Field of the part, where it is already known.
         """
         field = self.field(part, states) if field is None else field
         x = self.sample(part, field, generator)

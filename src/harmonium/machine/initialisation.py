@@ -52,7 +52,7 @@ def join_layers(
     Args:
         visible: at least one, the columns of the data side by side.
         hidden: from the lowest up; none: the visible layers have to be discrete.
-        seed: of the first couplings, see ``BoltzmannMachine``.
+        seed: Seed of the first couplings, see ``BoltzmannMachine``.
 
     Raises:
         ValueError: no hidden layer, and real units or a single one.
@@ -119,8 +119,8 @@ def init_visible_biases_(
     Args:
         machine: what to fill.
         rows: the data as ``train`` takes them, NaN where not observed; or ``harmonium.data.Rows``.
-        weights: of the rows, (rows,), at least 0 and not all 0; only their ratios count, and whole multiples
-            of the least stand for so many equal rows. None: all count alike.
+        weights: Row weights, (rows,), at least 0, not all 0; only their ratios count, and whole multiples
+            of the least stand for so many equal rows. None means uniform.
         pseudocount: share of pure noise that is mixed in, in (0, 1), for kinds with ``Layer.smoothed``: of
             sequences usually one over the sum of their weights (1/M_eff). None: that of one row.
 
@@ -211,7 +211,7 @@ def init_from_data_(
             of its column.
         seed: draws directions and rows; not read for other visible or hidden units, nor where Gaussian
             visible layers are joined to anything but one hidden layer.
-        weights: of the rows, as in ``init_visible_biases_``.
+        weights: Row weights, as in ``init_visible_biases_``.
 
     Raises:
         TypeError, ValueError: as ``init_visible_biases_``.
@@ -292,7 +292,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
     Args:
         layer: what to fill.
         expected: mean statistics t(x), in the order of ``layer.natural()``, each (width,).
-        variance: of x, (width,).
+        variance: Variances of x, (width,).
         rows: rows that they come from, a number or one for every column.
     """
     # In float64, so that one row of noise among many millions still counts.

@@ -79,7 +79,7 @@ def rebuild(
         description: from JSON: a mapping with ``layers``, for each its kind and arguments, and, where there
             are any, ``metadata``.
         tensors: by the names, and of the shapes, of ``BoltzmannMachine.state_dict``.
-        device: of the machine.
+        device: Device of the machine.
 
     Raises:
         ValueError: either is not of this form, or they do not fit each other.
@@ -153,7 +153,7 @@ def _build(registry: Mapping[str, Any], config: Any, name: str, what: str) -> An
     arguments = {key: value for key, value in config.items() if what == "layer" or key != "layers"}
     kind = arguments.pop("kind", None)
     if not isinstance(kind, str) or kind not in registry:
-        raise ValueError(f"{name}: this version of harmonium knows no {what} {kind!r}")
+        raise ValueError(f"{name}: this version of harmonium has no {what} {kind!r}")
     try:
         return registry[kind](**arguments)
     except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:

@@ -131,9 +131,9 @@ class Statistics:
         """Adds Σ_rows weight · x ⊗ y to the sum of an edge.
 
         Args:
-            edge: of the graph.
+            edge: Index of the edge in the graph.
             x: states or means of the layer below, (rows, width_l).
-            y: of the layer above, (rows, width_m).
+            y: States or means of the layer above, (rows, width_m).
             weight: a number, or (rows,).
             more: another term, (width_l, width_m), which may be written over from now on.
         """
