@@ -18,7 +18,7 @@ class Gibbs(Kernel):
     In a chain of layers these are two half-steps at any depth: the even layers given the odd ones, then the
     odd ones. Where compiled code serves, the units of a layer with inner edges are drawn one after the other,
     at the layer's first colour. Chains that start from visible data first draw the hidden layers
-    (``chains.complete``).
+    (``chains.fill_hidden``).
 
     Examples:
         >>> import harmonium as hm

@@ -100,7 +100,7 @@ def estimate(
         with annealing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", RuntimeWarning)
             log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
-        notes += [str(doubt.message).replace("more temp", "more --temp") for doubt in doubts]
+        notes += [str(doubt.message).replace("more temperatures", "more --temperatures") for doubt in doubts]
         if log_partition.lower <= log_partition.upper < log_partition.value:
             notes.append(
                 "log_partition: the upper bound lies below the estimate; by chance, or as the chains of the "

@@ -159,10 +159,8 @@ def as_group(distributed: Distributed) -> Group | None:
         return Group(dist.group.WORLD if there else None)
     if not isinstance(distributed, dist.ProcessGroup):
         received = type(distributed).__name__
-        hint = "; for a mesh of rows and columns see harmonium.learning.wide" * (received == "DeviceMesh")
         raise TypeError(
-            'distributed: expected None, "auto" or a torch.distributed.ProcessGroup, '
-            f"received {received}{hint}"
+            f'distributed: expected None, "auto" or a torch.distributed.ProcessGroup, received {received}'
         )
     return Group(distributed)
 

@@ -65,7 +65,7 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
 def from_dimod(model: Any) -> BoltzmannMachine:
     """Returns a ``dimod.BinaryQuadraticModel`` as a fully visible machine, in float64.
 
-    Its energies are those of the model less ``model.offset``; the temperature is 1.
+    Its energies are those of the model less the constant ``offset`` of the model; the temperature is 1.
 
     Args:
         model: of SPIN or BINARY variables, which become ``Spin`` or ``Bernoulli`` units in their order;

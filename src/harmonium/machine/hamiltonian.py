@@ -66,7 +66,7 @@ class Hamiltonian:
         graph: which of them are joined, and which are visible.
         thetas: natural parameters of each layer, each (width_l,); mean-field solvers also take one for each
             row of a batch, (batch, width_l).
-        couplings: J of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m.
+        J: couplings of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m.
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
         held: entries of the state that are observed; None: none. Energies and fields do not read it, draws
             and solvers do.

@@ -1,0 +1,354 @@
+"""Every name that a page, a docstring or a message mentions exists: attributes, options, entries."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+import harmonium as hm
+from harmonium.cli.app import command_names, parser_of
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAST = {"CHANGELOG.md", "upgrade.md", "src/harmonium/_upgrade.py"}  # tell of names that are gone
+PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("*.md")})
+
+DOTTED = re.compile(r"(?<![\w./\-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+FLAG = re.compile(r"(?<![\w\-])--[a-z][a-z\-]*[a-z](?![\w\-])")
+FILES = (
+    r"(?:c|cff|csv|fa|gz|h5|html|json|jsonl|md|npy|npz|onnx|parquet|pdf|png|pt2?|safetensors|svg|toml|txt)"
+)
+
+ALIASES = {"np": "numpy", "pd": "pandas"}
+OPTIONAL = {"dimod"}  # packages that the tests may lack
+# Owners that a page's example or a configuration file makes, and files that a reader of it writes.
+EXAMPLES = {"RANDOM", "cli", "frame", "grape", "joint", "project", "tool", "energies.py", "ternary.py"}
+EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME"}
+# A line or block of another program, whose options are not ours.
+PROGRAMS = re.compile(r"\b(?:git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH")
+OTHERS = {
+    "--index-url",
+    "--no-deps",
+    "--push",
+    "--tag",
+    "--version",
+    "--install-completion",
+    "--show-completion",
+}
+
+
+class Text(NamedTuple):
+    """A text and the place where it begins."""
+
+    path: str
+    line: int
+    text: str
+
+    def at(self, offset: int) -> str:
+        return f"{self.path}:{self.line + self.text.count(chr(10), 0, offset)}"
+
+
+# What is written
+# --------------------------------------------------------------------------------
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in SOURCES}
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yields the line and the text of every string, docstrings among them; values in an f-string as {}."""
+    inside: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inside.update(node.values)
+            parts = [str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values]
+            yield node.lineno, "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
+            yield node.lineno, node.value
+
+
+@cache
+def written() -> list[Text]:
+    """Returns pages, docstrings, messages and comments."""
+    pages = [Text(path.name, 1, path.read_text("utf-8")) for path in PAGES]
+    code = [Text(path, line, text) for path, tree in trees().items() for line, text in strings(tree)]
+    comments = [
+        Text(path, number, line.partition("# ")[2])
+        for path in trees()
+        for number, line in enumerate((ROOT / path).read_text("utf-8").splitlines(), start=1)
+        if re.match(r"[^\"']*# ", line)
+    ]
+    return [text for text in (*pages, *code, *comments) if text.path not in PAST]
+
+
+def spans(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the places and texts of inline code."""
+    blank = FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
+    for match in CODE.finditer(blank):
+        yield match.start(2), match[2]
+
+
+# What exists
+# --------------------------------------------------------------------------------
+
+
+@cache
+def modules() -> dict[str, ModuleType]:
+    """Returns every module of the library by every end of its dotted name, packages first."""
+    found = {"hm": hm, "harmonium": hm}
+    infos = list(walk_packages(hm.__path__, "harmonium."))
+    for info in sorted(infos, key=lambda info: (info.name.count("."), not info.ispkg)):
+        if not info.name.endswith("__main__"):
+            parts = info.name.split(".")
+            for start in range(len(parts)):
+                found.setdefault(".".join(parts[start:]), import_module(info.name))
+    return found
+
+
+@cache
+def classes() -> dict[str, list[type]]:
+    """Returns the classes of the library by their names, and by the last words of them: kernel, Gibbs."""
+    found: dict[str, list[type]] = {"machine": [hm.BoltzmannMachine], "model": [hm.RBM], "rbm": [hm.RBM]}
+    for module in set(modules().values()):
+        for name, value in vars(module).items():
+            if inspect.isclass(value) and value.__module__ == module.__name__:
+                last = re.findall(r"[A-Z]+(?=[A-Z]|$)|[A-Z][a-z]+|[a-z]+", name)[-1:]
+                for key in {name, "".join(last).lower()}:
+                    found.setdefault(key, []).append(value)
+    return found
+
+
+@cache
+def assigned() -> dict[str, set[str]]:
+    """Returns the attributes that the methods of each class assign to self."""
+    found: dict[str, set[str]] = {}
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).update(
+                    each.attr
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Attribute)
+                    and isinstance(each.ctx, ast.Store)
+                    and isinstance(each.value, ast.Name)
+                )
+    return found
+
+
+@cache
+def attributes(cls: type) -> frozenset[str]:
+    """Returns the names of what an instance has: members, fields, and what its methods assign."""
+    mro = [each for each in cls.__mro__ if each is not object]
+    fields = chain.from_iterable(inspect.get_annotations(each) for each in mro)
+    return frozenset({*dir(cls), *fields, *chain.from_iterable(assigned().get(c.__name__, ()) for c in mro)})
+
+
+@cache
+def any_attribute() -> frozenset[str]:
+    return frozenset(chain.from_iterable(attributes(cls) for each in classes().values() for cls in each))
+
+
+def has(owner: Any, names: list[str]) -> bool:
+    """Returns whether the chain of attributes leads somewhere from a module, a class or a function."""
+    for place, name in enumerate(names):
+        if inspect.isclass(owner) and not hasattr(owner, name):
+            return name in attributes(owner) and all(each in any_attribute() for each in names[place + 1 :])
+        if not hasattr(owner, name):
+            return False
+        owner = getattr(owner, name)
+        if isinstance(owner, property) or not (inspect.isclass(owner) or inspect.ismodule(owner)):
+            return True
+    return True
+
+
+def exists(name: str) -> bool:
+    """Returns whether a dotted name stands for something: in the library, beside it, or in a file's name."""
+    first, *rest = name.split(".")
+    if first in EXAMPLES | OPTIONAL or name in EXAMPLES:
+        return True
+    if re.search(rf"\.{FILES}$", name):
+        return True
+    if rest[-1] == "py":
+        return any(ROOT.rglob(f"{first}.py"))
+    if first in ("hm", "harmonium"):
+        return has(hm, rest) or (name.startswith("harmonium.") and name.partition(".")[2] in modules())
+    ours = [owner for owner in (modules().get(first), getattr(hm, first, None)) if owner is not None]
+    owners = [*ours, *classes().get(first, [])]
+    if any(has(owner, rest) for owner in owners) or name in modules():
+        return True
+    if owners:
+        return False
+    package = ALIASES.get(first, first)
+    return resolves_elsewhere(package, rest) if find_spec(package) else rest[0] in any_attribute()
+
+
+def resolves_elsewhere(package: str, names: list[str]) -> bool:
+    owner: Any = import_module(package)
+    for place, name in enumerate(names):
+        if not hasattr(owner, name) and find_spec(".".join([package, *names[: place + 1]])) is None:
+            return False
+        owner = getattr(owner, name, None) or import_module(".".join([package, *names[: place + 1]]))
+    return True
+
+
+@cache
+def flags() -> dict[str, frozenset[str]]:
+    """Returns the options of every command that refuses others."""
+    return {
+        name: frozenset(
+            flag for each in parser_of(name).params for flag in (*each.opts, *each.secondary_opts)
+        )
+        | {"--help"}
+        for name in command_names()
+        if not parser_of(name).context_settings.get("ignore_unknown_options")
+    }
+
+
+# The tests
+# --------------------------------------------------------------------------------
+
+
+def test_every_name_of_the_library_exists() -> None:
+    """``hm.x`` and ``harmonium.x`` in any text."""
+    gone = [
+        f"{text.at(match.start())}: {match[0]}"
+        for text in written()
+        for match in DOTTED.finditer(text.text)
+        if match[0].startswith(("hm.", "harmonium.")) and not exists(match[0])
+    ]
+    assert not gone, "\n".join(gone)
+
+
+def test_every_dotted_name_in_code_exists() -> None:
+    """Of pages, docstrings, messages and comments: a name between backticks."""
+    gone = [
+        f"{text.at(place)}: {match[0]}"
+        for text in written()
+        for place, code in spans(text.text)
+        for match in DOTTED.finditer(code)
+        if not exists(match[0])
+    ]
+    assert not gone, "\n".join(gone)
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields numbers and lines, each with those that continue it; blocks of other programs are left out."""
+    kept = FENCED.sub(
+        lambda block: re.sub(r"[^\n]", "", block[0]) if PROGRAMS.search(block[3]) else block[0], text
+    )
+    joined = re.sub(r"\\\n", "  ", kept)
+    yield from enumerate(joined.splitlines())
+
+
+def test_every_option_exists() -> None:
+    """An option behind a command's name is one of that command."""
+    known = frozenset(chain.from_iterable(flags().values())) | OTHERS
+    scripts = {
+        flag
+        for folder in ("benchmarks", "experiments", "tests/campaigns")
+        for path in (ROOT / folder).rglob("*.py")
+        for flag in re.findall(r'"(--[a-z\-]+)"', path.read_text("utf-8"))
+    }
+    gone = []
+    for text in written():
+        others = known if text.path.startswith("src") else known | scripts
+        for number, line in lines(text.text):
+            for match in FLAG.finditer(line):
+                before = line[: match.start()]
+                if not PROGRAMS.search(before) and match[0] not in flags().get(command_in(before), others):
+                    gone.append(f"{text.path}:{text.line + number}: {match[0]}")
+    assert not gone, "\n".join(gone)
+
+
+def command_in(text: str) -> str:
+    """Returns the command to which an option at the end of the text belongs; "" where none is named."""
+    return (re.findall(r"\bharmonium (\w+)(?=[^`|;&#]*$)", text) or [""])[-1]
+
+
+SET_BY_SCIKIT_LEARN = {"n_features_in_", "feature_names_in_"}
+
+
+def entries(docstring: str) -> Iterator[tuple[str, str]]:
+    """Yields headings and names of the entries below them: ("Args", "machine")."""
+    heading = ""
+    for line in inspect.cleandoc(docstring).splitlines():
+        if match := re.match(r"(Args|Attributes):$", line):
+            heading = match[1]
+        elif line and line[0] != " ":
+            heading = ""
+        elif heading and (match := re.match(r" {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*): ", line)):
+            yield from ((heading, name.strip(" *")) for name in match[1].split(","))
+
+
+def documented() -> Iterator[tuple[str, ast.AST, str]]:
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+                yield f"{path}:{node.lineno}", node, text
+
+
+def parameters_of(node: ast.AST) -> set[str]:
+    """Returns the parameters of a function, or of a class: its fields and what its constructor takes."""
+    if isinstance(node, ast.FunctionDef):
+        given = node.args
+        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        return {each.arg for each in every if each is not None}
+    assert isinstance(node, ast.ClassDef)
+    bases = [cls for base in node.bases for cls in classes().get(ast.unparse(base).split(".")[-1], [])]
+    inits = [
+        each
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and each.name in ("__init__", "__new__")
+    ]
+    return set().union(
+        *(attributes(cls) for cls in [*classes().get(node.name, []), *bases]),
+        *(parameters_of(init) for init in inits),
+        *(inspect.signature(cls).parameters for cls in bases if hasattr(cls, "__init__")),
+    )
+
+
+def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
+    gone = [
+        f"{place}: {name}"
+        for place, node, text in documented()
+        for _, name in entries(text)
+        if name not in parameters_of(node) | SET_BY_SCIKIT_LEARN
+    ]
+    assert not gone, "\n".join(gone)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("hm.chains.run", True),
+        ("hm.chains.walk", False),
+        ("likelihood.ais", True),
+        ("machine.edges", True),
+        ("machine.corners", False),
+        ("RBM.fit", True),
+        ("RBM.machine_", True),
+        ("RBM.engine_", False),
+        ("torch.optim.Adam", True),
+        ("torch.optim.Eve", False),
+        ("machine.safetensors", True),
+        ("nowhere_to_be_found.py", False),
+    ],
+)
+def test_names_are_resolved(name: str, found: bool) -> None:
+    assert exists(name) is found
