@@ -109,7 +109,7 @@ def run(part: str, name: str, rate: float, seed: int, seconds: float, ways: bool
             record |= {"frozen": len(own["rungs"]), "rate_factor": own["rate"]}
         if ways:
             start = time.process_time()
-            ladder = hm.likelihood.ladder(machine, made.ladder, data=train, seed=seed)
+            ladder = hm.ladder.log_partitions(machine, made.ladder, data=train, seed=seed)
             record |= {
                 "ladder": ladder.value, "ladder_error": ladder.standard_error,
                 "ladder_seconds": time.process_time() - start, "rungs": len(ladder.values),

@@ -8,7 +8,7 @@ import torch
 from scipy import optimize, stats
 from scipy.special import expit
 
-from harmonium.likelihood import bennett_ratio
+from harmonium.ladder import bennett_ratio
 
 PYMBAR = {  # of ``pymbar.bar`` 4.0.3 on ``states``: minus Delta_f
     (60, 60): -0.27452580071916205,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains.rungs import as_rung, law_of
+from harmonium.ladder.rungs import as_rung, law_of
 
 from .command_line import CommandLine
 
@@ -91,7 +91,7 @@ def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> N
         "--averaging", 0.99, "--threads", 1, "--json",
     )  # fmt: skip
     machine = hm.load(run)
-    kept = hm.chains.load_ladder(run / "ladder.safetensors", machine)
+    kept = hm.ladder.load_ladder(run / "ladder.safetensors", machine)
     assert kept.rungs is not None and len(kept.rungs) >= 2
     found = cli.succeed("evaluate", run, BARS, "--method", "ladder", "--json").json
     exact = hm.likelihood.exact_log_partition(machine)

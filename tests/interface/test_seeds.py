@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains.rungs import as_rung
+from harmonium.ladder.rungs import as_rung
 
 ROWS = torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(0)).float()
 REAL = np.random.default_rng(0).normal(size=(12, 6))
@@ -79,12 +79,12 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
     "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)[:5]),
-    "halve": lambda **s: hm.chains.halve(
-        machine(), hm.likelihood.ladder(machine(), chains=10, rounds=20, seed=0).state, 1.0, **s
+    "halve": lambda **s: hm.ladder.halve(
+        machine(), hm.ladder.log_partitions(machine(), chains=10, rounds=20, seed=0).state, 1.0, **s
     ).own["states"][1][1],
-    "ladder": lambda **s: hm.likelihood.ladder(machine(), chains=10, rounds=20, **s).values,
-    "lead_to": lambda **s: hm.chains.lead_to(
-        hm.chains.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
+    "ladder": lambda **s: hm.ladder.log_partitions(machine(), chains=10, rounds=20, **s).values,
+    "lead_to": lambda **s: hm.ladder.lead_to(
+        hm.ladder.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
     ).rungs[1],
     "ladder_of": lambda **s: hm.learning.ladder_of(
         machine(), hm.rules.ptt(1, 8).gradient(machine(), ROWS, seed=0).state, **s

@@ -6,6 +6,7 @@ Failure rate on a fresh seed: |z| < 4 holds but for 6e-5 of all comparisons.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains import Ladder, lead_to, load_ladder, save_ladder
-from harmonium.chains.rungs import law_of
-from harmonium.training.kept_ladder import KeptLadder
+from harmonium.ladder import KeptLadder, Ladder, lead_to, load_ladder, save_ladder
+from harmonium.ladder.rungs import law_of
+from harmonium.training.seeds import stream_seed
 
 from .test_ladder_partition import exact
 
@@ -44,14 +45,14 @@ def test_exchanges_succeed_as_asked_and_ln_z_of_every_age_is_right(name: str) ->
     run = train(made) if name == "binary" else train(made, 2 * BARS - 1, updates=500, learning_rate=0.1)
     ladder = run.ladder
     assert len(ladder.rungs) >= 3 and ladder.ages[0] == 0 and run.updates / 2 < ladder.ages[-1] <= run.updates
-    found = hm.likelihood.ladder(made, ladder, chains=50, rounds=100, seed=1)
+    found = hm.ladder.log_partitions(made, ladder, chains=50, rounds=100, seed=1)
     seen, law = found.traffic.acceptance, made.hamiltonian()
     assert bool(((seen[:-1] - 0.5).abs() < 0.2).all()) and seen[-1] > 0.3  # 200 pilots placed them
     truth = torch.tensor([*(exact(law_of(law, rung)) for rung in ladder.rungs), exact(law)])
     error = (found.values - truth).abs()
     assert float(error.max()) < 0.2 and bool((error[1:] < 4 * found.standard_errors[1:]).all())
     if name == "binary":
-        curve = hm.likelihood.likelihood_curve(made, found, BARS)
+        curve = hm.ladder.likelihood_curve(made, found, BARS)
         exact_one = hm.likelihood.exact_log_likelihood(made, BARS).mean()
         assert abs(float(curve[-1] - exact_one)) < 4 * found.standard_error
         assert float(curve[-1]) > float(curve[0]) + 1
@@ -60,7 +61,7 @@ def test_exchanges_succeed_as_asked_and_ln_z_of_every_age_is_right(name: str) ->
 def test_an_average_reaches_back_a_third_of_its_age() -> None:
     """Of parameters that grow as the updates, it is at three quarters: a' = 3 (t - a) / t."""
     made = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-    kept = KeptLadder(Ladder(), 0)
+    kept = KeptLadder(Ladder(), partial(stream_seed, 0, "ladder"))
     kept.begin(made, ())
     for step in range(1, 3001):
         with torch.no_grad():
@@ -72,14 +73,14 @@ def test_an_average_reaches_back_a_third_of_its_age() -> None:
 def test_a_jump_of_the_parameters_is_filled() -> None:
     """Between two looks at them couplings grow at once: the rungs between are means."""
     made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
-    kept = KeptLadder(Ladder(), 0)
+    kept = KeptLadder(Ladder(), partial(stream_seed, 0, "ladder"))
     kept.begin(made, ())
     kept(SimpleNamespace(step=1, total=2, machine=made))
     with torch.no_grad():
         made.couplings[0].weight.fill_(0.6)
     kept.finish(made)
     assert kept.ladder is not None and len(kept.ladder.rungs) > 3
-    found = hm.likelihood.ladder(made, kept.ladder, chains=40, rounds=100, seed=0)
+    found = hm.ladder.log_partitions(made, kept.ladder, chains=40, rounds=100, seed=0)
     assert float(found.traffic.acceptance.min()) > 0.25
 
 
@@ -116,7 +117,7 @@ def test_bounds_are_kept_with_a_warning(bound: str) -> None:
     with pytest.warns(RuntimeWarning, match=r"ladder: \d machines are kept and no more than 4 may be"):
         run = train(small(), ladder=asked)
     assert len(run.ladder.rungs) <= 4 and run.ladder.rungs[0][2].abs().max() == 0
-    found = hm.likelihood.ladder(run.machine, run.ladder, chains=40, rounds=100, seed=0)
+    found = hm.ladder.log_partitions(run.machine, run.ladder, chains=40, rounds=100, seed=0)
     assert 0.05 < float(found.traffic.acceptance.min()) < 0.6
     with pytest.raises(ValueError, match="max_bytes: expected at least"):
         train(small(), ladder=Ladder(max_bytes=each))
@@ -146,7 +147,7 @@ def test_files_and_what_they_are_refused_for(tmp_path: Path) -> None:
         Ladder(run.ladder.rungs, ages=[1.0])
     with pytest.raises(ValueError, match="ladder: expected settings alone"):
         train(small(), ladder=run.ladder)
-    with pytest.raises(TypeError, match=r"ladder: expected True, False or a chains\.Ladder"):
+    with pytest.raises(TypeError, match=r"ladder: expected True, False or a ladder\.Ladder"):
         train(small(), ladder="yes")
 
 
@@ -155,7 +156,7 @@ def test_a_ladder_leads_to_another_machine() -> None:
     run = train(small(), updates=600, averaging=0.99)
     for machine in (run.averaged_machine, train(run.machine, updates=600, ladder=False).machine):
         ladder = lead_to(run.ladder, machine, seed=0)
-        found = hm.likelihood.ladder(machine, ladder, chains=40, rounds=100, seed=0)
+        found = hm.ladder.log_partitions(machine, ladder, chains=40, rounds=100, seed=0)
         truth = float(hm.likelihood.exact_log_partition(machine))
         assert float(found.traffic.acceptance.min()) > 0.25
         assert abs(found.value - truth) < 4 * found.standard_error

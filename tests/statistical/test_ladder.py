@@ -13,8 +13,9 @@ from scipy import stats
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains import KernelState, Ladder, Metropolis, traffic
-from harmonium.chains.rungs import as_rung, law_of, mix
+from harmonium.chains import KernelState, Metropolis
+from harmonium.ladder import Ladder, traffic
+from harmonium.ladder.rungs import as_rung, law_of, mix
 from harmonium.machine import Hamiltonian
 
 from .support import FAILURE_RATE, all_states, exact_states, exact_statistics, flat, machine
@@ -135,7 +136,7 @@ def test_with_another_kernel_and_more_sweeps() -> None:
 def test_a_wrong_exchange_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One with the sign of the other direction."""
     accept = hm._random.accept
-    monkeypatch.setattr("harmonium.chains.ladder._random.accept", lambda gain, noise: accept(-gain, noise))
+    monkeypatch.setattr("harmonium.ladder.kernel._random.accept", lambda gain, noise: accept(-gain, noise))
     z, most = drift(SIX[name](), Ladder())
     assert z > most
 
@@ -145,7 +146,7 @@ def test_layers_that_keep_the_states_of_another_rung_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "harmonium.chains.ladder.complete", lambda law, states, fields, generator: list(states)
+        "harmonium.ladder.kernel.complete", lambda law, states, fields, generator: list(states)
     )
     z, most = drift(SIX[name](), Ladder())
     assert z > most
@@ -271,18 +272,18 @@ def test_gaps_that_are_too_wide_are_halved() -> None:
         kernel = Ladder([foot])
         state = kernel.init(law, [torch.ones(200, 10)] * 2, generator)
         with pytest.raises(ValueError, match="at least 2 rounds"):
-            hm.chains.halve(made, state)
+            hm.ladder.halve(made, state)
         numbers = [1]
         for _ in range(6):
             state = hm.chains.run(made, kernel, state, 40, seed=generator)
             if float(traffic(state).acceptance.min()) >= 0.3:
                 break
-            state = hm.chains.halve(made, state, 0.3, seed=generator)
+            state = hm.ladder.halve(made, state, 0.3, seed=generator)
             numbers.append(len(state.own["rungs"]))
         assert numbers[0] < numbers[-1] < 12 and float(traffic(state).acceptance.min()) >= 0.3
-        found = hm.likelihood.ladder(made, state=state, rounds=100, seed=1)
+        found = hm.ladder.log_partitions(made, state=state, rounds=100, seed=1)
         with pytest.raises(ValueError, match=r"max_rungs: halving makes \d+ rungs"):
-            hm.chains.halve(made, state, 1.0, max_rungs=2)
+            hm.ladder.halve(made, state, 1.0, max_rungs=2)
     assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains import Ladder
-from harmonium.chains.rungs import law_of
+from harmonium.ladder import Ladder
+from harmonium.ladder.rungs import law_of
 from harmonium.machine import Hamiltonian
 
 from .support import all_states, machine
@@ -52,7 +52,7 @@ def trained(name: str) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 @pytest.mark.parametrize("name", ["bars and stripes", "spins", "potts"])
 def test_every_rung_of_a_trained_machine(name: str) -> None:
     made, X = trained(name)
-    found = hm.likelihood.ladder(made, data=X, chains=200, rounds=600, seed=1)
+    found = hm.ladder.log_partitions(made, data=X, chains=200, rounds=600, seed=1)
     law = made.hamiltonian()
     laws = [law_of(law, rung) for rung in found.state.own["rungs"]] + [law]
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_other_units_and_graphs(make) -> None:
     made = make()
     with torch.no_grad():
         truth = float(hm.likelihood.exact_log_partition(made))
-        found = hm.likelihood.ladder(made, seed=2)
+        found = hm.ladder.log_partitions(made, seed=2)
     assert abs(found.value - truth) < min(0.05, 4 * found.standard_error)
 
 
@@ -85,7 +85,7 @@ def test_errors_are_those_of_repeats() -> None:
     made = spins_in_two_modes()
     truth = float(hm.likelihood.exact_log_partition(made))
     runs = [
-        hm.likelihood.ladder(made, Ladder(acceptance=0.6), chains=60, rounds=100, seed=seed)
+        hm.ladder.log_partitions(made, Ladder(acceptance=0.6), chains=60, rounds=100, seed=seed)
         for seed in range(12)
     ]
     z = torch.tensor([(run.value - truth) / run.standard_error for run in runs])
@@ -102,17 +102,17 @@ def test_a_mode_that_rung_0_does_not_reach_is_said() -> None:
             layer.bias.fill_(-0.25)
     data = torch.ones(20, 60)
     with pytest.warns(RuntimeWarning, match="have not come from rung 0"):
-        found = hm.likelihood.ladder(made, data=data, chains=20, rounds=40, warm_up=100, seed=0)
+        found = hm.ladder.log_partitions(made, data=data, chains=20, rounds=40, warm_up=100, seed=0)
     assert not found.log_partition.vouched
 
 
 def test_the_result_serves_as_a_log_partition_and_goes_on() -> None:
     made, X = trained("potts")
-    found = hm.likelihood.ladder(made, rounds=100, seed=0)
+    found = hm.ladder.log_partitions(made, rounds=100, seed=0)
     values = hm.likelihood.log_likelihood(made, X, found)
     exact_values = hm.likelihood.exact_log_likelihood(made, X)
     assert float((values - exact_values).abs().max()) < 0.1
-    again = hm.likelihood.ladder(made, state=found.state, rounds=100, seed=3)
+    again = hm.ladder.log_partitions(made, state=found.state, rounds=100, seed=3)
     assert len(again.values) == len(found.values) and again.value != found.value
     assert not found.log_partition.vouched and again.log_partition.vouched
 
@@ -122,9 +122,9 @@ def test_the_result_serves_as_a_log_partition_and_goes_on() -> None:
     [
         ({"chains": 9}, "chains: expected an int of at least 10"),
         ({"rounds": 5}, "rounds: expected an int of at least 20"),
-        ({"kernel": hm.chains.Gibbs()}, "kernel: expected a chains.Ladder"),
+        ({"kernel": hm.chains.Gibbs()}, "kernel: expected a ladder.Ladder"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        hm.likelihood.ladder(spins_in_two_modes(), **arguments)
+        hm.ladder.log_partitions(spins_in_two_modes(), **arguments)

@@ -15,9 +15,9 @@ from scipy import stats
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.chains import Ladder
-from harmonium.chains.rungs import as_rung, law_of
-from harmonium.learning.freezing import Exchange, Population, equilibrate
+from harmonium.ladder import Ladder
+from harmonium.ladder.equilibrium import Exchange, Population, equilibrate
+from harmonium.ladder.rungs import as_rung, law_of
 
 from .support import FAILURE_RATE, machine
 from .test_ladder import SIX, draw, largest_z, limit, spins_in_two_modes
@@ -166,7 +166,7 @@ def test_the_ladder_of_a_run_has_ln_z_and_samples() -> None:
     made = small()
     run = train(made, updates=800)
     state = hm.learning.ladder_of(made, run.rule_state)
-    found = hm.likelihood.ladder(made, state=state, rounds=400, seed=0)
+    found = hm.ladder.log_partitions(made, state=state, rounds=400, seed=0)
     truth = float(hm.likelihood.exact_log_partition(made))
     assert abs(found.value - truth) < 4 * found.standard_error < 0.2
     assert found.log_partition.vouched and len(found.values) == len(run.rule_state["own"]["rungs"]) + 1

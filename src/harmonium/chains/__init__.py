@@ -4,12 +4,10 @@ from harmonium._upgrade import refuse_gone
 from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
-from harmonium.chains.ladder import Ladder, Traffic, halve, traffic
-from harmonium.chains.ladder_file import laws_along, lead_to, load_ladder, save_ladder
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
-from harmonium.chains.run import (
+from harmonium.chains.moving import (
     Observer,
     fill_hidden,
     fill_hidden_state,
@@ -29,29 +27,21 @@ __all__ = [
     "Info",
     "Kernel",
     "KernelState",
-    "Ladder",
     "Langevin",
     "Metropolis",
     "Observer",
     "Tempering",
-    "Traffic",
     "check_chains",
     "convergence",
     "diagnose",
     "fill_hidden",
     "fill_hidden_state",
-    "halve",
     "initial_states",
-    "laws_along",
-    "lead_to",
-    "load_ladder",
     "local_search",
     "run",
     "run_kernel",
     "sample_data_from",
-    "save_ladder",
     "search",
-    "traffic",
 ]
 
 __getattr__ = refuse_gone(__name__)

@@ -14,7 +14,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.chains.run import run
+from harmonium.chains.moving import run
 from harmonium.machine import BoltzmannMachine
 
 Array = NDArray[np.float64]

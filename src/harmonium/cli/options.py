@@ -15,11 +15,12 @@ import typer
 
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
-from harmonium.chains import Correction, Kernel, Ladder, lead_to, load_ladder
+from harmonium.chains import Correction, Kernel
 from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN, Codec
+from harmonium.ladder import Ladder, lead_to, load_ladder
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 

@@ -10,19 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium.chains import Ladder
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, working
 from harmonium.data import Codec, Place, Rows
+from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
     MAX_LOG2_STATES,
-    LadderPartition,
     LogPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
-    ladder,
-    likelihood_curve,
     log2_states,
     log2_states_of,
     log_likelihood,
@@ -78,7 +75,7 @@ def estimate(
         climbing = working(f"running {chains} chains on a ladder for ln Z")
         with climbing, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", RuntimeWarning)
-            found = ladder(machine, kept, data=visible, chains=chains, seed=seed)
+            found = log_partitions(machine, kept, data=visible, chains=chains, seed=seed)
         notes += [str(doubt.message) for doubt in doubts]
         log_partition, seen = found.log_partition, found.traffic
         table = {

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import require_alike
-from harmonium.chains import Gibbs, KernelState, Ladder, check_chains, run_kernel
-from harmonium.chains.rungs import (
+from harmonium.chains import Gibbs, KernelState, check_chains, run_kernel
+from harmonium.ladder import Ladder, bennett_ratio
+from harmonium.ladder.equilibrium import LEAST, Exchange, Population, equilibrate, successive
+from harmonium.ladder.rungs import (
     as_rung,
     climb,
     draw_bottom,
@@ -19,12 +21,10 @@ from harmonium.chains.rungs import (
     log_partition_of_bottom,
     require_bottom,
 )
-from harmonium.chains.spacing import space_rungs
+from harmonium.ladder.spacing import space_rungs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, begin
-from harmonium.learning.freezing import LEAST, Exchange, Population, equilibrate, successive
 from harmonium.learning.rule import Rule
-from harmonium.likelihood import bennett_ratio
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
 _FIRST_GAPS = 0.5  # acceptance on the way from independent units to the machine of the start
@@ -291,7 +291,7 @@ class LadderChains(Expectation):
 def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Generator = 0) -> KernelState:
     """Returns the ladder that a training by ``rules.ptt`` has left, with states of all its machines.
 
-    ``chains.run(machine, chains.Ladder(), state, ...)`` goes on with it, and ``likelihood.ladder(machine,
+    ``chains.run(machine, ladder.Ladder(), state, ...)`` goes on with it, and ``ladder.log_partitions(machine,
     state=state)`` finds ln Z of all its machines.
 
     Args:
@@ -300,7 +300,7 @@ def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Genera
         seed: of the layers that are summed out: an int or a generator.
 
     Returns:
-        The chains of a ``chains.Ladder``, for each layer (chains, width_l).
+        The chains of a ``ladder.Ladder``, for each layer (chains, width_l).
 
     Raises:
         ValueError: the state of another rule or machine.

@@ -2,7 +2,6 @@
 pseudo-likelihood, and how well hidden cells are told."""
 
 from harmonium.likelihood.ais import ais
-from harmonium.likelihood.bennett import BennettRatio, bennett_ratio
 from harmonium.likelihood.exact import (
     MAX_LOG2_STATES,
     add_exact_expectation,
@@ -20,7 +19,6 @@ from harmonium.likelihood.hidden_states import (
     has_hidden_states,
     visible_means_given,
 )
-from harmonium.likelihood.ladder import LadderPartition, ladder, likelihood_curve
 from harmonium.likelihood.likelihood import (
     annealed_bound,
     log_likelihood,
@@ -38,9 +36,7 @@ from harmonium.likelihood.quadrature import (
 
 __all__ = [
     "MAX_LOG2_STATES",
-    "BennettRatio",
     "HiddenStates",
-    "LadderPartition",
     "LogPartition",
     "Mixture",
     "Posterior",
@@ -49,14 +45,11 @@ __all__ = [
     "add_quadrature_expectation",
     "ais",
     "annealed_bound",
-    "bennett_ratio",
     "conditional_log_likelihood",
     "exact_log_likelihood",
     "exact_log_partition",
     "few_states",
     "has_hidden_states",
-    "ladder",
-    "likelihood_curve",
     "log2_states",
     "log2_states_of",
     "log_likelihood",

@@ -72,7 +72,7 @@ def solution_tree(
 
     Args:
         machine: gives the form of the rows.
-        laws: its laws at rising ages, the last its own: ``chains.laws_along(machine, ladder)``.
+        laws: its laws at rising ages, the last its own: ``ladder.laws_along(machine, ladder)``.
         ages: of the laws, not falling, such as updates.
         X: visible states, (rows, visible_width).
         order: see ``tap``; 1 is naive mean field.

@@ -1,5 +1,6 @@
 """Tasks: what a trained machine is used for."""
 
+import harmonium.ladder  # noqa: F401  (so that ``Kernel.registry`` has all kernels)
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.contacts import contacts, mutations
 from harmonium.tasks.denoise import DENOISE_METHODS, Denoised, denoise

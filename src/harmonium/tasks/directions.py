@@ -41,7 +41,7 @@ def directions(machine: BoltzmannMachine | Hamiltonian) -> Directions:
     on the gauge. Without hidden layers the couplings among the visible units are decomposed.
 
     Args:
-        machine: on any graph, or one of the laws along its training (``chains.laws_along``). Couplings of
+        machine: on any graph, or one of the laws along its training (``ladder.laws_along``). Couplings of
             Gaussian layers are those of natural parameters.
 
     Raises:

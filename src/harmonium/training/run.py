@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harmonium import _html
-from harmonium.chains import Ladder
+from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.history import Record
 

@@ -25,7 +25,7 @@ from harmonium._storage import (
     refuse_old_checkpoint,
     replace_file,
 )
-from harmonium.chains import Ladder, save_ladder
+from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.matmul import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint

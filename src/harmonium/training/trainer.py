@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.chains import Ladder
 from harmonium.distributed import SHARDS, Distributed, Group, as_shards
+from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import digest, make_batch_source
@@ -20,7 +21,6 @@ from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Validation
-from harmonium.training.kept_ladder import KeptLadder
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
@@ -112,7 +112,7 @@ def train(
         penalties: others on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
         averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
-        ladder: True keeps running averages of the machine along the way as rungs of a ``chains.Ladder``, for
+        ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
             samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
             (FORMULAS §8). A ``Ladder`` without rungs says how they are spaced and how many they may be.
         transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
@@ -221,8 +221,10 @@ def train(
         callbacks, progress = (), False
     keeper = None
     if group.is_rank_zero and ladder is not False:
-        _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a chains.Ladder")
-        keeper = KeptLadder(Ladder() if isinstance(ladder, bool) else ladder, seed)
+        _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a ladder.Ladder")
+        keeper = KeptLadder(
+            Ladder() if isinstance(ladder, bool) else ladder, partial(stream_seed, seed, "ladder")
+        )
         callbacks = (*callbacks, keeper)
     feed = make_batch_source(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
     total = int(updates) if updates is not None else feed.updates(int(epochs or 1))

@@ -8,13 +8,14 @@ from typing import Any
 
 from harmonium._settings import From0
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, laws_along
+from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.scores import ages_of, estimate, spread, whole
 from harmonium.data import Codec
+from harmonium.ladder import laws_along
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree

@@ -13,7 +13,7 @@ import torch
 
 from harmonium._settings import From0, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, Ladder
+from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
@@ -21,7 +21,7 @@ from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.data import Codec, DataSet, Rows
-from harmonium.likelihood import ladder
+from harmonium.ladder import Ladder, log_partitions
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.learned import fill_learned
@@ -254,7 +254,7 @@ def _along(kept: Ladder, section: Section, subject: Subject) -> None:
     """Draws ln Z and likelihood of the machines that the run has kept."""
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", RuntimeWarning)
-        found = ladder(subject.machine, kept, data=subject.rows, seed=subject.seed)
+        found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed)
     seen = found.traffic
     lines = along(subject.machine, ages_of(kept), found, subject.rows)
     section.lead = (

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, integers
 from harmonium._settings import Count, From0, Setting
-from harmonium.chains import Gibbs, Ladder, local_search
+from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
@@ -25,6 +25,7 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Codec, Sheet
+from harmonium.ladder import Ladder
 from harmonium.likelihood import has_hidden_states
 from harmonium.machine import States
 from harmonium.tasks import sample as draw_exactly

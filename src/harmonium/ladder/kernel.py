@@ -11,9 +11,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import require_alike
-from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
-from harmonium.chains.rungs import (
+from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains
+from harmonium.ladder.rungs import (
     Rung,
     as_rung,
     climb,
@@ -26,8 +25,7 @@ from harmonium.chains.rungs import (
     mix,
     require_bottom,
 )
-from harmonium.chains.spacing import space_rungs
-from harmonium.chains.tempering import Tempering
+from harmonium.ladder.spacing import space_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 
@@ -71,7 +69,7 @@ class Ladder(Kernel):
 
     Args:
         rungs: machines below the top from rung 0 on, at least one. None: ``init`` makes them along the
-            couplings of its law. ``chains.halve`` adds some where exchanges fail.
+            couplings of its law. ``ladder.halve`` adds some where exchanges fail.
         kernel: moves the states of every rung but the first; Gibbs by default.
         sweeps: of the inner kernel in a round, at least 1.
         acceptance: of exchanges, which decides how many rungs are made, in (0, 1).
@@ -87,7 +85,7 @@ class Ladder(Kernel):
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
         >>> start = machine.random_states(200, seed=0)
-        >>> states = hm.chains.run(machine, hm.chains.Ladder(), start, sweeps=10, seed=1)
+        >>> states = hm.chains.run(machine, hm.ladder.Ladder(), start, sweeps=10, seed=1)
         >>> bool(0.4 < states[0].mean() < 0.6)
         True
     """

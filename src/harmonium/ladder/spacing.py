@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import KernelState
-from harmonium.chains.rungs import Rung, as_rung, climb, complete, draw_bottom, fields_of, law_of, mix
+from harmonium.chains import Gibbs, KernelState
+from harmonium.ladder.rungs import Rung, as_rung, climb, complete, draw_bottom, fields_of, law_of, mix
 from harmonium.machine import Hamiltonian, States, fit_states_
 
 _FOOT, _FOOT_SWEEPS = 1000, 50  # chains for the marginal moments of the foot

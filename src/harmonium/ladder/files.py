@@ -10,9 +10,9 @@ import torch
 
 from harmonium import _checks, _random
 from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
-from harmonium.chains.ladder import Ladder
-from harmonium.chains.rungs import as_rung, laws_of, require_bottom
-from harmonium.chains.spacing import Pilots
+from harmonium.ladder.kernel import Ladder
+from harmonium.ladder.rungs import as_rung, laws_of, require_bottom
+from harmonium.ladder.spacing import Pilots
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 
 _FORM, _VERSION = f"{FORMAT} ladder", 1
@@ -100,7 +100,7 @@ def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Gene
     Raises:
         ValueError: rungs of another graph, or more than the ladder allows.
     """
-    _checks.instance(ladder, "ladder", Ladder, "a chains.Ladder")
+    _checks.instance(ladder, "ladder", Ladder, "a ladder.Ladder")
     law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
     require_bottom(law, ladder.rungs or ())
     assert ladder.rungs is not None

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, Ladder, Traffic, fill_hidden_state, run_kernel, traffic
-from harmonium.chains.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom
-from harmonium.chains.spacing import space_rungs
-from harmonium.likelihood.bennett import bennett_ratio
-from harmonium.likelihood.log_partition import LogPartition
+from harmonium.chains import Gibbs, KernelState, fill_hidden_state, run_kernel
+from harmonium.ladder.bennett import bennett_ratio
+from harmonium.ladder.kernel import Ladder, Traffic, traffic
+from harmonium.ladder.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom
+from harmonium.ladder.spacing import space_rungs
+from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 RENEWED = 0.99
@@ -64,7 +65,7 @@ class LadderPartition(NamedTuple):
 
 
 @torch.no_grad()
-def ladder(
+def log_partitions(
     machine: BoltzmannMachine,
     kernel: Ladder | None = None,
     *,
@@ -87,7 +88,7 @@ def ladder(
 
     Args:
         machine: the machine.
-        kernel: the ladder; None: ``chains.Ladder()``, whose rungs are made for the machine.
+        kernel: the ladder; None: ``ladder.Ladder()``, whose rungs are made for the machine.
         data: visible states (rows, visible_width) where the chains at the top begin, after 100 Gibbs sweeps.
             Training data serve best.
         state: chains to begin with at all rungs, such as ``learning.ladder_of(machine, run.rule_state)``;
@@ -109,12 +110,12 @@ def ladder(
     Examples:
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
-        >>> found = hm.likelihood.ladder(machine, rounds=50, seed=0)
+        >>> found = hm.ladder.log_partitions(machine, rounds=50, seed=0)
         >>> abs(found.value - hm.likelihood.exact_log_partition(machine)) < 0.01
         True
     """
     kernel = Ladder() if kernel is None else kernel
-    _checks.instance(kernel, "kernel", Ladder, "a chains.Ladder")
+    _checks.instance(kernel, "kernel", Ladder, "a ladder.Ladder")
     chains = _checks.positive_int(chains, "chains", minimum=10)
     rounds = _checks.positive_int(rounds, "rounds", minimum=20)
     warm_up = _checks.positive_int(warm_up, "warm_up", minimum=0)
@@ -156,7 +157,7 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
 
     Args:
         machine: at the top, whose hidden layers can all be summed out.
-        found: what ``ladder`` has found for it.
+        found: what ``log_partitions`` has found for it.
         X: visible states, (rows, visible_width), nothing missing.
 
     Returns:

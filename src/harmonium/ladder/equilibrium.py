@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.chains import Gibbs, KernelState, convergence, run_kernel
-from harmonium.chains.rungs import complete, fields_of
+from harmonium.ladder.rungs import complete, fields_of
 from harmonium.machine import Hamiltonian, States
 
 LEAST = 0.1

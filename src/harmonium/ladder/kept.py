@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, final
 
@@ -10,12 +10,10 @@ import torch
 
 from harmonium import _checks, _random
 from harmonium._checks import require_alike
-from harmonium.chains import Ladder
-from harmonium.chains.rungs import Rung, as_rung, law_of, mix
-from harmonium.chains.spacing import Pilots, space_rungs
+from harmonium.ladder.kernel import Ladder
+from harmonium.ladder.rungs import Rung, as_rung, law_of, mix
+from harmonium.ladder.spacing import Pilots, space_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.training.callbacks import Update
-from harmonium.training.seeds import stream_seed
 
 _SAMPLES = 128  # of the parameters from one power of two of updates to the next, at least
 _LOOK = 8  # samples from one look at the reach of exchanges to the next
@@ -37,18 +35,18 @@ class KeptLadder:
 
     Args:
         asked: settings of the ladder, without rungs.
-        seed: of the run.
+        seed_of: the seed of the noise after so many updates.
 
     Attributes:
         ladder: up to the trained machine; None before the run has ended.
     """
 
-    def __init__(self, asked: Ladder, seed: int) -> None:
+    def __init__(self, asked: Ladder, seed_of: Callable[[int], int]) -> None:
         if asked.rungs is not None:
             raise ValueError(
                 "ladder: expected settings alone, such as Ladder(acceptance=0.4), received rungs"
             )
-        self.asked, self._seed = asked, seed
+        self.asked, self._seed_of = asked, seed_of
         self.ladder: Ladder | None = None
         self._state: dict[str, Any] = {}
         self._machine: Rung = []
@@ -64,7 +62,7 @@ class KeptLadder:
         return step % _interval(step) == 0
 
     @torch.no_grad()
-    def __call__(self, update: Update) -> None:
+    def __call__(self, update: Any) -> None:  # a training.Update, of a package above
         """Takes the parameters into the average, and now and then looks at how far exchanges reach."""
         step = update.step
         if not self.wants(step, update.total):
@@ -164,7 +162,7 @@ class KeptLadder:
         own["acceptance"] = wider
 
     def _noise(self, law: Hamiltonian, step: int) -> torch.Generator:
-        return _random.as_generator(stream_seed(self._seed, "ladder", step), law.device)
+        return _random.as_generator(self._seed_of(step), law.device)
 
 
 def _interval(step: int) -> int:

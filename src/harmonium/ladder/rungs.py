@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import KernelState
+from harmonium.chains import Gibbs, KernelState
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 Rung = list[Tensor]
