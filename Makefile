@@ -4,6 +4,7 @@ PYTHON ?= python3
 DEMO_BUDGET ?= full
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
+MARKED ?= not nightly
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
@@ -13,7 +14,7 @@ STAMP := .venv/.complete
 # What is imported is compiled once, whatever the environment says: pip leaves that to the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast bench docs lint format clean
+.PHONY: help setup demo test test-all test-fast bench docs lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -41,7 +42,10 @@ demo: $(PACKAGE)  ## train, evaluate and sample a real machine (DEMO_BUDGET=smal
 	DEMO_BUDGET=$(DEMO_BUDGET) $(BIN)/python examples/demo.py
 
 test: $(STAMP)  ## run the test suite (PYTEST_ARGS='-k layers' to choose)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "$(MARKED)" $(PYTEST_ARGS)
+
+test-all: MARKED :=
+test-all: test  ## run it with the tests that are marked nightly
 
 # Every package is tested by one of these: tests/interface/test_layout.py.
 FAST := tests/exact tests/implementation/test_bit_matmul.py tests/interface/test_cli_help.py \

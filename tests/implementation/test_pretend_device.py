@@ -10,9 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).with_name("test_devices.py")
 
 
+@pytest.mark.nightly
 def test_all_tests_of_devices_pass() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(TESTS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

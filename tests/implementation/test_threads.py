@@ -111,6 +111,7 @@ print(sum(over.stats.cache_hits.values()), sum(over.stats.cache_misses.values())
 """
 
 
+@pytest.mark.nightly
 def test_what_was_compiled_is_kept(tmp_path):
     known = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
@@ -136,7 +137,7 @@ print(rule.gradient(real, X[:, :6], seed=2).parameters["couplings.0.weight"].tol
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_kept_gives_the_bits_of_what_was_just_compiled(tmp_path):
     known = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", LEARNT]
@@ -156,6 +157,7 @@ print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 
 """
 
 
+@pytest.mark.nightly
 def test_compiled_code_runs_where_it_cannot_be_kept():
     done = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1.0\n", "")
@@ -169,6 +171,7 @@ print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_was_compiled_is_made_anew_when_a_function_that_it_calls_changes(tmp_path, threads):
     package = tmp_path / "harmonium"

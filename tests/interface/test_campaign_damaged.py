@@ -42,6 +42,7 @@ def refuse(content: bytes) -> None:
     raise ValueError("no file is named")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("does", "end"),
     [

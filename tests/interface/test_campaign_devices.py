@@ -28,6 +28,7 @@ def test_well():
 """
 
 
+@pytest.mark.nightly
 def test_it_finds_a_fault_and_runs_again_what_did_not_pass(tmp_path: Path, capfd) -> None:
     suite, report = tmp_path / "test_suite.py", tmp_path / "report"
     suite.write_text(SUITE)

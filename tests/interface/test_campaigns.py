@@ -27,6 +27,7 @@ def test_every_campaign_has_a_short_run() -> None:
     assert all((Path(__file__).parent / name).exists() for name in ELSEWHERE.values())
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["annealing", "kills", "writers"])
 def test_a_short_run_finds_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +36,8 @@ def test_a_short_run_finds_nothing(name: str, capsys: pytest.CaptureFixture[str]
         assert "0 failures" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["damaged", pytest.param("ranks", marks=pytest.mark.slow)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["damaged", "ranks"])
 def test_a_short_run_in_a_process_of_its_own_finds_nothing(name: str) -> None:
     """Its workers are forks, in which threads that other tests have started would be missing."""
     paths = os.pathsep.join(filter(None, [str(HERE / "src"), os.environ.get("PYTHONPATH", "")]))

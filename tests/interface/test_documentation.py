@@ -24,6 +24,7 @@ from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 
 ROOT = Path(__file__).parents[2]
+# A newcomer's first page is run by every `make test`, the others by night.
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BLOCK = re.compile(
@@ -81,7 +82,13 @@ def own_kinds() -> Iterator[None]:
             del registry[kind]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.nightly] * (page != PAGES[0]))
+        for page in PAGES
+    ],
+)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if needed := NEEDS.search(page.read_text("utf-8")):
         folder = Path(os.environ.get("HARMONIUM_DATA", ROOT.parent / "shared" / "data"))
@@ -96,6 +103,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebooks_run(notebook: Path) -> None:
     """Their cells in order, and the form that a notebook shows of what a cell ends with."""
@@ -168,6 +176,7 @@ def test_pages_ask_no_other_server() -> None:
     assert "http" not in theme and "//" not in theme
 
 
+@pytest.mark.nightly
 def test_what_packages_offer_is_documented() -> None:
     """The reader of the sources finds a file where a function has the name of its file, without help."""
     griffe = pytest.importorskip("griffe")

@@ -41,6 +41,7 @@ EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME"}
 # A line or block of another program, whose options are not ours.
 PROGRAMS = re.compile(r"\b(?:git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH")
 OTHERS = {
+    "--budget",
     "--index-url",
     "--no-deps",
     "--push",
