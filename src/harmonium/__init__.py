@@ -6,11 +6,8 @@ A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelih
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
-
-from harmonium._upgrade import MOVED, MovedPackages
 
 if TYPE_CHECKING:
     from harmonium import (
@@ -114,14 +111,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         if name not in __all__:
-            moved = f" since version 0.3: write {MOVED[name]}" if name in MOVED else ""
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         package = next((package for package, names in _HOLDS.items() if name in names), name)
         module = import_module(f"{__name__}.{package}")
         value = globals()[name] = module if package == name else getattr(module, name)
         return value
-
-    sys.meta_path.append(MovedPackages)
 
 
 def __dir__() -> list[str]:

@@ -7,9 +7,8 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from functools import wraps
 from numbers import Real
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +25,6 @@ _NUMPY_DTYPES = {torch.float16: np.float16, torch.float64: np.float64}
 _REPEATS, _ROUNDING = 1e6, 1e-9
 
 _WITHIN = frozenset(("harmonium", "joblib", "sklearn", "torch"))  # which wrap what users call
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def positive_int(value: Any, name: str, minimum: int = 1) -> int:
@@ -111,34 +107,6 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _WITHIN:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def renamed(old: str, new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Lets a function still take a keyword by the name that it had in an earlier version.
-
-    For calls by keyword alone: what is given by position keeps its place. The old name warns
-    (DeprecationWarning, at the line of the call) and names the new one; old and new together are a
-    TypeError. Type checkers and signatures have the new name only.
-
-    Args:
-        old: the keyword until then, such as "generator".
-        new: the parameter of the function, such as "seed".
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if old in kwargs:
-                if new in kwargs:
-                    raise TypeError(f"{new}, {old}: expected {new} alone, received both")
-                message = f"{old}: it is called {new} now; write {function.__name__}(..., {new}=...)"
-                warn(message, DeprecationWarning)
-                kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return call
-
-    return decorate
 
 
 def one_of(value: Any, name: str, known: Iterable[str]) -> str:

@@ -22,8 +22,6 @@ MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.safetensors"
 """Files in the folder of a run: the machine once training has ended, and the checkpoints to resume from."""
 LADDER = "ladder.safetensors"
 """The machines that a run has kept along its way."""
-OLD_CHECKPOINTS = ("checkpoint.pt", "checkpoint-previous.pt")
-"""The checkpoints of versions before 0.3."""
 MAX_DEPTH = 64
 
 
@@ -151,20 +149,6 @@ def unpack(path: Path, form: str, version: int) -> tuple[dict[str, Tensor], dict
     if header.pop("checksum", None) != checksum(header, tensors):
         raise ValueError("damaged, its contents do not match its checksum")
     return tensors, header
-
-
-def refuse_old_checkpoint(folder: Path) -> None:
-    """Refuses a run of version 0.1 or 0.2 that has not ended.
-
-    Raises:
-        ValueError: the folder holds a checkpoint of these versions and none of this one.
-    """
-    old = [folder / name for name in OLD_CHECKPOINTS if (folder / name).exists()]
-    if old and not (folder / CHECKPOINT).exists():
-        raise ValueError(
-            f"{old[0]}: a checkpoint of harmonium 0.2 or older, which this version does not read; end the "
-            "run with the version that began it, or begin anew (overwrite=True, --overwrite)"
-        )
 
 
 def parsed(text: str) -> Any:

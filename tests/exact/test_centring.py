@@ -489,17 +489,6 @@ def test_rows_with_holes_are_kept_filled_in() -> None:
     assert rule.gradient(machine, v, state, seed=0).parameters["couplings.0.weight"].isfinite().all()
 
 
-def test_a_state_of_running_means_goes_on_as_at_first() -> None:
-    """As 0.2.0 kept it."""
-    machine, rule = build(TINY), hm.rules.centred(hm.rules.exact())
-    v = torch.from_numpy(data(TINY))
-    old = {"offsets": [torch.zeros(3, dtype=F64), torch.zeros(2, dtype=F64)], "batches": 7, "free": None}
-    rule.check_state(machine, old)
-    first, found = (rule.gradient(machine, v, state, seed=0) for state in (None, old))
-    for name, direction in first.parameters.items():
-        assert torch.equal(found.parameters[name], direction)
-
-
 def test_a_rule_that_is_centred_goes_on_from_one_that_is_not() -> None:
     machine, chains = build(TINY), build(TINY).random_states(6, seed=1)
     v = torch.from_numpy(data(TINY))

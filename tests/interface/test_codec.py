@@ -202,11 +202,6 @@ def test_the_contract_of_imports_keeps_it_so() -> None:
     assert order.index("estimators") < order.index("data") < order.index("machine") < order.index("layers")
 
 
-def test_a_unit_of_version_0_2_is_told_what_to_declare(source: str) -> None:
-    with pytest.warns(UserWarning, match="Ternary.for_data is not called since version 0.3: declare coding"):
-        exec(source.replace("def values(self)", "def for_data(cls): ...\n\n    def values(self)"), {})
-
-
 # Units of a user's own -------------------------------------------------------------------------------------
 
 

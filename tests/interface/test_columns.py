@@ -151,30 +151,6 @@ def test_arrays_by_number() -> None:
     assert not np.isnan(full).any() and np.isnan(model.sample(2, sweeps=2)[:, 0]).all()
 
 
-def test_old_tables_are_read_as_they_were() -> None:
-    """As version 0.2 wrote them: without columns left out, steps, forms and the least of counts."""
-    old = {
-        "kind": "Table",
-        "columns": [
-            {"name": "n", "dtype": "int64", "kind": "binomial", "declared": False, "ordered": False,
-             "coding": {"coding": "Counts", "largest": 4}},
-            {"name": "x", "dtype": "float64", "kind": "gaussian", "declared": False, "ordered": False,
-             "coding": {"coding": "Affine", "offset": 2.0, "scale": 0.5, "low": None, "high": None}},
-            {"name": "c", "dtype": "str", "kind": "categorical", "declared": False, "ordered": False,
-             "coding": {"coding": "OneOf", "values": ["a", "b", "c"]}},
-        ],
-        "library": "pandas", "unknown": "error", "places": [0, 1, 2],
-    }  # fmt: skip
-    table = encoder_from_dict(json.loads(json.dumps(old)))
-    frame = pandas.DataFrame({"n": [0, 4], "x": [2.25, 3.0], "c": ["a", "c"]})
-    states = [[0, 0.5, 1, 0, 0], [4, 2.0, 0, 0, 1]]
-    assert table.encode(frame).tolist() == states
-    assert table.decode(np.array(states)).to_dict() == frame.to_dict()
-    assert table.log_slopes(3) == (0.0, np.log(2.0), 0.0)
-    with pytest.raises(ValueError, match="expected one of 'a', 'b', 'c' as in fit"):
-        table.encode(frame.assign(c="d"))
-
-
 # Rows without any cell, and cells without a state
 # --------------------------------------------------------------------------------
 

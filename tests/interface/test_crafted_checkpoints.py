@@ -238,21 +238,6 @@ def test_marks_that_no_checkpoint_has_are_refused(mark: str, tmp_path: Path) -> 
         read_checkpoint(path)
 
 
-def test_checkpoints_of_earlier_versions_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    old = tmp_path / "checkpoint.pt"
-    torch.save({"format": "harmonium checkpoint", "version": 1}, old)
-    with pytest.raises(ValueError, match=r"already holds a run \(checkpoint\.pt\)"):
-        run(tmp_path)
-    message = r"checkpoint\.pt: a checkpoint of harmonium 0\.2 or older, .* begin anew"
-    with pytest.raises(ValueError, match=message):
-        run(tmp_path, resume=True)
-    with pytest.raises(ValueError, match=message):
-        hm.load(tmp_path)
-    assert old.exists()
-    run(tmp_path, overwrite=True)
-    assert not old.exists()
-
-
 def test_nothing_is_warned_of_where_nothing_is_wrong(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""The requirements that the metadata name: numba where it has wheels, and the extras of 0.2."""
+"""The requirements that the metadata name: numba where it has wheels."""
 
 from __future__ import annotations
 
@@ -41,9 +41,3 @@ def test_numba_is_not_required_elsewhere() -> None:
         assert not required(system, machine), (system, machine)
     assert not required("linux", "x86_64", "3.16")
     assert not required("linux", "x86_64", kind="PyPy")
-
-
-def test_extras_of_0_2_can_still_be_named() -> None:
-    extras = PROJECT["optional-dependencies"]
-    assert extras["fast"] == []
-    assert extras.keys() >= {"plot", "report", "tensorboard", "metrics", "hdf5", "tables", "all", "dev"}

@@ -242,33 +242,6 @@ def test_every_parameter_is_documented(kind) -> None:
 # --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_attributes_as_version_0_2_pickled_them(kind) -> None:
-    made = small(kind, max_updates=5).fit(BITS, LABEL)
-    scores, fitted = made.score_samples(BITS), made._fitted
-    state = {name: x for name, x in vars(made).items() if name != "_fitted"} | {
-        "machine_": fitted.machine,
-        "encoder_": fitted.encoder,
-        "history_": fitted.history,
-        "n_updates_": fitted.n_updates,
-        "_seed": fitted.seed,
-        "_data_width": fitted.data_width,
-        "_generative": fitted.generative,
-        "_progress": fitted.progress,
-        "_log_partition": fitted.log_partition,
-    }
-    if kind is RBMOutlier:
-        state["offset_"] = made.offset_
-    again = kind.__new__(kind)
-    again.__setstate__(state)
-    np.testing.assert_array_equal(again.score_samples(BITS), scores)
-    np.testing.assert_array_equal(again.impute(BITS), made.impute(BITS))
-    if kind is RBMOutlier:
-        np.testing.assert_array_equal(again.predict(BITS), made.predict(BITS))
-    one, other = (each.set_params(warm_start=True).fit(BITS, LABEL) for each in (again, made))
-    assert same(one, other) and one.n_updates_ == 10
-
-
 def test_a_machine_may_be_put_in_place_of_another() -> None:
     made, other = (small(RBM, max_updates=5, random_state=seed).fit(BITS) for seed in (0, 1))
     made.machine_ = other.machine_

@@ -8,14 +8,13 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.data import Rows
+from harmonium.data import Rows, visible_for
 from harmonium.machine import (
     init_from_data_,
     init_visible_biases_,
     logistic_biases_,
     normal_,
     orthogonal_,
-    visible_for,
 )
 
 FAILURE_RATE = 1e-3  # of every statistical test here, on a fresh seed

@@ -94,7 +94,7 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str) -> None:
 def test_scaled_weights_start_one_machine(visible: str, weights: str) -> None:
     """The functions that an estimator starts with, by themselves."""
     rows = Rows.of(KINDS[visible], torch.float64)
-    layer, encoder = hm.machine.visible_for(rows, visible)
+    layer, encoder = hm.data.visible_for(rows, visible)
     states = torch.as_tensor(np.asarray(encoder.encode(KINDS[visible]))).double()
     for start in (init_visible_biases_, lambda m, v, w: init_from_data_(m, v, 0, w)):
         made = []

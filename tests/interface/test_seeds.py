@@ -1,4 +1,4 @@
-"""Randomness by ``seed``: an int or a generator, for everything that a user calls, and the names of 0.1.0."""
+"""Randomness by ``seed``: an int or a generator, for everything that a user calls."""
 
 from __future__ import annotations
 
@@ -134,15 +134,6 @@ CALLS: dict[str, Callable[..., Any]] = {
         hm.report.moment_errors(machine(), ROWS[:4], ROWS[4:8], ROWS, **s)
     ).nan_to_num(),
 }  # fmt: skip
-OLD = {
-    **dict.fromkeys(
-        ["random_states", "normal_", "orthogonal_", "logistic_biases_", "init_from_data_", "run",
-         "local_search", "meet", "gradient", "pseudo_log_likelihood"],
-        "generator",
-    ),
-    "bernoulli_binarise": "seed_or_generator",
-}  # fmt: skip
-"""What version 0.1.0 called ``seed``, where it took a generator alone."""
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -167,18 +158,6 @@ def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
         assert alike(by_number, by_generator[0])
     if call != "init_from_data_" and call != "local_search":
         assert not torch.equal(shared.get_state(), torch.Generator().manual_seed(5).get_state())
-
-
-@pytest.mark.parametrize("call", OLD)
-def test_the_names_of_0_1_0_still_run_and_say_what_to_write(call: str) -> None:
-    with pytest.warns(
-        DeprecationWarning, match=rf"^{OLD[call]}: .* write {call}\(..., seed=...\)$"
-    ) as caught:
-        found = CALLS[call](**{OLD[call]: torch.Generator().manual_seed(5)})
-    assert [warning.filename for warning in caught] == [__file__]
-    assert alike(found, CALLS[call](seed=5))
-    with pytest.raises(TypeError, match=f"seed, {OLD[call]}: expected seed alone, received both"):
-        CALLS[call](**{OLD[call]: torch.Generator(), "seed": 5})
 
 
 @pytest.mark.parametrize("call", sorted(CALLS.keys() - {"missing_at_random", "missing_rectangles"}))

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from harmonium import RBM
-from harmonium.data import Table, encoder_from_dict
+from harmonium.data import Table, encoder_from_dict, visible_layers
 from harmonium.data.number_codings import Affine
 from harmonium.layers import Bernoulli, Layer
-from harmonium.machine import join_layers, load, visible_layers
+from harmonium.machine import join_layers, load
 
 pandas = pytest.importorskip("pandas")
 

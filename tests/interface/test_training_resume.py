@@ -139,7 +139,7 @@ def test_first_sweeps_of_persistent_chains_go_on_where_they_stopped(tmp_path: Pa
 
 
 def test_chains_of_a_checkpoint_without_their_number_of_sweeps_go_on(tmp_path: Path) -> None:
-    """As 0.2 wrote them, a list of tensors: with Gibbs chains the bits are those of an uninterrupted run."""
+    """A list of tensors: with Gibbs chains the bits are those of an uninterrupted run."""
     with pytest.raises(Crash):
         run(tmp_path / "part", callbacks=[crash_at(12)])
     content = read_checkpoint(tmp_path / "part" / "checkpoint.safetensors")

@@ -1,6 +1,5 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
-from harmonium._upgrade import refuse_gone
 from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
@@ -43,5 +42,3 @@ __all__ = [
     "sample_data_from",
     "search",
 ]
-
-__getattr__ = refuse_gone(__name__)

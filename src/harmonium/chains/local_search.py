@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device, _random
+from harmonium import _device, _random
 from harmonium._checks import Numbers
 from harmonium.chains.kernel import KernelState
 from harmonium.compiled import dispatch
@@ -20,7 +20,6 @@ _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom take
 _ALONE = 3  # half-steps after which so few units change that chain after chain is faster in compiled code
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def local_search(
     machine: BoltzmannMachine,

@@ -46,7 +46,6 @@ def run(
     distributed: Distributed = None,
     shards: int = SHARDS,
 ) -> States: ...
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def run(
     machine: BoltzmannMachine,

@@ -19,7 +19,6 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from harmonium._upgrade import OPTIONS
 from harmonium.cli.output import note
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -158,8 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except _UsageError as error:
             received = _received(error, arguments)
             path = error.ctx.command_path if error.ctx else "harmonium"
-            gone = next((f"; {OPTIONS[word]}" for word in arguments if word in OPTIONS), "")
-            return _fail(f"{error.format_message()}{received} (see {path} --help){gone}", USAGE)
+            return _fail(f"{error.format_message()}{received} (see {path} --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error), arguments), USAGE)
         except (KeyboardInterrupt, typer.Abort):

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import torch
 
-from harmonium._storage import CHECKPOINT, LADDER, MACHINE, parsed, refuse_old_checkpoint, replace_file
+from harmonium._storage import CHECKPOINT, LADDER, MACHINE, parsed, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.data import Table
@@ -169,7 +169,6 @@ def load_machine(
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
             note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
         return load(path, device=device), path
-    refuse_old_checkpoint(run)
     if not checkpoint.exists() and not (run / PREVIOUS).exists():
         raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
     if not (run / DESCRIPTION).exists():

@@ -22,8 +22,6 @@ from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, 
 _ROWS = 512  # smaller lots of statistics wait
 
 
-@_checks.renamed("coupling", "pair_kernel")
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def meet(
     machine: BoltzmannMachine,

@@ -27,8 +27,6 @@ class Encoder(ABC):
     """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}
     """Every kind of encoder by name."""
-    ADDED: ClassVar[Mapping[str, Any]] = {}
-    """Fields that files of earlier versions lack, with what is then meant."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -111,7 +109,6 @@ def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
             f"received {description.get('kind')!r}"
         )
     expected = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    values = {**kind.ADDED, **values}
     if set(values) != expected:
         raise ValueError(
             f"description: expected {kind.__name__} with fields {sorted(expected)}, received {sorted(values)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from torch import Tensor
@@ -47,7 +47,7 @@ class Table(Encoder):
     """Maps the rows of a table to states of visible units and back, by its columns.
 
     A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
-    one layer (``groups``, ``harmonium.machine.visible_layers``), wherever they stand in the table. Make one
+    one layer (``groups``, ``harmonium.data.visible_layers``), wherever they stand in the table. Make one
     with :meth:`fit`.
 
     Args:
@@ -70,7 +70,6 @@ class Table(Encoder):
     unknown: str = "missing"
     places: tuple[int, ...] | None = None
     left_out: tuple[LeftOut, ...] = ()
-    ADDED: ClassVar[dict[str, Any]] = {"left_out": ()}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))

@@ -84,7 +84,6 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     return _binary(values > at * full_intensity(X), X)
 
 
-@_checks.renamed("seed_or_generator", "seed")
 def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
     """1 with probability ``X``, else 0, each element on its own.
 

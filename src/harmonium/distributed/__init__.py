@@ -1,9 +1,6 @@
 """Several processes that work as one: ``torch.distributed`` moves the numbers, shards keep the bits."""
 
-from harmonium._upgrade import refuse_gone
 from harmonium.distributed.group import Distributed, Group, init_process_group
 from harmonium.distributed.shards import SHARDS, Shards, as_shards
 
 __all__ = ["SHARDS", "Distributed", "Group", "Shards", "as_shards", "init_process_group"]
-
-__getattr__ = refuse_gone(__name__)

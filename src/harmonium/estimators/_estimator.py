@@ -199,9 +199,6 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(_files.upgraded(state, self._NUMBERS) if "machine_" in state else state)
-
     # Missing and noisy values
     # ----------------------------------------------------------------------------
 
@@ -223,7 +220,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 ``harmonium.tasks.impute``.
             value: "mode": one completion, of discrete units the most probable states, of real ones the means;
                 "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
-                "draw": one draw given the rest of the row. "best" is an older name of "mode".
+                "draw": one draw given the rest of the row.
             draws: chains or searches of every row, at least 1.
             sweeps: of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -244,7 +241,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             array([[0., 0., 1.],
                    [1., 1., 0.]])
         """
-        _checks.one_of(value, "value", ("best", "mode", "mean", "draw"))
+        _checks.one_of(value, "value", ("mode", "mean", "draw"))
         fitted = self._require_fitted()
         curved = value == "mean" and isinstance(fitted.encoder, Table) and fitted.encoder.curved
         number = max(draws, _OF_MEANS) if curved and method in ("auto", "exact") else draws

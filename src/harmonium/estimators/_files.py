@@ -1,4 +1,4 @@
-"""Estimators around trained machines, in files of machines, and in pickles of version 0.2."""
+"""Estimators around trained machines, and in files of machines."""
 
 from __future__ import annotations
 
@@ -18,19 +18,6 @@ from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
 
 _PLAIN = (str, int, float, bool, type(None))
-_FLAT = {
-    "machine": "machine_",
-    "encoder": "encoder_",
-    "seed": "_seed",
-    "data_width": "_data_width",
-    "generative": "_generative",
-    "history": "history_",
-    "n_updates": "n_updates_",
-    "progress": "_progress",
-    "rows": "_rows_kept",
-    "log_partition": "_log_partition",
-}
-"""Fields of ``Fitted`` as 0.2 had them, attributes of the estimator each."""
 
 
 def put_around(estimator: Any, machine: BoltzmannMachine, encoder: Encoder, label_width: int) -> None:
@@ -110,15 +97,6 @@ def restored(kind: Any, machine: BoltzmannMachine) -> Any:
         found = LogPartition(**stored["found"])
         fitted.log_partition = (tuple(stored["settings"]), found._replace(doubts=tuple(found.doubts)))
     return estimator
-
-
-def upgraded(state: dict[str, Any], numbers: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the attributes of an estimator as they are now, given those in a pickle of version 0.2."""
-    state = dict(state)
-    flat = {field: state.pop(name) for field, name in _FLAT.items() if name in state}
-    found = {name: state.pop(name) for name in numbers if name in state}
-    state["_fitted"] = Fitted(n_features=state["n_features_in_"], settings={}, numbers=found, **flat)
-    return state
 
 
 def _item(x: Any) -> Any:

@@ -111,7 +111,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 missing cells only.
         """
         fitted, offset = self._require_fitted(), self.offset_
-        if fitted.numbers.get("_machine_of_offset") not in (None, digest_of(fitted.machine)):  # None: of 0.2
+        if fitted.numbers.get("_machine_of_offset") != digest_of(fitted.machine):
             raise NotFittedError(
                 "offset_: expected a threshold of machine_ as it is, received one of before it changed; "
                 "RBMOutlier.from_machine(machine_, X) finds it on rows X"

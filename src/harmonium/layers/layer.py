@@ -80,8 +80,6 @@ class Layer(nn.Module, ABC):
         super().__init_subclass__()
         if "kind" in vars(cls):  # abstract layers have none
             Layer.registry[cls.kind] = cls
-        if "for_data" in vars(cls):
-            _checks.warn(f"{cls.__name__}.for_data is not called since version 0.3: declare coding instead")
 
     def __init__(self, n_units: int, columns: int = 1) -> None:
         super().__init__()

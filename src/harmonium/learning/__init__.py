@@ -1,6 +1,5 @@
 """Learning: expectations, rules, and the pullback of gradients to learnable parameters."""
 
-from harmonium._upgrade import refuse_gone
 from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
@@ -40,5 +39,3 @@ __all__ = [
     "pullback",
     "rules",
 ]
-
-__getattr__ = refuse_gone(__name__)

@@ -43,7 +43,6 @@ class CoupledChains(Expectation):
             are joined that is exact.
     """
 
-    @_checks.renamed("coupling", "pair_kernel")
     def __init__(
         self,
         pair_kernel: PairKernel | None = None,

@@ -11,7 +11,6 @@ from harmonium.learning.expectations import Enumeration
 from harmonium.learning.rule import Bias, Rule
 
 
-@_checks.renamed("given", "condition_on")
 def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
     """∇ log p(y | x) = E[S | x, y] - E[S | x]: some visible layers are learned given the others.
 
@@ -32,7 +31,6 @@ def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
     return _condition(rule, f"conditional({rule.name}, condition_on={list(layers)})", layers, 0.0)
 
 
-@_checks.renamed("given", "condition_on")
 def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
     """Learns (1 - joint) log p(y | x) + joint log p(x, y): a classifier that also models its input.
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
-from harmonium._upgrade import refuse_gone_members
 from harmonium.distributed import Shards
 from harmonium.likelihood import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
@@ -53,7 +52,6 @@ class StepControl(NamedTuple):
     stop: str | None = None
 
 
-@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class ExpectationRequest:

@@ -30,7 +30,6 @@ class LocalModes(Expectation):
         clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
     """
 
-    @_checks.renamed("coupling", "pair_kernel")
     def __init__(
         self,
         pair_kernel: PairKernel | None = None,

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
-from harmonium._upgrade import refuse_gone_members
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, FreeChains
@@ -39,7 +38,6 @@ class Estimate(NamedTuple):
     control: StepControl = StepControl()
 
 
-@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class Rule:
@@ -70,7 +68,6 @@ class Rule:
     condition_on: tuple[int, ...] | None = None
     joint: float = 0.0
 
-    @_checks.renamed("generator", "seed")
     @torch.no_grad()
     def gradient(
         self,

@@ -235,7 +235,6 @@ def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: d
     return Rule(title, MeanField(scheme, **solver), free, "biased")
 
 
-@_checks.renamed("coupling", "pair_kernel")
 def ucd(
     k: int = 1,
     m: int | None = None,
@@ -283,7 +282,6 @@ def ucd(
 _PUBLISHED = Metropolis()
 
 
-@_checks.renamed("coupling", "pair_kernel")
 def ucd_lmi(
     chains: int | None = None,
     max_steps: int | None = None,

@@ -8,7 +8,7 @@ from math import inf, log2, prod
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device
+from harmonium import _device
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
 from harmonium.likelihood.hidden_states import HiddenStates, has_hidden_states
@@ -60,7 +60,6 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
     return log_weight_of(hamiltonian, rows) - _log_partition_of(hamiltonian)
 
 
-@_checks.renamed("given", "condition_on")
 @torch.no_grad()
 def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_on: Iterable[int]) -> Tensor:
     """Returns ln p(other visible layers | given layers) of every row by enumeration: (batch,), float64.

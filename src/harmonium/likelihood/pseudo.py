@@ -17,7 +17,6 @@ _BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
 _TOLERANCE, _SWEEPS = 1e-3, 30  # of mean field given what is not hidden
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def pseudo_log_likelihood(
     machine: BoltzmannMachine,

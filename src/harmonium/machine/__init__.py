@@ -1,10 +1,6 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from harmonium import _device
-from harmonium._upgrade import refuse_gone
 from harmonium.machine.boltzmann import BoltzmannMachine
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.drawing import Drawing
@@ -25,10 +21,6 @@ from harmonium.machine.initialisation import (
 )
 from harmonium.machine.loading import load, rebuild
 from harmonium.machine.statistics import Statistics
-
-if TYPE_CHECKING:
-    visible_for: Any
-    visible_layers: Any
 
 __all__ = [
     "BoltzmannMachine",
@@ -54,15 +46,6 @@ __all__ = [
     "orthogonal_",
     "rebuild",
     "to_zero_sum_",
-    "visible_for",
-    "visible_layers",
 ]
 
 _device.keep_memory()
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name):  # what reads data is loaded when it is asked for
-        if name in ("visible_for", "visible_layers"):
-            return getattr(import_module("harmonium.data"), name)
-        return refuse_gone(__name__)(name)

@@ -325,7 +325,6 @@ class BoltzmannMachine(nn.Module):
         self.check_rows(x, name, missing=missing)
         return x
 
-    @_checks.renamed("generator", "seed")
     @torch.no_grad()
     def random_states(self, rows: int, *, seed: int | torch.Generator) -> States:
         """Draws uniform discrete units and standard normal real ones, for each layer (rows, width_l).

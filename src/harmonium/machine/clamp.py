@@ -11,13 +11,11 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._checks import Numbers
-from harmonium._upgrade import refuse_gone_members
 from harmonium.layers import Layer
 
 ClampLike = Numbers | Mapping[int, Numbers] | None
 
 
-@refuse_gone_members
 @final
 class Clamp:
     """Clamped (held) entries of the state.

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._upgrade import refuse_gone_members
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.inner_edges import colour_by_saturation, list_neighbours, mark_joined_units
@@ -59,7 +58,6 @@ class Joint(NamedTuple):
     above: bool
 
 
-@refuse_gone_members
 @final
 class Graph:
     """Layers as nodes and couplings as edges.

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium._upgrade import refuse_gone_members
 from harmonium.compiled import dispatch
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
@@ -52,7 +51,6 @@ class CouplingMatrices(tuple[Tensor, ...]):
         return self._of_columns[key][0]
 
 
-@refuse_gone_members
 @final
 @dataclass(frozen=True)
 class Hamiltonian:

@@ -68,7 +68,6 @@ def join_layers(
     return BoltzmannMachine([*visible, *hidden], edges=edges, visible=range(count), seed=seed)
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) -> None:
     """Draws couplings W ~ N(0, std²), within the pattern of each."""
@@ -78,7 +77,6 @@ def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) 
         coupling.draw_(std, generator)
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
     """Draws couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
@@ -93,7 +91,6 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
         coupling.weight.copy_(coupling.within(values))
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def logistic_biases_(
     machine: BoltzmannMachine, seed: int | torch.Generator, location: float = 0.0, scale: float = 0.5
@@ -188,7 +185,6 @@ def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor
     fit_(layer, expected, variance, total)
 
 
-@_checks.renamed("generator", "seed")
 @torch.no_grad()
 def init_from_data_(
     machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,6 @@ def _find_machine(folder: Path) -> Path:
     """Returns the path of the machine in the folder of a run that has ended."""
     machine, checkpoint = folder / _storage.MACHINE, folder / _storage.CHECKPOINT
     if not machine.exists():
-        _storage.refuse_old_checkpoint(folder)
         if checkpoint.exists():
             raise FileNotFoundError(
                 f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "
@@ -85,8 +83,6 @@ def rebuild(
         ValueError: either is not of this form, or they do not fit each other.
     """
     _require_one_dtype(tensors)
-    # Version 0.1.0 called couplings couplings.0, couplings.1, …
-    tensors = {re.sub(r"^(couplings\.\d+)$", r"\1.weight", name): x for name, x in tensors.items()}
     units = max((x.numel() for x in tensors.values()), default=0)
     machine, metadata = _make_outline(description, most=len(tensors), units=units)
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}

@@ -9,12 +9,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from harmonium._upgrade import refuse_gone_members
 from harmonium.machine.hamiltonian import Hamiltonian
 from harmonium.matmul import OuterProductSum, sum_of_lots
 
 
-@refuse_gone_members
 @final
 class Statistics:
     """A weighted sum of S(x) = (t_l(x_l) for every layer l; x_l ⊗ x_m for every edge (l, m)) over states.

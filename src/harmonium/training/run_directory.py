@@ -21,8 +21,6 @@ from harmonium._storage import (
     CHECKPOINT,
     LADDER,
     MACHINE,
-    OLD_CHECKPOINTS,
-    refuse_old_checkpoint,
     replace_file,
 )
 from harmonium.ladder import Ladder, save_ladder
@@ -88,7 +86,7 @@ class RunDirectory:
     def _begin(self, resume: bool, overwrite: bool) -> None:
         files = (
             self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged,
-            self._ladder, *(self.path / name for name in OLD_CHECKPOINTS),
+            self._ladder,
         )  # fmt: skip
         found = [file for file in files if file.exists()]
         # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
@@ -112,7 +110,6 @@ class RunDirectory:
         Raises:
             ValueError: other settings, or no good checkpoint among those that are there.
         """
-        refuse_old_checkpoint(self.path)
         damages = []
         for path in (self.checkpoint, self._previous):
             if not path.exists():

@@ -49,7 +49,7 @@ def impute(
     out: Path,
     missing: str = "nan",
     method: Annotated[str, Setting(complete=options.words(METHODS))] = "auto",
-    value: Literal["best", "mode", "mean", "draw"] | None = None,
+    value: Literal["mode", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: int | None = None,
     draws: int = 5,
@@ -70,7 +70,7 @@ def impute(
             of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
             local_search, tap, or another kernel.
-        value: what to write: mode (one completion, the default; best is an older name), mean, or draw (a
+        value: what to write: mode (one completion, the default), mean, or draw (a
             random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
         rows: only the first rows of DATA.
@@ -79,7 +79,6 @@ def impute(
     """
     _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
     value = value or ("mode" if imputations is None else "draw")
-    value = "mode" if value == "best" else value
     if imputations is not None and value != "draw":
         raise ValueError(f"imputations: expected with --value draw, received {value}")
     targets = _targets(out, imputations)
