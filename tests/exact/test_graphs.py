@@ -164,7 +164,7 @@ def test_two_groups_of_layers_where_sweeps_take_three_colours() -> None:
     machine = make("hidden layers at the ends of a path")
     assert set(machine.graph.sides("a test")) == {(0, 2), (1, 3)}
     generator = torch.Generator().manual_seed(0)
-    hm.chains.local_search(machine, machine.random_states(5, generator=generator), generator=generator)
+    hm.chains.local_search(machine, machine.random_states(5, seed=generator), seed=generator)
     with pytest.raises(ValueError, match="received 3 colours"):
         make("a hidden layer on a triangle").graph.sides("a test")
 

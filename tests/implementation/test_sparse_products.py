@@ -65,7 +65,7 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     )
     law = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
-    states = machine.random_states(4, generator=generator)
+    states = machine.random_states(4, seed=generator)
     with torch.no_grad():
         hm.chains.Gibbs().step(law, KernelState(states, 0), generator)
         first = len(made)
