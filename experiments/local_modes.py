@@ -28,7 +28,7 @@ import torch
 import harmonium as hm
 from harmonium.coupled import CommonNoise, Gibbs, Maximal, Metropolis, meet
 from harmonium.learning import CoupledChains, Expectation, ExpectationRequest, FreeChains, LocalModes
-from harmonium.likelihood import add_exact_expectation
+from harmonium.sums import expect
 from harmonium.machine import Statistics
 
 BUDGETS = {
@@ -139,7 +139,7 @@ def error(budget: dict[str, int]) -> list[dict[str, Any]]:
         machine = random_machine((8, 7, 6), gain, 0).double()
         hamiltonian = machine.hamiltonian()
         exact = Statistics(hamiltonian)
-        add_exact_expectation(hamiltonian, exact, 1.0)
+        expect(hamiltonian, exact, 1.0)
         truth = flat(exact)
         v = machine.random_states(budget["chains"], seed=generator(0))[0]
         for name, estimator in estimators(budget).items():

@@ -32,14 +32,14 @@ def test_the_folded_machine_is_that_of_the_columns(name: str) -> None:
     table = HiddenStates(machine.hamiltonian(), roots)
     oracle = oracle_of(folded)
     assert table.log_partition == pytest.approx(oracle.log_partition().item(), abs=1e-8)
-    close(table.weigh(v), oracle.log_unnormalised(v))
+    close(table.log_weights(v), oracle.log_unnormalised(v))
     close(table.posterior(v).moments().mean, HiddenStates(folded.hamiltonian()).posterior(v).moments().mean)
     whole = data_for(machine, 3)
     states = machine.split(whole)
     for l, root in roots.items():
         states[l] = torch.linalg.solve(root, states[l].T).T
     u = torch.cat([states[l] for l in machine.visible], 1)
-    close(table.weigh(whole), -machine.free_energy(u))
+    close(table.log_weights(whole), -machine.free_energy(u))
 
 
 @pytest.mark.parametrize("name", MIXED)

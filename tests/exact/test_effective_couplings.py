@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.likelihood import log_weight_of
 from harmonium.machine import init_from_data_, normal_
+from harmonium.sums import log_weights
 from harmonium.tasks import effective_couplings
 
 
@@ -54,7 +54,7 @@ def expansion(machine, S):
     units = units_of(machine)
     digits = list(product(*[range(len(values)) for values in units]))
     rows = torch.stack([torch.cat([u[d] for u, d in zip(units, state, strict=True)]) for state in digits])
-    f = log_weight_of(machine.hamiltonian(), rows)
+    f = log_weights(machine.hamiltonian(), rows)
     found = torch.zeros([len(units[i]) for i in S], dtype=torch.float64)
     for there in product(*[range(n) for n in found.shape]):
         for size in range(len(S) + 1):

@@ -195,5 +195,5 @@ def test_conditional_fit_keeps_what_tells_labels_best() -> None:
 
 @pytest.mark.parametrize("layers", [[7], [0, 1, 2]])
 def test_layers_to_condition_on_are_some_of_the_visible_ones(layers: list[int]) -> None:
-    with pytest.raises(ValueError, match="condition_on: expected some of the visible layers"):
+    with pytest.raises(ValueError, match="condition_on: expected some, not all, of the visible layers"):
         hm.learning.exact_gradient(mixed(1), planted(3)[1], condition_on=layers, joint=0.5)

@@ -18,7 +18,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.layers import Layer
 from harmonium.likelihood import HiddenStates, exact_log_likelihood, exact_log_partition, has_hidden_states
-from harmonium.likelihood import hidden_states as module
+from harmonium.sums import hidden_states as module
 
 from .graphs import data_for, holes, oracle_of, with_drawn_parameters
 
@@ -81,7 +81,7 @@ def test_likelihood_of_what_rows_show(name: str, small_blocks: None) -> None:
     table = HiddenStates(machine.hamiltonian())
     assert len(list(table.blocks(v))) > 1
     assert table.log_partition == pytest.approx(oracle.log_partition().item(), abs=1e-8)
-    close(table.weigh(v), oracle.log_unnormalised(v))
+    close(table.log_weights(v), oracle.log_unnormalised(v))
     close(table.log_likelihood(v), oracle.log_likelihood_observed(v))
     assert exact_log_partition(machine) == pytest.approx(oracle.log_partition().item(), abs=1e-8)
     close(exact_log_likelihood(machine, v), oracle.log_likelihood_observed(v))

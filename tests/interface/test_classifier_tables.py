@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium.estimators import RBMClassifier
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.sums import log_weights
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -90,7 +90,7 @@ def test_scores_of_what_a_row_shows(trees) -> None:
     v = torch.from_numpy(trees.encoder_.encode(HOLED))
     blank = torch.full((ROWS, 3), torch.nan, dtype=torch.float64)
     slopes = np.nansum(trees.encoder_.log_slopes_at(v.numpy()), 1)
-    weights = log_weight_of(machine.hamiltonian(), torch.cat([v, blank], 1)).detach().numpy()
+    weights = log_weights(machine.hamiltonian(), torch.cat([v, blank], 1)).detach().numpy()
     expected = weights + slopes - trees.log_partition_.value
     np.testing.assert_allclose(trees.score_samples(HOLED), expected, atol=1e-9)
     given_label = np.stack([trees.score_samples(HOLED, np.repeat(c, ROWS)) for c in trees.classes_])

@@ -11,9 +11,9 @@ import torch
 
 import harmonium as hm
 from harmonium.cli.mixing import until_all_meet
-from harmonium.cli.scores import cost_of_rows
+from harmonium.cli.scores import work_of_rows
 from harmonium.data import Rows
-from harmonium.likelihood.exact import log2_states_of
+from harmonium.sums import log2_states
 
 from .command_line import CommandLine
 
@@ -125,7 +125,7 @@ def test_large_deep_machines_say_what_is_missing(cli: CommandLine, tmp_path: Pat
     assert answer["results"][0]["log_likelihood"] is None
     assert any(line.startswith("log_likelihood: not available") for line in answer["notes"])
     assert "not available" in cli.succeed(*arguments).stdout
-    assert "2^26" in cli.refuse(*arguments, "--method", "exact")
+    assert "2^35" in cli.refuse(*arguments, "--method", "exact")
 
 
 def test_densities_are_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
@@ -394,12 +394,12 @@ def test_what_a_row_with_holes_costs(
     machine = hm.BoltzmannMachine(layers, edges=edges)
     v = machine.random_states(2, seed=0)[0]
     v[0, :lacked] = torch.nan
-    found = log2_states_of(machine.hamiltonian(), v)
+    found = log2_states(machine.hamiltonian(), v)
     assert float(found[0]) == log2
     deep = not machine.graph.independent
     rows = Rows.of(v, missing=True)
     width, whole = sum(layer.width for layer in layers), min(x.log2_states for x in layers[1:]) if deep else 0
-    assert cost_of_rows(machine, rows) == width * (2.0**log2 + (2.0**whole if whole else 0.0))
+    assert work_of_rows(machine, rows) == width * (2.0**log2 + (2.0**whole if whole else 0.0))
 
 
 def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path) -> None:

@@ -442,11 +442,11 @@ def test_temperatures_may_be_a_numpy_count() -> None:
 
 
 TOO_LARGE = {
-    "27 and 27": ([hm.Bernoulli(27), hm.Spin(27)], "2^27 "),
+    "31 and 31": ([hm.Bernoulli(31), hm.Spin(31)], "2^31 "),
     "784 and 500": ([hm.Bernoulli(784), hm.Bernoulli(500)], "2^500 "),
-    "real visible": ([hm.Gaussian(3), hm.Bernoulli(27)], "2^27 "),
-    "categorical": ([hm.Categorical(18, 3), hm.Bernoulli(40)], "2^28.53 "),
-    "deep": ([hm.Bernoulli(14), hm.Bernoulli(30), hm.Bernoulli(14)], "2^28 "),
+    "real visible": ([hm.Gaussian(3), hm.Bernoulli(31)], "2^31 "),
+    "categorical": ([hm.Categorical(20, 3), hm.Bernoulli(40)], "2^31.7 "),
+    "deep": ([hm.Bernoulli(16), hm.Bernoulli(34), hm.Bernoulli(16)], "2^32 "),
     "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "received real units|discrete"),
     "real in both, deep": (
         [hm.Gaussian(1), hm.Gaussian(2), hm.Spin(2), hm.Gaussian(1)],
@@ -467,7 +467,7 @@ def test_too_large_for_enumeration(name: str) -> None:
         lambda: likelihood.exact_log_likelihood(made, v),
         lambda: rules.exact().gradient(made, v, seed=generator()),
     ):
-        refused((f"2^26|{words}|likelihood.ais", ValueError, "machine", call))
+        refused((f"2^35|{words}|likelihood.ais", ValueError, "machine", call))
     # No measurement of speed: enumerating any of these would take minutes at least.
     assert time.process_time() - began < 5
 

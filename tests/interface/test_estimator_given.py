@@ -11,7 +11,7 @@ import torch
 from harmonium.data import bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier
 from harmonium.likelihood import exact_log_likelihood
-from harmonium.likelihood.exact import log_weight_of
+from harmonium.sums import log_weights
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -74,8 +74,8 @@ def test_few_missing_units_of_wide_layers_are_summed_over() -> None:
     filled = np.repeat(rows, 8, 0)
     filled[:, 37:] = np.tile(list(itertools.product([0.0, 1.0], repeat=3)), (4, 1))
     hamiltonian = wide._fitted.double().hamiltonian()
-    weights = log_weight_of(hamiltonian, torch.from_numpy(filled)).detach().view(4, 8).logsumexp(1)
-    expected = log_weight_of(hamiltonian, torch.from_numpy(rows)).detach() - weights
+    weights = log_weights(hamiltonian, torch.from_numpy(filled)).detach().view(4, 8).logsumexp(1)
+    expected = log_weights(hamiltonian, torch.from_numpy(rows)).detach() - weights
     np.testing.assert_allclose(wide.score_samples(rows, given=given), expected, atol=1e-9)
     with pytest.raises(ValueError, match=r"given: expected other columns.*sample\(given=…\)"):
         wide.score_samples(rows, given=[0])

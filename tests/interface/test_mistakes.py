@@ -168,7 +168,7 @@ MISTAKES = {
     ),
     "too many states": (
         lambda: hm.likelihood.exact_log_partition(hm.BoltzmannMachine([hm.Bernoulli(99), hm.Bernoulli(99)])),
-        r"machine: expected layers that can be summed out.*2\^26 joint states.*use harmonium\.likelih",
+        r"machine: expected layers that can be summed out.*2\^35 unit updates.*use harmonium\.likelih",
     ),
 }
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.layers import Layer
-from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Hamiltonian, Statistics
+from harmonium.sums import expect
 
 FAILURE_RATE = 1e-3
 
@@ -81,7 +81,7 @@ def exact_states(made: hm.BoltzmannMachine, rows: int, generator: torch.Generato
 def exact_statistics(hamiltonian: Hamiltonian) -> Tensor:
     """E[S] as one vector."""
     total = Statistics(hamiltonian)
-    add_exact_expectation(hamiltonian, total, 1.0)
+    expect(hamiltonian, total, 1.0)
     return flat(total)
 
 

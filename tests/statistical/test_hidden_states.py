@@ -68,7 +68,7 @@ def test_conditional_draws_have_the_moments_of_pairs(make) -> None:
     row[:, 0] = torch.nan
     hidden = HiddenStates(law)
     exact = Statistics(law)
-    hidden.add_expectation(exact, 1.0, row)
+    hidden.expect(exact, 1.0, row)
     drawn = hidden.draw(row, torch.Generator().manual_seed(GENERATOR), DRAWS)[:, 0]
     states = [x if len(x) else torch.empty(0) for x in law.split(drawn)]
     for m in machine.hidden:
@@ -130,7 +130,7 @@ def test_sampled_holes_agree_with_summed_ones() -> None:
     v = holes(machine, data_for(machine, 4))
     law = machine.hamiltonian()
     exact = Statistics(law)
-    HiddenStates(law).add_expectation(exact, 1 / len(v), v)
+    HiddenStates(law).expect(exact, 1 / len(v), v)
     truth = flat(exact)
     clamped, found = hm.learning.ClampedChains(20), []
     generator = torch.Generator().manual_seed(GENERATOR)

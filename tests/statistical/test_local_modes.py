@@ -13,8 +13,8 @@ import torch
 import harmonium as hm
 from harmonium.coupled import ChainState, PairKernel
 from harmonium.learning import ExpectationRequest, LocalModes
-from harmonium.likelihood import add_exact_expectation
 from harmonium.machine import Statistics
+from harmonium.sums import expect
 
 from .lots import in_lots
 from .support import flat, largest_z
@@ -56,9 +56,7 @@ def estimates(made, *, clamped, chains=CHAINS, **settings) -> torch.Tensor:
 def truth(made, *, clamped) -> torch.Tensor:
     total, v = Statistics(made.hamiltonian()), data(made, 5)
     with torch.no_grad():
-        add_exact_expectation(
-            made.hamiltonian(), total, 1 / len(v) if clamped else 1.0, v if clamped else None
-        )
+        expect(made.hamiltonian(), total, 1 / len(v) if clamped else 1.0, v if clamped else None)
     return flat(total)
 
 

@@ -12,10 +12,9 @@ from harmonium import _checks
 from harmonium.cli.coding import visible_units
 from harmonium.cli.scores import (
     bounded_pseudo_likelihood,
-    cost_of_rows,
-    enumeration_cost,
     probabilities,
     spread,
+    work_of_rows,
 )
 from harmonium.data import Codec, Rows
 from harmonium.likelihood import (
@@ -28,6 +27,7 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import UNASKED, work
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 
@@ -36,7 +36,7 @@ Metric = Callable[[BoltzmannMachine, Tensor], float]
 _UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 _ROWS = 1000  # of a likelihood or a bound, evenly spaced
-_STATES = 2.0**23  # units updated by an enumeration: tens of milliseconds
+_WORK = UNASKED / 32  # unit updates of a sum at every look: tens of milliseconds
 _CHAINS, _TEMPERATURES = 50, 300
 _TOLERANCE = 1e-3  # of posteriors: what it still moves changes a bound in the second order
 
@@ -100,10 +100,9 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
 
     Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
     """
-    layers = range(len(coding.machine.layers))
-    exact = enumeration_cost(coding.machine, layers) <= _STATES
+    exact = work(coding.machine.hamiltonian()) <= _WORK
     asked = Rows.of(spread(rows, _ROWS), rows.dtype, missing=rows.missing)
-    summed = coding.machine.graph.independent and cost_of_rows(coding.machine, asked) <= _STATES
+    summed = coding.machine.graph.independent and work_of_rows(coding.machine, asked) <= _WORK
     errors = [0.0]
 
     def mean(machine: BoltzmannMachine, X: Tensor) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
-from math import exp2, inf
+from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -15,22 +15,19 @@ from harmonium.cli.output import Listing, working
 from harmonium.data import Codec, Place, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
-    MAX_LOG2_STATES,
     LogPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
-    log2_states,
-    log2_states_of,
     log_likelihood,
     missing_pseudo_likelihood,
     pseudo_log_likelihood,
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import UNASKED, work
 from harmonium.tasks import predict
 
-_AFFORDABLE = 2.0**28  # units updated by an enumeration that nobody asked for: a few seconds
 BASE_ROWS = 10_000
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 CHUNK_ROWS = 2048
@@ -59,10 +56,7 @@ def estimate(
         kept: the ladder of the run, for the method "ladder", whose table then has "along", a line for every
             rung; None: one is made along the couplings.
     """
-    exact = method == "exact" or (
-        method == "auto" and enumeration_cost(machine, range(len(machine.layers))) <= _AFFORDABLE
-    )
-
+    exact = method == "exact" or (method == "auto" and work(machine.hamiltonian()) <= UNASKED)
     table: dict[str, Any]
     notes: list[str] = []
     if exact:
@@ -149,10 +143,10 @@ def evaluate_rows(
     values: list[Tensor] = []
     pseudo: list[Tensor] = []
     deep = not machine.graph.independent
-    cost = cost_of_rows(machine, rows)
-    if deep:  # which is enumerated for every chunk too
-        cost += enumeration_cost(machine, range(len(machine.layers))) * -(-len(rows) // CHUNK_ROWS)
-    unavailable = cost > _AFFORDABLE
+    cost = work_of_rows(machine, rows)
+    if deep:  # ln Z is then summed for every chunk too
+        cost += work(machine.hamiltonian()) * -(-len(rows) // CHUNK_ROWS)
+    unavailable = cost > UNASKED
     name = "variational_bound" if unavailable else "log_likelihood"
     lacking = missing_pseudo_likelihood(machine)
     if rows.missing:
@@ -241,23 +235,12 @@ def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
     return float(values.mean()), error
 
 
-def enumeration_cost(machine: BoltzmannMachine, free: Collection[int]) -> float:
-    """States that an enumeration of some layers passes through, times the columns of the machine."""
-    width = sum(layer.width for layer in machine.layers)
-    return width * exp2(min(log2_states(machine.graph, machine.layers, free), 1000.0))
-
-
-def cost_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
-    """As ``enumeration_cost``, of what is left to sum over in the rows that have such; inf where that cannot
-    be."""
-    if not rows.missing:
-        each = 0.0 if machine.graph.independent else enumeration_cost(machine, machine.hidden)
-        return each * len(rows)
-    width, law = sum(layer.width for layer in machine.layers), machine.hamiltonian()
-    found = [log2_states_of(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS)]
-    states = torch.cat(found)
-    states = states[states > 0]
-    return inf if bool((states > MAX_LOG2_STATES).any()) else width * float(states.exp2().sum())
+def work_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
+    """Returns the unit updates of a sum over what is left to sum over in rows; see ``sums.work``."""
+    if machine.graph.independent and not rows.missing:
+        return 0.0
+    law = machine.hamiltonian()
+    return sum(work(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
 
 
 def whole(rows: Rows) -> Rows | None:

@@ -14,11 +14,9 @@ from harmonium import _checks, tasks
 from harmonium.data import Labels, Sheet, Table, is_sheet, sheet_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
-from harmonium.likelihood import has_hidden_states, log_weight_of
-from harmonium.machine import Hamiltonian
+from harmonium.sums import LIMIT_TEXT, has_hidden_states, log_weights
 from harmonium.tasks import by_column, unobserved
 
-_ROWS = 1024
 _CHAINS = 10
 
 
@@ -171,7 +169,7 @@ def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
     """Returns ln p(what a row shows of the other columns | what it shows of the chosen ones), (rows,).
 
     Raises:
-        ValueError: more than 2^26 states to sum over.
+        ValueError: too many states to sum over.
     """
     machine = fitted.double()
     # A column has one unit, or one in each of the planes that follow each other.
@@ -180,18 +178,11 @@ def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
     hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
     hamiltonian = machine.hamiltonian()
     try:
-        scores = _summed_weights(hamiltonian, v)
-        scores = scores - _summed_weights(hamiltonian, v.masked_fill(hole, torch.nan))
+        scores = log_weights(hamiltonian, v) - log_weights(hamiltonian, v.masked_fill(hole, torch.nan))
     except ValueError as error:
         raise ValueError(
-            "given: expected other columns, or else hidden units, of at most 2^26 joint states, as "
+            f"given: expected other columns, or else hidden units, that take {LIMIT_TEXT}, as "
             "ln p(rest | given) is exact; give all but a few discrete columns, or draw the rest with "
             "sample(given=…)"
         ) from error
     return scores + fitted.log_slopes(~unobserved(machine, v) & rest.to(v.device), v)
-
-
-@torch.no_grad()
-def _summed_weights(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
-    """Returns ln Σ exp(-E) over all that rows do not observe, (rows,), some rows at a time."""
-    return torch.cat([log_weight_of(hamiltonian, part) for part in torch.split(v, _ROWS)])

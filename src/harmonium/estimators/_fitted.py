@@ -28,20 +28,13 @@ from harmonium.estimators._intake import (
 )
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
-from harmonium.likelihood import (
-    HiddenStates,
-    LogPartition,
-    ais,
-    exact_log_partition,
-    has_hidden_states,
-    log2_states,
-)
+from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
+from harmonium.sums import UNASKED, HiddenStates, has_hidden_states, work
 from harmonium.tasks import impute, sample, unobserved
 from harmonium.training.seeds import stream_seed
 
-_EXACT_LOG2_STATES = 20  # up to here enumeration takes seconds
 _TOLERANCE = 1e-5  # of mean field
 
 SAMPLERS: dict[str, chains.Kernel | None] = {
@@ -205,8 +198,7 @@ class Fitted:
         """
         machine, rows = self.machine, self.rows
         if method == "auto":
-            states = log2_states(machine.graph, machine.layers, range(len(machine.layers)))
-            method = "exact" if states <= _EXACT_LOG2_STATES else "ais"
+            method = "exact" if work(machine.hamiltonian()) <= UNASKED else "ais"
         if method == "exact":
             return LogPartition.exact(exact_log_partition(self.double()))
         seed = self.stream("log_partition", self.n_updates)

@@ -13,8 +13,8 @@ from harmonium import _checks
 from harmonium.data import Table
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._progress import RowScore
-from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.sums import HiddenStates, has_hidden_states
 
 _ROWS, _WIDEST = 256, 100  # that are looked at, at most
 _LEAST = 50  # rows

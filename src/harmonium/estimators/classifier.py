@@ -33,6 +33,7 @@ from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import LIMIT_TEXT
 from harmonium.tasks import unobserved
 from harmonium.training import Aim, OptimizerFactory
 
@@ -74,7 +75,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             time, better by more than a standard error. Rows that ``early_stopping`` holds out have told
             their neighbours by then, so that its score is a little too good.
         missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
-            the missing cells, or else of the hidden units, up to 2^26 states; "gibbs", by 10 chains of 60
+            the missing cells, or else of the hidden units, in at most 2^35 unit
+            updates (states times columns); "gibbs", by 10 chains of 60
             sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, as with at most
             12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
@@ -232,7 +234,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
-                missing cells only, or ``missing_cells="exact"`` for more than 2^26 states.
+                missing cells only, or ``missing_cells="exact"`` with too many states to sum over.
 
         Examples:
             >>> import harmonium as hm
@@ -324,8 +326,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             log_weights = LabelPosterior(fitted.double()).log_weights(x)
         except ValueError as error:
             raise ValueError(
-                "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 "
-                "states to sum over; score rows without missing cells, or impute(X)"
+                f"X: expected rows whose missing cells (NaN), or else the hidden units, take {LIMIT_TEXT}; "
+                "score rows without missing cells, or impute(X)"
             ) from error
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)

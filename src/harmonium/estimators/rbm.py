@@ -17,8 +17,8 @@ from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import COUNT, FROM_0, option
 from harmonium.estimators._training import Training
-from harmonium.likelihood import visible_means_given
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import visible_means_given
 
 
 @final
@@ -96,9 +96,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
             the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``, ``hidden``,
             ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
-        log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration, up to 2^26 states of
-            the visible or of the hidden units; "ais": by annealed importance sampling; "auto": "exact" up to
-            2^20 states, else "ais".
+        log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration of the visible or of
+            the hidden states, up to 2^35 unit updates (states times columns of the machine); "ais": by
+            annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".
         ais_chains: annealing runs, at least 2.
         ais_temperatures: inverse temperatures of each run, at least 1.
         dtype: of the machine, "float32" or "float64"; None: "float32".

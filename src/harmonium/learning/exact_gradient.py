@@ -11,10 +11,8 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.learning.pullback import Parametrisation
-from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-
-_STATES = 64  # of a label at most, one by one beside every row
+from harmonium.sums import FEW_STATES, HiddenStates, Listing
 
 
 @torch.no_grad()
@@ -69,19 +67,20 @@ def exact_gradient(
     each = v.new_ones(len(v), dtype=torch.float64) if given is None else given.to(v.device, torch.float64)
     hamiltonian = law.hamiltonian()
     sums, each = Statistics(hamiltonian), each / each.sum()
-    layers = set(condition_on)
+    layers = tuple(condition_on)
+    if layers:
+        law.machine.check_condition(layers)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
     table = HiddenStates(hamiltonian, roots)
     label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
     if label is not None:
         value = _add_labels(hamiltonian, sums, each, v, label, joint)
     else:
-        value = table.add_expectation(sums, each, v)
+        value = table.expect(sums, each, v)
         if joint < 1:
-            shown = _keep_layers(law.machine, v, layers)
-            value += table.add_expectation(sums, (joint - 1) * each, shown)
+            value += table.expect(sums, (joint - 1) * each, hamiltonian.observe_only(layers, v))
     if joint > 0:
-        value += table.add_expectation(sums, -joint)
+        value += table.expect(sums, -joint)
     return float(value), law.pullback(sums)
 
 
@@ -96,7 +95,7 @@ def _find_label(law: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | N
     if len(graph.hidden) != 1 or graph.inner or len(rest) != 1:
         return None
     unit, split = law.layers[rest[0]], law.split(v)
-    few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= _STATES
+    few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= FEW_STATES
     return None if not few or any(bool(split[l].isnan().any()) for l in layers) else rest[0]
 
 
@@ -110,31 +109,12 @@ def _add_labels(
     Returns:
         The sum of which that is the derivative, () float64.
     """
-    (hidden,), values = law.graph.hidden, law.layers[label].values().to(v)
-    rows, count = len(v), len(values)
-    states = [x.repeat_interleave(count, 0) for x in law.split(v)]
-    given = law.split(v)[label]
-    states[label] = values.repeat(rows, 1)
-    field = law.field(hidden, states)
-    log_weights = -law.free_energy(states, (hidden,), {hidden: field}).view(rows, count)
+    split, values = law.split(v), law.layers[label].values().to(v)
+    shown = {l: split[l] for l in law.graph.visible if l != label}
+    listing = Listing(law.clamp(shown, len(v), checked=True), len(v), [label], law.graph.hidden)
+    log_weights, given = listing.by_state(), split[label]
     unlike = (given.unsqueeze(1) != values).any(2) & ~given.isnan().any(1, keepdim=True)
     seen = log_weights.masked_fill(unlike, -inf)
     weights = seen.softmax(1) - (1 - joint) * log_weights.softmax(1)
-    into.add(law, states, (each.unsqueeze(1) * weights).flatten(), (hidden,), {hidden: field})
+    listing.add_weighted(into, each.unsqueeze(1) * weights)
     return each @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))
-
-
-def _keep_layers(machine: BoltzmannMachine, v: Tensor, layers: Collection[int]) -> Tensor:
-    """Returns rows, (rows, visible_width), that show these visible layers alone.
-
-    Raises:
-        ValueError: layers that are not some of the visible ones, or all of them.
-    """
-    if not set(layers) < set(machine.visible):
-        raise ValueError(
-            f"condition_on: expected some of the visible layers {list(machine.visible)} but not all, "
-            f"received {sorted(layers)}"
-        )
-    widths = [machine.layers[l].width for l in machine.visible]
-    parts = zip(machine.visible, torch.split(v, widths, 1), strict=True)
-    return torch.cat([x if l in layers else torch.full_like(x, torch.nan) for l, x in parts], 1)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium.distributed import Shards
-from harmonium.likelihood import add_exact_expectation, few_states
 from harmonium.machine import Hamiltonian, Statistics
+from harmonium.sums import expect, few_states
 
 
 class Outcome(NamedTuple):
@@ -111,16 +111,16 @@ class ExpectationRequest:
         """True if nothing is left to sample once the data are clamped.
 
         All hidden layers can be summed out, and unobserved entries, if any, have few states
-        (``likelihood.exact.FEW_STATES``), such as those of a label.
+        (``sums.FEW_STATES``), such as those of a label.
         """
         if self.complete or not self.hamiltonian.graph.independent:
             return self.complete and self.hamiltonian.graph.independent
         return self._few(self.hamiltonian.unobserved(self.v).any(0).tolist())
 
     def _few(self, missing: Sequence[bool]) -> bool:
-        graph = self.hamiltonian.graph
-        lacking = [l for l, lacks in zip(graph.visible, missing, strict=True) if lacks]
-        return few_states(self.hamiltonian, (*graph.hidden, *lacking))
+        visible = self.hamiltonian.graph.visible
+        lacking = [l for l, lacks in zip(visible, missing, strict=True) if lacks]
+        return few_states(self.hamiltonian, lacking)
 
     def split_by_missing(self) -> list[ExpectationRequest]:
         """The complete rows, the others that are exact nevertheless, and what has to be sampled.
@@ -170,7 +170,7 @@ class ExpectationRequest:
                     self.fields[l] = hamiltonian.field(l, states)
             self.into.add(hamiltonian, states, self.row_weight, summed=summed, fields=self.fields)
         else:
-            add_exact_expectation(hamiltonian, self.into, self.row_weight, v, self.complete)
+            expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})
 
 

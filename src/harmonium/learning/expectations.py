@@ -23,8 +23,8 @@ from harmonium.chains import (
 )
 from harmonium.compiled import dispatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
-from harmonium.likelihood import add_exact_expectation, add_quadrature_expectation
 from harmonium.machine import Hamiltonian
+from harmonium.sums import expect
 
 _SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
@@ -48,13 +48,11 @@ class Enumeration(Expectation):
 
     def add(self, request: ExpectationRequest) -> Outcome:
         if not self.clamped:
-            add_exact_expectation(request.hamiltonian, request.into, request.weight)
+            expect(request.hamiltonian, request.into, request.weight)
         elif not self.roots:
             return request.add_exact()
         else:
-            add_exact_expectation(
-                request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots
-            )
+            expect(request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots)
         return Outcome(None, {})
 
 
@@ -72,11 +70,11 @@ class Quadrature(Expectation):
 
     def add(self, request: ExpectationRequest) -> Outcome:
         if not self.clamped:
-            add_quadrature_expectation(request.hamiltonian, request.into, request.weight)
+            expect(request.hamiltonian, request.into, request.weight, grid=True)
         elif request.exact:
             return request.add_exact()
         else:
-            add_quadrature_expectation(request.hamiltonian, request.into, request.row_weight, request.v)
+            expect(request.hamiltonian, request.into, request.row_weight, request.v, grid=True)
         return Outcome(None, {})
 
 

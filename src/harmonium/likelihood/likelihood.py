@@ -12,10 +12,10 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.likelihood.ais import check_weights, read_temperatures
-from harmonium.likelihood.exact import log_weight_of
 from harmonium.likelihood.log_partition import LogPartition, TapPartition, value_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import naive, tap
+from harmonium.sums import LIMIT_TEXT, log_weights
 
 _ROWS = 4096
 
@@ -36,8 +36,8 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         (batch,), float64, in nats (a density for Gaussian units).
 
     Raises:
-        ValueError: hidden layers that are joined, X of the wrong shape or support, or a row with more
-            than 2^26 states to enumerate.
+        ValueError: hidden layers that are joined, X of the wrong shape or support, or rows with
+            too many states to list (``exact_log_partition``).
 
     Examples:
         >>> import torch
@@ -67,12 +67,12 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
     if bool(whole.any()):
         result[whole] = _in_parts(X[whole], weigh)
     try:
-        result[~whole] = log_weight_of(hamiltonian.to(torch.float64), X[~whole].double())
+        result[~whole] = log_weights(hamiltonian.to(torch.float64), X[~whole].double())
     except ValueError as error:
         raise ValueError(
-            "X: expected rows whose missing cells (NaN), or else the hidden units, have at most 2^26 states "
-            f"to sum over, as 26 Bernoulli units have; received {int((~whole).sum())} rows with missing "
-            "cells, of which some have more: leave these out, or impute(X)"
+            f"X: expected rows whose missing cells (NaN), or else the hidden units, take {LIMIT_TEXT}; "
+            f"received {int((~whole).sum())} rows with missing cells, of which some have more: leave these "
+            "out, or impute(X)"
         ) from error
     return result - value
 

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.likelihood import log_weight_of
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import log_weights
 from harmonium.tasks.effective_couplings import effective_couplings
-
-_ROWS = 4096  # at a time
 
 
 @torch.no_grad()
@@ -93,7 +91,7 @@ def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
     place = torch.arange(sites * states, device=machine.device)
     mutants[place, place // states] = place % states
     rows = layer.from_digits(mutants).to(torch.float64)
-    scores = torch.cat([log_weight_of(law, part) for part in torch.split(rows, _ROWS)])
+    scores = log_weights(law, rows)
     return (scores[:-1] - scores[-1]).view(sites, states)
 
 

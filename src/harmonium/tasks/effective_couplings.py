@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.likelihood import log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.sums import list_states, log_weights
 
 EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
@@ -158,10 +158,8 @@ class _Enumeration(_Means):
     """By enumeration of all visible states."""
 
     def __init__(self, law: Hamiltonian, units: list[_Unit]) -> None:
-        each = [torch.arange(len(unit.states), device=law.device) for unit in units]
-        digits = torch.cartesian_prod(*each).view(-1, len(units))
-        rows = torch.cat([unit.states[digits[:, i]] for i, unit in enumerate(units)], 1)
-        self._values = log_weight_of(law, rows).view([len(unit.states) for unit in units])
+        rows = law.visible_states(list_states(law, law.graph.visible))
+        self._values = log_weights(law, rows).view([len(unit.states) for unit in units])
 
     def beside(self, kept: tuple[int, ...], last: list[int]) -> Tensor:
         means = [self._mean({*kept, j}) for j in last]

@@ -13,9 +13,9 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
-from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
+from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time

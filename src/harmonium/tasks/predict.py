@@ -8,13 +8,13 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
-from harmonium.likelihood import HiddenStates, has_hidden_states, log_weight_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.sums import HiddenStates, has_hidden_states, unit_log_weights
 from harmonium.tasks.rows import SecondHalf, read_rows
 
 PREDICT_METHODS = ("exact", "gibbs")
 
-_ROWS = 1024
+_ROWS = 1024  # beside their chains at a time
 
 
 @torch.no_grad()
@@ -77,37 +77,19 @@ def predict(
     states = hamiltonian.split(X.clone())
     kind.by_unit(states[layer])[:, asked] = torch.nan
     X = hamiltonian.visible_states(states)
-    if method == "exact" and has_hidden_states(hamiltonian.graph, hamiltonian.layers):
-        return _sum_over_hidden(hamiltonian, X, layer, asked)
-    parts = []
-    for rows in torch.split(X, _ROWS):
-        if method == "exact":
-            parts.append(_enumerate(hamiltonian, rows, layer, asked))
-        else:
-            parts.append(_run_chains(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked])
-    return torch.cat(parts)
-
-
-def _sum_over_hidden(hamiltonian: Hamiltonian, X: Tensor, l: int, asked: list[int]) -> Tensor:
-    """Returns p(unit = s) as mixtures over the hidden states."""
-    p = X.new_empty(len(X), len(asked), len(hamiltonian.layers[l].values()))
-    for place, posterior in HiddenStates(hamiltonian).blocks(X):
-        for i, unit in enumerate(asked):
-            p[place, i] = posterior.unit_probabilities(l, unit)
-    return p
-
-
-def _enumerate(hamiltonian: Hamiltonian, rows: Tensor, l: int, asked: list[int]) -> Tensor:
-    """Returns p(unit = s) from the weights of the row with that unit held at each of its states."""
-    kind, states = hamiltonian.layers[l], hamiltonian.split(rows)
-    weights = []
-    for unit in asked:
-        for value in kind.values().to(rows):
-            alone = states[l].clone()
-            kind.by_unit(alone)[:, unit] = value
-            held = [alone if m == l else x for m, x in enumerate(states)]
-            weights.append(log_weight_of(hamiltonian, hamiltonian.visible_states(held)))
-    return torch.stack(weights, -1).view(len(rows), len(asked), -1).softmax(-1)
+    if method == "gibbs":
+        parts = [
+            _run_chains(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked]
+            for rows in torch.split(X, _ROWS)
+        ]
+        return torch.cat(parts)
+    if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
+        p = X.new_empty(len(X), len(asked), len(kind.values()))
+        for place, posterior in HiddenStates(hamiltonian).blocks(X):
+            for i, one in enumerate(asked):
+                p[place, i] = posterior.unit_probabilities(layer, one)
+        return p
+    return torch.stack([unit_log_weights(hamiltonian, X, layer, one) for one in asked], 1).softmax(-1)
 
 
 def _run_chains(

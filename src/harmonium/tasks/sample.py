@@ -10,8 +10,8 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, run
-from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import HiddenStates, has_hidden_states
 
 
 class Sample(NamedTuple):

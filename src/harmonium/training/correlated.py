@@ -16,8 +16,8 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Gaussian
-from harmonium.likelihood import HiddenStates, has_hidden_states
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import HiddenStates, has_hidden_states
 
 _ROWS = 1024  # at a time
 _TINY = 1e-6

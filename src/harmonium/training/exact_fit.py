@@ -12,8 +12,8 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.learning import Parametrisation, exact_gradient
-from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import HiddenStates
 
 _BATCH = 2048  # rows of an update at most
 _EVERY = 10  # updates between two looks at the rows that are held out

@@ -13,8 +13,8 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Encoder, Table
 from harmonium.layers import Gaussian, Layer
-from harmonium.likelihood import HiddenStates
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.sums import HiddenStates
 from harmonium.training.correlated import fit_normal, fit_residuals, fold
 from harmonium.training.exact_fit import ExactFit, fit_exact
 

@@ -18,7 +18,7 @@ from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import probabilities
 from harmonium.data import Cells, Labels, Place, Sheet
 from harmonium.data.sheet import TEXT
-from harmonium.likelihood import has_hidden_states
+from harmonium.sums import has_hidden_states
 from harmonium.tasks import impute, unobserved
 
 EXAMPLES = (

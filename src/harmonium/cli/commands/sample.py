@@ -26,8 +26,8 @@ from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Codec, Sheet
 from harmonium.ladder import Ladder
-from harmonium.likelihood import has_hidden_states
 from harmonium.machine import States
+from harmonium.sums import has_hidden_states
 from harmonium.tasks import sample as draw_exactly
 from harmonium.tasks import visible_means
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import log, pi
 from typing import NamedTuple, final
 
@@ -203,9 +204,9 @@ class JoinedGaussians(Given):
         self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
         self.layers, self.hidden = layers, hidden
-        graph, widths = law.graph, [law.layers[l].width for l in layers]
-        self.places = dict(zip(layers, _slices(widths), strict=True))
-        above = dict(zip(graph.hidden, _slices([law.layers[m].width for m in graph.hidden], 1), strict=True))
+        graph = law.graph
+        self.places = dict(zip(layers, places(law, layers), strict=True))
+        above = dict(zip(graph.hidden, places(law, graph.hidden, 1), strict=True))
         linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
         self.precision = torch.diag(curvature)
         self.gamma = linear.new_zeros(1 + hidden.shape[1], len(linear))
@@ -329,13 +330,10 @@ class JoinedRows(GivenRows):
         return x + self._apply(spread, noise).masked_fill(~self._lacks, 0.0)
 
 
-def _slices(widths: Sequence[int], start: int = 0) -> list[slice]:
-    """Returns the places of pieces of these widths side by side."""
-    places = []
-    for width in widths:
-        places.append(slice(start, start + width))
-        start += width
-    return places
+def places(law: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slice]:
+    """Returns the columns of layers that stand side by side, the first of them at ``start``."""
+    ends = list(accumulate((law.layers[l].width for l in layers), initial=start))
+    return [slice(first, last) for first, last in pairwise(ends)]
 
 
 def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,29 +13,29 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.layers import Layer, Moments
-from harmonium.likelihood.given_hidden import (
+from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
+from harmonium.sums.base import TABLE_STATES, Plan
+from harmonium.sums.given_hidden import (
     Given,
     IndependentUnits,
     JoinedGaussians,
     JoinedRows,
     joined_layers,
+    places,
 )
-from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 
-MAX_STATES = 4096
-"""Joint hidden states at most, those of 12 units with two values."""
 MAX_JOINED_COLUMNS = 32
-"""Hidden columns at most beside Gaussian layers that edges join, whose squares are kept for every state."""
+"""Hidden columns at most beside joined Gaussian layers: their squares, kept for every state, take 35 MB."""
 BLOCK_BYTES = 1 << 24
-"""That the arrays of rows by hidden states may take; rows beyond these come in another block."""
+"""Bytes of the arrays of rows by hidden states: 16 MiB, about a cache; further rows come in another block."""
 
-_DRAWN_ROWS = 8192  # at a time
+_DRAWN_ROWS = 8192  # at a time: 64 MB of columns, of 1,000
 
 
 def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[int] = ()) -> bool:
     """Returns whether ``HiddenStates`` takes a machine, with roots of these layers; decided only here."""
     hidden = [layers[l] for l in graph.hidden]
-    if not sum(layer.log2_states for layer in hidden) <= log2(MAX_STATES):
+    if not sum(layer.log2_states for layer in hidden) <= log2(TABLE_STATES):
         return False
     joined = _find_joined(graph).union(roots)
     return all(l in graph.visible and layers[l].gaussian for l in joined) and (
@@ -58,10 +58,10 @@ def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
     if not all(law.layers[l].gaussian for l in joined):
         raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
     states = [hidden] * len(law.layers)
-    for l, place in zip(law.graph.hidden, _places(law, law.graph.hidden), strict=True):
+    for l, place in zip(law.graph.hidden, places(law, law.graph.hidden), strict=True):
         states[l] = hidden[:, place]
     for part in _list_parts(law, hidden, states, {}):
-        for l, place in zip(part.layers, _places(law, part.layers), strict=True):
+        for l, place in zip(part.layers, places(law, part.layers), strict=True):
             states[l] = part.means[:, place].to(hidden)
     return law.visible_states(states)
 
@@ -94,8 +94,8 @@ class HiddenStates:
     component for every h.
 
     Args:
-        law: the machine: discrete hidden layers with at most ``MAX_STATES`` joint states, and visible layers
-            of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
+        law: the machine: discrete hidden layers with at most ``TABLE_STATES`` joint states, and visible
+            layers of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
         roots: for visible Gaussian layers matrices R, (width_l, width_l), where rows have columns x = R u and
             the machine is one of u. With a root of the covariance it is of columns without correlations, so
             that those of x need not be learned. None: x = u throughout.
@@ -103,7 +103,7 @@ class HiddenStates:
     Attributes:
         law: the machine.
         states: of the hidden layers, (states, columns), those of the layers side by side.
-        log_weights: c·h of every state, (states,) float64.
+        state_log_weights: c·h of every state, (states,) float64.
 
     Raises:
         ValueError: another machine, or joined Gaussian layers without a distribution.
@@ -125,18 +125,18 @@ class HiddenStates:
         roots = {} if roots is None else roots
         if by_row or not has_hidden_states(graph, layers, roots):
             raise ValueError(
-                f"machine: expected discrete hidden layers with at most {MAX_STATES} joint states, such as "
+                f"machine: expected discrete hidden layers with at most {TABLE_STATES} joint states, such as "
                 "12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
                 f"{', '.join(map(str, layers))} with edges {list(graph.edges)}"
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.law = law
-        states = list_states(law)
+        self.law, self.roots = law, roots
+        states = list_states(law, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
-        self.log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
+        self.state_log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
-            self.log_weights = self.log_weights + law.log_weight(m, states[m]).double()
+            self.state_log_weights = self.state_log_weights + law.log_weight(m, states[m]).double()
         self.parts = _list_parts(law, self.states, states, roots)
 
     @classmethod
@@ -152,7 +152,9 @@ class HiddenStates:
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
-        return self.log_weights.new_full((rows, self.law.visible_width), torch.nan, dtype=self.law.dtype)
+        return self.state_log_weights.new_full(
+            (rows, self.law.visible_width), torch.nan, dtype=self.law.dtype
+        )
 
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the law of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
@@ -167,7 +169,7 @@ class HiddenStates:
             yield place, self.posterior(v[place])
 
     @torch.no_grad()
-    def weigh(self, v: Tensor) -> Tensor:
+    def log_weights(self, v: Tensor) -> Tensor:
         """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         total = torch.empty(len(v), dtype=torch.float64, device=v.device)
         for place, posterior in self.blocks(v):
@@ -176,10 +178,10 @@ class HiddenStates:
 
     def log_likelihood(self, v: Tensor) -> Tensor:
         """Returns ln p of what each row shows, (rows,) float64."""
-        return self.weigh(v) - self.log_partition
+        return self.log_weights(v) - self.log_partition
 
     @torch.no_grad()
-    def add_expectation(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
+    def expect(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:
         """Adds weight · E[S], or with v the sum over its rows of weight · E[S | what the row shows].
 
         Args:
@@ -190,7 +192,7 @@ class HiddenStates:
         Returns:
             The sum over rows of weight · ln Σ exp(-E), whose derivative is what was added, () float64.
         """
-        total = self.log_weights.new_zeros(())
+        total = self.state_log_weights.new_zeros(())
         for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
             each = weight[place] if isinstance(weight, Tensor) else weight
             posterior.add_statistics(into, each)
@@ -216,6 +218,25 @@ class HiddenStates:
 
 
 @final
+class Table(Plan):
+    """The plan that lists hidden states: a table beside rows, (rows, visible_width), NaN where missing."""
+
+    def __init__(self, table: HiddenStates, v: Tensor) -> None:
+        graph, joined = table.law.graph, _find_joined(table.law.graph) | table.roots.keys()
+        self.table, self.v, self.rows = table, v, len(v)
+        self.columns = sum(layer.width for layer in table.law.layers)
+        self.log2_states = log2(len(table.states))
+        self.listed, self.integrated = graph.hidden, tuple(sorted(joined))
+        self.summed = tuple(l for l in graph.visible if l not in joined)
+
+    def log_weights(self) -> Tensor:
+        return self.table.log_weights(self.v)
+
+    def expect(self, into: Statistics, weight: float | Tensor) -> Tensor:
+        return self.table.expect(into, weight, self.v)
+
+
+@final
 class Posterior:
     """The law of hidden states and missing entries given what rows show.
 
@@ -229,8 +250,8 @@ class Posterior:
         self._table, law = table, table.law
         split = law.split(v.to(law.dtype))
         self._parts = [part.rows(torch.cat([split[l] for l in part.layers], 1)) for part in table.parts]
-        self._logits = table.log_weights.to(law.dtype).repeat(len(v), 1)
-        self._rest = table.log_weights.new_zeros(len(v))
+        self._logits = table.state_log_weights.to(law.dtype).repeat(len(v), 1)
+        self._rest = table.state_log_weights.new_zeros(len(v))
         for part in self._parts:
             self._rest += part.add_log_weights(self._logits)
 
@@ -315,10 +336,10 @@ class Posterior:
             l: (number, place, terms)
             for number, part in enumerate(table.parts)
             for l, place, terms in zip(
-                part.layers, _places(table.law, part.layers), sums[number].statistics, strict=True
+                part.layers, places(table.law, part.layers), sums[number].statistics, strict=True
             )
         }
-        above = dict(zip(graph.hidden, _places(table.law, graph.hidden), strict=True))
+        above = dict(zip(graph.hidden, places(table.law, graph.hidden), strict=True))
         of_states = weights.sum(0)
         of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
         thetas = []
@@ -347,28 +368,25 @@ class Posterior:
         table = self._table
         states = [table.states] * len(table.law.layers)
         for part, x in zip(table.parts, parts, strict=True):
-            for l, place in zip(part.layers, _places(table.law, part.layers), strict=True):
+            for l, place in zip(part.layers, places(table.law, part.layers), strict=True):
                 states[l] = x[..., place].to(table.law.dtype)
         return table.law.visible_states(states)
 
 
-def _places(law: Hamiltonian, layers: Sequence[int]) -> list[slice]:
-    """Returns the columns of layers that stand side by side."""
-    ends = torch.tensor([law.layers[l].width for l in layers], device="cpu").cumsum(0).tolist()
-    return [slice(end - law.layers[l].width, end) for l, end in zip(layers, ends, strict=True)]
-
-
-def list_states(law: Hamiltonian) -> list[Tensor]:
-    """Returns all joint states of the hidden layers, for each (states, width_l); visible ones (states, 0)."""
-    graph, layers = law.graph, law.layers
-    radices = [layers[m].n_states or 0 for m in graph.hidden for _ in range(layers[m].n_units)]
-    each = [torch.arange(radix, device=law.device) for radix in radices]
+def list_states(law: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
+    """Returns all joint states of some layers, for each (states, width_l); of the others (states, 0)."""
+    layers = law.layers
+    each = [
+        torch.arange(layers[l].n_states or 0, device=law.device)
+        for l in among
+        for _ in range(layers[l].n_units)
+    ]
     digits = torch.zeros(1, 0, dtype=torch.int64, device=law.device)
     if each:
         digits = torch.cartesian_prod(*each).view(-1, len(each))
     states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device) for _ in layers]
     start = 0
-    for m in graph.hidden:
-        states[m] = layers[m].from_digits(digits[:, start : start + layers[m].n_units]).to(law.dtype)
-        start += layers[m].n_units
+    for l in among:
+        states[l] = layers[l].from_digits(digits[:, start : start + layers[l].n_units]).to(law.dtype)
+        start += layers[l].n_units
     return states

@@ -1,0 +1,482 @@
+"""Sums over listed states, and which plan a sum takes: what is listed, summed by ψ, integrated."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf, log2, nan, prod
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _device
+from harmonium.layers import Layer
+from harmonium.machine import Graph, Hamiltonian, States, Statistics
+from harmonium.sums.base import FEW_STATES, LIMIT, LIMIT_TEXT, Plan
+from harmonium.sums.hidden_states import HiddenStates, Table, has_hidden_states
+
+_SHORT_LOG2_STATES = 10  # that are rather listed for rows of all patterns at once than pattern by pattern
+_BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB, as the cache has it
+_ROWS = 1024  # beside the listed states at a time: 8 MiB for each of 1,000 columns
+_REACH = 8.0  # standard deviations of a grid beyond the outermost mean: what lies there is below 1e-15
+
+
+class _Axis(NamedTuple):
+    """Units of a listed layer: their indices, the number of states of each, and the grid of real ones.
+
+    State k of real unit i is low[i] + k · step[i]; both are None for discrete units.
+    """
+
+    units: Tensor
+    counts: list[int]
+    low: Tensor | None = None
+    step: Tensor | None = None
+
+
+class _Block(NamedTuple):
+    """Some listed states beside all rows, row-major: their law, states, fields of summed layers, and weights.
+
+    ``log_weights``, (rows, states), are -F: of a cell of the grid, and -inf where a listed state contradicts
+    what the row shows.
+    """
+
+    law: Hamiltonian
+    states: States
+    fields: dict[int, Tensor]
+    log_weights: Tensor
+
+
+@final
+class Listing(Plan):
+    """The joint states of some layers, one by one, with the others summed out by ψ.
+
+    Of a layer of which all rows show the same units the others alone are listed.
+
+    Args:
+        law: the machine, with what the rows show clamped.
+        rows: their number.
+        listed: layers to list, in this order, the last of them fastest.
+        summed: all other layers that are not clamped, no two of them joined.
+        grid: whether real layers are listed as well, on a grid; all rows lack the same of their units.
+            Given the hidden units the visible ones are Gaussian, with means in a box that follows from the
+            couplings. The grid covers the box and eight standard deviations more at a spacing of one: the
+            trapezoid rule is then wrong by less than 1e-8 of Z.
+    """
+
+    def __init__(
+        self,
+        law: Hamiltonian,
+        rows: int,
+        listed: Sequence[int],
+        summed: Sequence[int],
+        grid: bool = False,
+    ) -> None:
+        self.law, self.rows, self.listed, self.summed = law, rows, tuple(listed), tuple(summed)
+        self._axes = {
+            l: _grid_of(law, l)
+            if grid
+            else _Axis(units := _list_units(law, l), [law.layers[l].n_states or 0] * len(units))
+            for l in self.listed
+        }
+        steps = [axis.step for axis in self._axes.values() if axis.step is not None]
+        self._log_cell = float(torch.cat(steps).log().sum()) if steps else 0.0
+        self._radices = [n for axis in self._axes.values() for n in axis.counts]
+        self._states = prod(self._radices)
+        self.log2_states = log2(self._states) if self._states else inf
+        self.columns = sum(layer.width for layer in law.layers)
+        self._only: _Block | None = None
+
+    def log_weights(self) -> Tensor:
+        total = torch.full((self.rows,), -inf, dtype=torch.float64, device=self.law.device)
+        for block in self._blocks():
+            total = torch.logaddexp(total, block.log_weights.logsumexp(-1))
+        return total
+
+    def by_state(self) -> Tensor:
+        """Returns ln Σ exp(-E) over the summed layers beside every listed state, (rows, states) float64."""
+        return torch.cat([block.log_weights for block in self._blocks()], 1)
+
+    def expect(self, into: Statistics, weight: float | Tensor) -> Tensor:
+        total = self.log_weights()
+        each = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
+        for block in self._blocks():
+            self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * each)
+        return (weight * total).sum()
+
+    def add_weighted(self, into: Statistics, weights: Tensor) -> None:
+        """Adds the sum over rows and listed states of weight · S, with weights (rows, states)."""
+        first = 0
+        for block in self._blocks():
+            last = first + block.log_weights.shape[1]
+            self._add(into, block, weights[:, first:last])
+            first = last
+
+    def _add(self, into: Statistics, block: _Block, weights: Tensor) -> None:
+        into.add(block.law, block.states, weights.flatten(), summed=block.fields, fields=block.fields)
+
+    def _blocks(self) -> Iterator[_Block]:
+        """Yields all listed states beside every row, some at a time; a single block is kept."""
+        if self._only is not None:
+            yield self._only
+            return
+        law, rows, device = self.law, self.rows, self.law.device
+        size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in law.layers) * rows))
+        radix = _device.to_device(torch.tensor(self._radices, dtype=torch.int64), device)
+        stride = (
+            radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if self._radices else radix
+        )
+        empty = torch.empty(rows, 0, dtype=law.dtype, device=device)
+        # What is clamped weighs alike on all listed states: its part of the fields is made once for a row.
+        clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
+        shown = [law.apply_clamp(l, empty) if l in clamped else empty for l in range(len(law.layers))]
+        outer = {l: law.field(l, shown, clamped) for l in self.summed} if clamped else {}
+        for start in range(0, self._states, size):
+            index = torch.arange(start, min(start + size, self._states), device=device)
+            digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
+            row = torch.arange(rows, device=device).repeat_interleave(len(index))
+            part = law.select_rows(row)
+            empty = torch.empty(len(row), 0, dtype=law.dtype, device=device)
+            states = [part.apply_clamp(l, empty) if l in clamped else empty for l in range(len(law.layers))]
+            first = 0
+            for l, axis in self._axes.items():
+                own = digits[:, first : first + len(axis.counts)]
+                states[l] = _states_of(law.layers[l], axis, own).to(law.dtype).repeat(rows, 1)
+                if len(axis.units) < law.layers[l].n_units:
+                    states[l] = part.apply_clamp(l, states[l])
+                first += len(axis.counts)
+            fields = {l: part.field(l, states, self.listed) for l in self.summed}
+            fields = {l: B + outer[l][row] if clamped else B for l, B in fields.items()}
+            log_weights = self._log_cell - part.free_energy(states, fields, fields)
+            for l in self.listed:
+                agrees = None if part.held is None else part.held.agrees(l, states[l])
+                if agrees is not None:
+                    log_weights = torch.where(agrees, log_weights, -inf)
+            block = _Block(part, states, fields, log_weights.view(rows, -1))
+            if size >= self._states:
+                self._only = block
+            yield block
+
+
+def _list_units(law: Hamiltonian, l: int) -> Tensor:
+    """Returns the units of a layer that not all rows show, or all of them where the rows differ."""
+    layer, held = law.layers[l], law.mask(l)
+    units = torch.arange(layer.n_units, device=law.device)
+    if held is None or bool((held != held[0]).any()):
+        return units
+    return units[~layer.by_unit(held[0])[:, 0]]
+
+
+def _grid_of(law: Hamiltonian, l: int) -> _Axis:
+    """Returns the grid of a Gaussian layer beside one discrete layer, over the units that rows lack."""
+    units = _list_units(law, l)
+    linear, precision = (theta.detach().double() for theta in law.thetas[l])
+    low = high = linear
+    for edge, other, above in law.graph.joints[l]:
+        J = law.beta_times((law.J[edge] if above else law.J[edge].t()).detach().double())
+        layer = law.layers[other]
+        reach = layer.by_unit(J) @ layer.values().to(J).t()  # (units, units of the other layer, its states)
+        low, high = low + reach.amin(-1).sum(-1), high + reach.amax(-1).sum(-1)
+    low, high, step = (x[units] for x in (low / precision, high / precision, precision.rsqrt()))
+    counts = [int(n) for n in ((high - low) / step + 2 * _REACH).ceil().tolist()]
+    return _Axis(units, counts, low - _REACH * step, step)
+
+
+def _states_of(layer: Layer, axis: _Axis, digits: Tensor) -> Tensor:
+    """Returns states of a layer, (states, width), for the digits of the units of an axis."""
+    if axis.low is not None and axis.step is not None:
+        x = axis.low.new_zeros(len(digits), layer.n_units)
+        x[:, axis.units] = axis.low + digits * axis.step
+        return x
+    own = digits.new_zeros(len(digits), layer.n_units)
+    own[:, axis.units] = digits
+    return layer.from_digits(own)
+
+
+# Which plan
+# ----------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    law: Hamiltonian,
+    clamp: Tensor | None = None,
+    *,
+    complete: bool = False,
+    roots: Mapping[int, Tensor] | None = None,
+    grid: bool = False,
+    limit: float = LIMIT,
+) -> Plan | None:
+    """Returns the plan with the fewest listed states for a machine, or for rows of it; None: too much work.
+
+    In a chain the even or the odd layers are listed, of rows what they lack or else the hidden states; beside
+    hidden states alone, where they are fewest, joined Gaussian layers are integrated (``HiddenStates``).
+
+    Args:
+        law: the machine, in float64 for exact answers.
+        clamp: rows, (rows, visible_width), NaN where not observed; None: one row that shows nothing.
+        complete: whether the rows are known to be observed throughout, and checked.
+        roots: of columns of the rows, see ``HiddenStates``; hidden states are then listed.
+        grid: whether Gaussian visible units are listed on a grid, beside one hidden layer of discrete units.
+        limit: unit updates at most.
+
+    Raises:
+        ValueError: rows that do not fit, or a machine that a grid does not suit.
+    """
+    made = _choose(law, clamp, complete, roots, grid)
+    return made if made.work <= limit else None
+
+
+def require(
+    law: Hamiltonian,
+    clamp: Tensor | None = None,
+    *,
+    complete: bool = False,
+    roots: Mapping[int, Tensor] | None = None,
+    grid: bool = False,
+) -> Plan:
+    """Returns the plan for rows, (rows, visible_width); see ``plan``.
+
+    Raises:
+        ValueError: as ``plan``, or too much work.
+    """
+    made = _choose(law, clamp, complete, roots, grid)
+    if made.work > LIMIT:
+        raise ValueError(
+            f"machine: expected layers that can be summed out beside discrete ones, in {LIMIT_TEXT}, "
+            + "received "
+            + (
+                "real units"
+                if made.log2_states == inf
+                else f"at least 2^{made.log2_states:.4g} states of {made.columns} columns"
+                + (f" for each of {made.rows} rows" if made.rows > 1 else "")
+            )
+            + "; use harmonium.likelihood.ais, or make units that are not joined with each other a layer, "
+            "which is summed out"
+        )
+    return made
+
+
+def _choose(
+    law: Hamiltonian,
+    v: Tensor | None,
+    complete: bool,
+    roots: Mapping[int, Tensor] | None,
+    grid: bool,
+) -> Plan:
+    """Returns the plan with the fewest listed states, whatever their number."""
+    graph, layers = law.graph, law.layers
+    free = graph.hidden if complete else _list_free_layers(law, v)
+    if not grid and (roots or _fewest(graph, layers, {l: layers[l].log2_states for l in free})[0]):
+        table = HiddenStates(law, roots)
+        return Table(table, table.nothing_seen(1) if v is None else v)
+    rows = 1 if v is None else len(v)
+    law = law.clamp(v, rows, complete)
+    free = [l for l in range(len(layers)) if not law.is_clamped(l)]
+    if grid:
+        check_plane(law)
+        return Listing(law, rows, [l for l in free if l in graph.visible], graph.hidden, grid=True)
+    sizes = {l: layers[l].log2_states * len(_list_units(law, l)) / layers[l].n_units for l in free}
+    listed, summed, _ = _split(graph, sizes)
+    return Listing(law, rows, listed, summed)
+
+
+def check_plane(law: Hamiltonian) -> None:
+    """Refuses any machine but Gaussian visible units with one hidden layer of discrete units.
+
+    Raises:
+        ValueError: another machine.
+    """
+    graph, layers = law.graph, law.layers
+    if not (graph.is_chain and len(layers) == 2 and layers[0].gaussian and layers[1].discrete):
+        raise ValueError(
+            "machine: expected Gaussian visible units and one hidden layer of discrete units, "
+            f"received {', '.join(layer.kind for layer in layers)}"
+        )
+
+
+def _list_free_layers(law: Hamiltonian, v: Tensor | None) -> list[int]:
+    """Returns the layers that some of the rows do not observe as a whole; all of them without rows."""
+    graph = law.graph
+    if v is None:
+        return list(range(graph.size))
+    lacking = law.unobserved(v).any(0).tolist()
+    return [*graph.hidden, *(l for l, lacks in zip(graph.visible, lacking, strict=True) if lacks)]
+
+
+def _fewest(graph: Graph, layers: Sequence[Layer], log2_sizes: Mapping[int, float]) -> tuple[bool, float]:
+    """Returns whether hidden states (``HiddenStates``) are fewest for free layers, and log2 of the fewest."""
+    listed = _split(graph, log2_sizes)[2]
+    if not set(graph.hidden) <= log2_sizes.keys() or not has_hidden_states(graph, layers):
+        return False, listed
+    hidden = sum(layers[l].log2_states for l in graph.hidden)
+    return hidden <= listed, min(hidden, listed)
+
+
+def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    """Splits layers into those to list and those to sum out; returns log2 of the states to list."""
+    best: tuple[tuple[int, ...], tuple[int, ...], float] = (tuple(log2_sizes), (), inf)
+    for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
+        listed = tuple(l for l in log2_sizes if l not in summed)
+        size = sum(log2_sizes[l] for l in listed)
+        if size < best[2]:
+            best = (listed, summed, size)
+    return best
+
+
+# What it costs
+# ----------------------------------------------------------------------------------------------------------
+
+
+def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
+    """Returns log2 of the states that are listed for every row, (rows,) on the CPU.
+
+    Args:
+        law: the machine.
+        v: (rows, visible_width), NaN where not observed; None: one row that shows nothing.
+
+    Returns:
+        0 where nothing is left to list, infinite where real units cannot be summed out.
+    """
+    layers, graph = law.layers, law.graph
+    states = law.split(_nothing_seen(law) if v is None else v)
+    lacked = [layers[l].by_unit(states[l])[..., 0].isnan().sum(1) for l in graph.visible]
+    counts, which = torch.unique(torch.stack(lacked, 1).cpu(), dim=0, return_inverse=True)
+    hidden = {l: layers[l].log2_states for l in graph.hidden}
+    found = []
+    for row in counts.tolist():
+        sizes = {
+            l: layers[l].log2_states * n / layers[l].n_units
+            for l, n in zip(graph.visible, row, strict=True)
+            if n
+        }
+        found.append(_fewest(graph, layers, sizes | hidden)[1])
+    return torch.tensor(found, dtype=torch.float64, device="cpu")[which]
+
+
+def work(law: Hamiltonian, v: Tensor | None = None) -> float:
+    """Returns the unit updates of a sum, states that are listed times columns.
+
+    Args:
+        law: the machine.
+        v: rows, (rows, visible_width), NaN where not observed, of which those cost nothing that leave nothing
+            to list; None: ln Z.
+
+    Returns:
+        Unit updates over all rows, infinite where real units cannot be summed out.
+    """
+    found = log2_states(law, v)
+    return sum(layer.width for layer in law.layers) * float(found[found > 0].exp2().sum())
+
+
+def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
+    """Returns whether rows that lack these visible layers have at most ``FEW_STATES`` states to list."""
+    sizes = {l: law.layers[l].log2_states for l in (*law.graph.hidden, *missing)}
+    return _fewest(law.graph, law.layers, sizes)[1] <= log2(FEW_STATES)
+
+
+# Of rows that lack whatever cells
+# ----------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def log_weights(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
+    """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64.
+
+    Where hidden states are fewest, all rows go together. Elsewhere those do that lack entries of the same
+    layers, so that a layer is listed for those alone that do not observe it; where that is long, rows that
+    lack the same entries, so that these alone are.
+
+    Args:
+        law: the machine, in float64 for exact answers.
+        v: (rows, visible_width), NaN where not observed; None: one row that shows nothing, for ln Z.
+
+    Raises:
+        ValueError: as ``require``.
+    """
+    v = _nothing_seen(law) if v is None else v
+    total = torch.empty(len(v), dtype=torch.float64, device=v.device)
+    over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
+    for rows in same_rows(law.unobserved(v)):
+        sizes = {l: law.layers[l].log2_states for l in _list_free_layers(law, v[rows])}
+        by_hidden, size = _fewest(law.graph, law.layers, sizes)
+        if by_hidden:
+            over_hidden[rows] = True
+            continue
+        together = size <= _SHORT_LOG2_STATES
+        for alike in [rows] if together else [rows[same] for same in same_rows(v[rows].isnan())]:
+            for part in torch.split(alike, _ROWS):
+                total[part] = require(law, v[part]).log_weights()
+    if bool(over_hidden.any()):
+        total[over_hidden] = HiddenStates(law).log_weights(v[over_hidden])
+    return total
+
+
+@torch.no_grad()
+def unit_log_weights(law: Hamiltonian, v: Tensor, layer: int, unit: int) -> Tensor:
+    """Returns ln Σ exp(-E) of rows for every state of a discrete visible unit, (rows, n_states) float64.
+
+    Args:
+        law: the machine.
+        v: (rows, visible_width), NaN where not observed; the unit's columns are not read.
+        layer: of the unit.
+        unit: its number in the layer.
+    """
+    kind, states = law.layers[layer], law.split(v.clone())
+    kind.by_unit(states[layer])[:, unit] = torch.nan
+    v = law.visible_states(states)
+    values, lacks = kind.values().to(v), v.isnan().sum(1) > kind.width // kind.n_units
+    found = torch.empty(len(v), len(values), dtype=torch.float64, device=v.device)
+    if not law.graph.independent:
+        lacks = torch.ones_like(lacks)
+    if not bool(lacks.all()):  # then the unit's states alone are listed, and what others send up is made once
+        rows = v[~lacks]
+        found[~lacks] = Listing(law.clamp(rows, len(rows)), len(rows), [layer], law.graph.hidden).by_state()
+    if bool(lacks.any()):
+        states = law.split(v[lacks])
+        for i, value in enumerate(values):
+            kind.by_unit(states[layer])[:, unit] = value
+            found[lacks, i] = log_weights(law, law.visible_states(states))
+    return found
+
+
+@torch.no_grad()
+def expect(
+    law: Hamiltonian,
+    into: Statistics,
+    weight: float | Tensor,
+    v: Tensor | None = None,
+    *,
+    complete: bool = False,
+    roots: Mapping[int, Tensor] | None = None,
+    grid: bool = False,
+) -> None:
+    """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row].
+
+    Args:
+        law: the machine, in float64 for exact answers.
+        into: where to add.
+        weight: of every row, a number or (rows,).
+        v: (rows, visible_width), NaN where not observed; None: one row that shows nothing.
+        complete: see ``plan``.
+        roots: see ``plan``.
+        grid: see ``plan``; rows that lack the same units are then integrated together.
+
+    Raises:
+        ValueError: as ``require``.
+    """
+    if not grid or v is None:
+        require(law, v, complete=complete, roots=roots, grid=grid).expect(into, weight)
+        return
+    for rows in same_rows(v.isnan()):
+        each = weight[rows] if isinstance(weight, Tensor) else weight
+        require(law, v[rows], grid=True).expect(into, each)
+
+
+def _nothing_seen(law: Hamiltonian) -> Tensor:
+    """Returns one row that shows nothing, (1, visible_width)."""
+    return law.thetas[0][0].detach().new_full((1, law.visible_width), nan)
+
+
+def same_rows(patterns: Tensor) -> list[Tensor]:
+    """Returns the indices of rows that are equal, for each row that there is."""
+    which = torch.unique(patterns, dim=0, return_inverse=True)[1]
+    return [(which == i).nonzero().flatten() for i in which.unique()]
