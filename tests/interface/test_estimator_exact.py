@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import harmonium as hm
 from harmonium.estimators import RBM
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights

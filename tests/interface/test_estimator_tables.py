@@ -303,7 +303,7 @@ def test_text_for_an_estimator_of_numbers():
 
 def test_missing_cells_with_too_many_states_to_sum_over():
     X = RANDOM.normal(size=(40, 3))
-    rbm = small(n_hidden=30, epochs=1, log_partition="ais", ais_temperatures=5).fit(X)
+    rbm = small(n_hidden=40, epochs=1, log_partition="ais", ais_temperatures=5).fit(X)
     with pytest.raises(ValueError, match=r"X: expected rows whose missing cells .* impute\(X\)"):
         rbm.score_samples(np.where(np.eye(40, 3) > 0, np.nan, X))
 
