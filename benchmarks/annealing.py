@@ -7,8 +7,8 @@ from functools import partial
 from benchmarks import peers
 from benchmarks.race import Table, compare, repeat, share
 from benchmarks.targets import HARMONIUM, PRODUCTS, RBMS
+from harmonium.backends import product
 from harmonium.likelihood import ais
-from harmonium.matmul import product
 
 VISIBLE, HIDDEN, CHAINS = 784, 500, 100
 

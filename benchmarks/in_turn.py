@@ -8,7 +8,7 @@ import harmonium as hm
 from benchmarks.race import Contestant, Table, compare, on_one_thread, repeat
 from benchmarks.sparse_sweeps import lattice, sweep_of
 from benchmarks.targets import HARMONIUM, ONE_THREAD
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 
@@ -60,11 +60,11 @@ def _eager(sweep: Contestant) -> Contestant:
     """The same sweep as if numba were not installed, but for products and noise."""
 
     def eager() -> float:
-        limits = dispatch.IN_TURN, dispatch.HALF_STEP
-        dispatch.IN_TURN = dispatch.HALF_STEP = 1 << 60
+        limits = choice.IN_TURN, choice.HALF_STEP
+        choice.IN_TURN = choice.HALF_STEP = 1 << 60
         try:
             return sweep()
         finally:
-            dispatch.IN_TURN, dispatch.HALF_STEP = limits
+            choice.IN_TURN, choice.HALF_STEP = limits
 
     return eager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks import peers
 from benchmarks.race import Contestant, Table, compare, repeat, share
 from benchmarks.targets import HARMONIUM, PRODUCTS
-from harmonium.matmul import product
+from harmonium.backends import product
 from harmonium.meanfield import Plefka, iterate
 from harmonium.meanfield.fixed_point import DampingLike
 

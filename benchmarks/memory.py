@@ -15,7 +15,7 @@ import torch
 import harmonium as hm
 from benchmarks import peers
 from benchmarks.race import Row, Table
-from harmonium import matmul
+from harmonium import backends
 from harmonium.likelihood import ais
 
 VISIBLE, HIDDEN = 784, 500
@@ -97,7 +97,7 @@ def _tensors(job: Job) -> tuple[int, int]:
 def _resident_growth(job: Job, threads: int) -> int | None:
     """Peak resident bytes above those before the work; None where the system does not tell."""
     torch.set_num_threads(threads)
-    matmul.get_backend()  # loads what compiles
+    backends.get_backend()  # loads what compiles
     visible, hidden, batch = SMALL
     job._replace(batch=batch, chains=batch, k=min(job.k, 2), temperatures=min(job.temperatures, 2)).prepared(
         visible, hidden

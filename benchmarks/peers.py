@@ -15,7 +15,7 @@ from torch import Tensor
 import harmonium as hm
 from benchmarks.race import Contestant, Row, Table, now, repeat, share
 from benchmarks.targets import RBMS
-from harmonium.matmul import product
+from harmonium.backends import product
 
 LEARNING_RATE = 0.01
 HOW_TO_GET_RBMS = "not installed; python -m pip install --no-deps -r benchmarks/requirements.txt"

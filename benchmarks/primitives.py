@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.race import Table, compare, repeat
 from harmonium import _random
-from harmonium.matmul import product
+from harmonium.backends import product
 
 NOISE_SIZES = (1_000, 10_000, 50_000, 500_000)
 PRODUCT_SIZES = (

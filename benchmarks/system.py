@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
 
-from harmonium import matmul
+from harmonium import backends
 
 PACKAGES = ("harmonium", "torch", "numpy", "scikit-learn", "rbms")
 
@@ -90,7 +90,7 @@ def describe() -> dict[str, Any]:
         "commit": _commit(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
-        "products": str(matmul.get_backend()),
+        "products": str(backends.get_backend()),
     }
 
 

@@ -178,7 +178,7 @@ def updates(device: torch.device, budget: dict[str, Any], grey: np.ndarray) -> d
             "noise_cd(20), GibbsLangevin": (hm.Gaussian, real, gibbs_langevin),
         }
         for name, (visible, X, rule) in cases.items():
-            for precision in hm.matmul.PRECISIONS:
+            for precision in hm.backends.PRECISIONS:
                 machine = hm.BoltzmannMachine([visible(wide), hm.Bernoulli(hidden)], seed=0)
                 label = f"{wide}x{hidden} {name} {precision}"
                 found[label] = timed(machine, X, rule, precision, device, budget)

@@ -43,7 +43,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.learning import Expectation, ExpectationRequest, Outcome, Rule
 from harmonium.machine import Hamiltonian
-from harmonium.matmul.processor import processor
+from harmonium.backends import processor
 from harmonium.report import (
     ClassifierFeatures,
     class_coverage,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import harmonium as hm
-from harmonium.matmul.precision import rounded
+from harmonium.backends.rounding import rounded
 
 WAYS = ("tf32", "truncated", "bf16")
 
@@ -98,7 +98,7 @@ def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
     """E[h] of chains against enumeration; what float32 has is chance."""
     states, p = law_of(copy.deepcopy(machine))
     exact, found = p @ states, dict[str, object]()
-    for name in hm.matmul.PRECISIONS:
+    for name in hm.backends.PRECISIONS:
         total = torch.zeros(8, dtype=torch.float64)
 
         def observe(
@@ -107,7 +107,7 @@ def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
             if number > 50:
                 total += machine.hamiltonian().mean(1, state.fields[1]).detach().double().mean(0)
 
-        with hm.matmul.precision(name):
+        with hm.backends.precision(name):
             start = machine.random_states(chains, seed=2)
             hm.chains.run(machine, hm.chains.Gibbs(), start, 150, seed=3, observer=observe)
         error = float((total / 100 - exact).abs().max())

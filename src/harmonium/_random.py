@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 
 _CHUNK = 1 << 12  # numbers of one stream
 _SMALL = 1 << 13  # below this, a call of compiled code costs more than it saves
@@ -53,10 +53,10 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     """
     size = prod(shape)
     on_cpu = generator.device.type == "cpu" and dtype is torch.float32
-    if not (dispatch.COMPILED and on_cpu and size >= _SMALL):
+    if not (choice.COMPILED and on_cpu and size >= _SMALL):
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
     noise = torch.empty(size + size % 2, dtype=dtype, device=generator.device)  # a word makes two numbers
-    dispatch.over_rows("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
+    calls.over_rows("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
     return noise[:size].view(tuple(shape))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium import _random
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian, join_layers
 from harmonium.training import trainer
@@ -81,7 +81,7 @@ class Noise:
         return torch.from_numpy((whole[:, : layer.n_units].astype(np.float64) + 0.5) * 2.0**-23)
 
     def _normal(self, row: int, width: int) -> Any:
-        from harmonium.compiled.noise import fill_normal, room_for
+        from harmonium.backends.noise import fill_normal, room_for
 
         drawn, state = room_for(2 * width + 2)[: 2 * width + 2], self._words[row : row + 1]
         fill_normal(drawn[:width], drawn, state)
@@ -106,4 +106,4 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, noise: Noise, begun: int) -> Non
 
 def serve_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Serves runs of any length."""
-    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 1)

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 from harmonium.training import compiled_updates
 
 from .compiled_updates import machine_of, rows_of, serve_from_the_first
 
-pytestmark = pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
+pytestmark = pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_never_stopped(side: str, tm
 
 def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(30, schedule="constant", run_dir=tmp_path)
-    monkeypatch.setattr(dispatch, "COMPILED", False)
+    monkeypatch.setattr(choice, "COMPILED", False)
     with pytest.warns(
         RuntimeWarning, match="engine: the run to resume was on compiled and goes on, on torch"
     ):
@@ -110,10 +110,10 @@ def test_momentum_is_that_of_updates_made_one_by_one(
 ) -> None:
     """A run may go from one way to the other: what the optimiser remembers means the same."""
     settings = {"side": side, "rule": hm.rules.cd(1), "schedule": "constant", "learning_rate": 0.0}
-    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 10**9)
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 10**9)
     trained(1, run_dir=tmp_path, **settings)
     before = machine_of(SIDES[side][0], "bernoulli", SIDES[side][1], 5, torch.float32)
-    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 1)
     with pytest.warns(RuntimeWarning, match="engine"):
         run = trained(2, run_dir=tmp_path, resume=True, **settings)
     for x, y in zip(run.machine.parameters(), before.parameters(), strict=True):
@@ -134,7 +134,7 @@ def optimizer_of(folder: Path) -> Any:
 def test_what_is_not_finite_stops_the_run_at_its_update(
     served: bool, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "LEAST_UPDATES", 1 if served else 10**9)
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 1 if served else 10**9)
     with pytest.raises(hm.training.TrainingDiverged, match=r"run away|not finite") as caught:
         trained(learning_rate=1e30, schedule=lambda step, total: 1e-30 if step < 21 else 1.0, side=side)
     assert 21 <= caught.value.step <= 23

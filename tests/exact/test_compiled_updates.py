@@ -14,11 +14,11 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium import _random
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 
 from .compiled_updates import Noise, machine_of, one_by_one, rows_of, serve_from_the_first
 
-pytestmark = pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
+pytestmark = pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 
 TWO_VALUED = ("bernoulli", "spin")
 SIDES: dict[str, tuple[str, ...]] = {

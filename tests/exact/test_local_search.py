@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.backends import calls, choice
 from harmonium.chains import local_search
 from harmonium.chains.local_search import _PATIENCE, search
-from harmonium.compiled import dispatch
 
 from . import machines, oracle
 from .specifications import SPECIFICATIONS, Specification, random_states
@@ -73,7 +73,7 @@ def reference(description: oracle.Description, states: list[np.ndarray], first: 
 def compiled(request, monkeypatch):
     if request.param:
         pytest.importorskip("numba")
-    monkeypatch.setattr(dispatch, "COMPILED", request.param)
+    monkeypatch.setattr(choice, "COMPILED", request.param)
 
 
 @pytest.mark.usefixtures("compiled")
@@ -169,7 +169,7 @@ MACHINES = {
 }
 
 
-@pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
+@pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 @pytest.mark.parametrize("held", [(), (0,), (0, 1)], ids=["free", "one layer held", "two layers held"])
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -178,11 +178,11 @@ def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held, dtype)
     start = machine.random_states(100, seed=generator())
     law = machine.hamiltonian().tempered(0.7).clamp({l: start[l] for l in held}, 100)
     free = set(range(len(machine.layers))) - set(held)
-    serves = dispatch.search(law, free)
+    serves = choice.search(law, free)
     assert serves == (any(l in free and m in free for l, m in machine.edges))
     with torch.no_grad():
         fast, sweeps = search(law, start, generator())
-        monkeypatch.setattr(dispatch, "COMPILED", False)
+        monkeypatch.setattr(choice, "COMPILED", False)
         slow, expected = search(law, start, generator())
     assert torch.equal(sweeps, expected)
     # More than what all chains do together, but where a single unit decides.
@@ -194,14 +194,14 @@ def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held, dtype)
         torch.testing.assert_close(field, slow.fields[l], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
+@pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 def test_a_compiled_chain_notices_a_cycle():
     """Two units of which one wants to be as the other is, and that one not: couplings no machine has."""
     parts, ways = np.array([(0, 1, 0, 0, 1), (1, 2, 1, 1, 2)]), np.array([(1, 2), (0, 1)])
     J, beta = tuple(np.full((1, 1), value, np.float32) for value in (1, -1)), np.float32(1)
     x, fields = np.ones((3, 2), np.float32), np.array([[-1, 1], [-1, 1], [1, 1]], np.float32)
     bias, low, halves = np.zeros(2, np.float32), np.full(2, -1, np.float32), np.zeros(3, np.int64)
-    dispatch.over_rows("climb", 3, 2, _PATIENCE, parts, ways, J, beta, bias, low, x, fields, halves)
+    calls.over_rows("climb", 3, 2, _PATIENCE, parts, ways, J, beta, bias, low, x, fields, halves)
     # Seen at the first odd half-step from then on, and again a cycle of four later; the last row is at rest.
     assert halves.tolist() == [_PATIENCE + 6, _PATIENCE + 6, 3]
 
@@ -213,7 +213,7 @@ def test_a_cycle_is_noticed(monkeypatch):
         machine.couplings[0].weight.copy_(torch.eye(3))
         for layer in machine.layers:
             layer.bias.fill_(-0.5)
-    monkeypatch.setattr(dispatch, "search", lambda *_: False)
+    monkeypatch.setattr(choice, "search", lambda *_: False)
     right = hm.Bernoulli.mode
     monkeypatch.setattr(
         hm.Bernoulli,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium import matmul
-from harmonium.compiled import dispatch
+from harmonium import backends
+from harmonium.backends import choice
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -23,23 +23,23 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def bits_always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Takes bits for products of any size."""
-    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
+    monkeypatch.setattr(choice, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(matmul.prepared, least, 1)
-    before = matmul.backend_name()
-    matmul.set_backend("torch,bits=1")
+        monkeypatch.setattr(backends.products, least, 1)
+    before = backends.backend_name()
+    backends.set_backend("torch,bits=1")
     yield
-    matmul.set_backend(before)
+    backends.set_backend(before)
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Uses the compiled steps of batches whatever the size."""
-    monkeypatch.setattr(dispatch, "HALF_STEP", 0)
-    monkeypatch.setattr(dispatch, "NARROW", 0)
-    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
-    monkeypatch.setattr(dispatch, "SMALL_PAIRS", 0)
-    before = matmul.backend_name()
-    matmul.set_backend("torch")
+    monkeypatch.setattr(choice, "HALF_STEP", 0)
+    monkeypatch.setattr(choice, "NARROW", 0)
+    monkeypatch.setattr(choice, "WORTHWHILE", 0)
+    monkeypatch.setattr(choice, "SMALL_PAIRS", 0)
+    before = backends.backend_name()
+    backends.set_backend("torch")
     yield
-    matmul.set_backend(before)
+    backends.set_backend(before)

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 
-from harmonium import matmul
-from harmonium.compiled import dispatch
-from harmonium.matmul import OuterProductSum, PreparedMatrix
-from harmonium.matmul.bits import Fixed, bits, work
+from harmonium import backends
+from harmonium.backends import OuterProductSum, PreparedMatrix, calls
+from harmonium.backends.bits import Fixed, bits
+from harmonium.backends.choice import bits_work
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
@@ -26,7 +26,7 @@ def states(low: float, rows: int, width: int, generator: torch.Generator) -> tor
 
 
 def test_they_work_here() -> None:
-    assert work()
+    assert bits_work()
 
 
 def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:
@@ -196,7 +196,7 @@ BEYOND = """
 import ctypes, mmap, sys
 import numpy as np
 import torch
-from harmonium.matmul.bits import Fixed, bits
+from harmonium.backends.bits import Fixed, bits
 
 LIBC, PAGE = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 KEPT = []
@@ -258,11 +258,11 @@ def test_sums_over_rows_from_either_side(bits_always) -> None:
 
 def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
     """From its transposed side it takes three times the rows, with as many again as have come."""
-    before = matmul.backend_name()
+    before = backends.backend_name()
     generator = torch.Generator().manual_seed(10)
     W = torch.randn(784, 500, generator=generator)
     try:
-        matmul.set_backend("torch,bits=96")
+        backends.set_backend("torch,bits=96")
         x = states(0.0, 100, 784, generator)
         by_bits = Fixed(W).times(bits(x))
         assert not torch.equal(by_bits, x @ W)  # real numbers give other bits
@@ -272,14 +272,14 @@ def test_a_matrix_is_written_at_once_or_when_it_is_met_again() -> None:
         for met in (False, True):  # 200 and 300 rows
             assert torch.equal(across.times(x, transposed=True), by_bits) == met
     finally:
-        matmul.set_backend(before)
+        backends.set_backend(before)
 
 
 def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one writes the matrix another begins: neither may find what the other has half written."""
     generator = torch.Generator().manual_seed(11)
     y, x = torch.randn(70, 40, generator=generator), bits(states(0.0, 60, 70, generator))
-    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], dispatch.over_bits
+    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], calls.over_bits
 
     def noted(name: str, shares: int, *given: object) -> None:
         known, numbers = given[6:8]
@@ -289,7 +289,7 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
                 assert torch.equal(fixed.times(x), truth)
         over_bits(name, shares, *given)
 
-    monkeypatch.setattr(dispatch, "over_bits", noted)
+    monkeypatch.setattr(calls, "over_bits", noted)
     assert torch.equal(fixed.times(x), truth)
     assert len(rooms) == 2 and rooms[0] is not rooms[1]
     assert torch.equal(fixed.times(x), truth) and len(rooms) == 2

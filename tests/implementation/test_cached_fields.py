@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.backends import PreparedMatrix
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, KernelState, Langevin, Metropolis
-from harmonium.matmul import PreparedMatrix
 
 KERNELS: list[Kernel] = [
     Gibbs(),
@@ -143,9 +143,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
     v = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))[0]
     widths = []
     times = PreparedMatrix.times
-    monkeypatch.setattr(
-        hm.coupled.meeting.dispatch, "small_pairs", lambda *_: False
-    )  # not the compiled pairs
+    monkeypatch.setattr(hm.coupled.meeting.choice, "small_pairs", lambda *_: False)  # not the compiled pairs
     monkeypatch.setattr(
         PreparedMatrix,
         "times",

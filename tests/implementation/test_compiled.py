@@ -15,8 +15,8 @@ from statistical.support import FAILURE_RATE, all_states, exact_states
 from statistical.test_coupled import p_value, visible_kernel
 
 import harmonium as hm
+from harmonium.backends import calls, choice
 from harmonium.chains import GibbsLangevin
-from harmonium.compiled import dispatch
 from harmonium.coupled import Block, Gibbs, Maximal, run_pairs
 from harmonium.coupled.pairs import ChainState
 from harmonium.machine import Part, Statistics
@@ -117,7 +117,7 @@ def small_chains(made, generator):
     hamiltonian, start = made.hamiltonian(), own_law(made, generator)
     kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
     state = kernel.init(hamiltonian, start, generator)
-    if dispatch.small_chains(hamiltonian):
+    if choice.small_chains(hamiltonian):
         from harmonium.chains.small import run_small
 
         end, _ = run_small(
@@ -167,10 +167,10 @@ PATHS = {
 def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, compiled):
     """By χ²; compiled paths draw the same bits on one thread and on two."""
     if "small" in path.__name__:
-        monkeypatch.setattr(dispatch, "WORTHWHILE", 1 << 60)
+        monkeypatch.setattr(choice, "WORTHWHILE", 1 << 60)
     else:
         request.getfixturevalue("always")
-    monkeypatch.setattr(dispatch, "COMPILED", compiled)
+    monkeypatch.setattr(choice, "COMPILED", compiled)
     make = list(PATHS[path].values())[name]
     before, runs = torch.get_num_threads(), []
     try:
@@ -191,15 +191,15 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
     if "small" in path.__name__:
         monkeypatch.undo()
         made = next(iter(PATHS[path].values()))().hamiltonian()
-        assert dispatch.small_chains(made) if path is small_chains else dispatch.small_pairs(made, False)
+        assert choice.small_chains(made) if path is small_chains else choice.small_pairs(made, False)
         return
-    names, over_rows = [], dispatch.over_rows
+    names, over_rows = [], calls.over_rows
 
     def noted(name, *rest):
         names.append(name)
         over_rows(name, *rest)
 
-    monkeypatch.setattr(dispatch, "over_rows", noted)
+    monkeypatch.setattr(calls, "over_rows", noted)
     with torch.no_grad():
         list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
     expected = {
@@ -213,7 +213,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
 
 def test_normal_noise_is_normal_to_its_tails():
     """By its distribution function and by how many of 2^24 variates lie beyond 4.5 and 5 deviations."""
-    from harmonium.compiled.noise import fill_normal, room_for, seed, stream
+    from harmonium.backends.noise import fill_normal, room_for, seed, stream
 
     n = 1 << 24
     out, state = np.empty(n), stream()
@@ -231,7 +231,7 @@ def test_normal_noise_is_normal_to_its_tails():
 
 @pytest.mark.parametrize("n", [1, 2, 7, 100_001])
 def test_normal_noise_is_the_transform_of_uniform_noise(n):
-    from harmonium.compiled.noise import fill, fill_normal, room_for, seed, stream
+    from harmonium.backends.noise import fill, fill_normal, room_for, seed, stream
 
     out, noise, state = np.empty(n), room_for(2 * n + 2), stream()
     seed(state, np.uint64(7), 3)

@@ -22,8 +22,8 @@ from pretend_device import DEVICE, pretend_device
 from torch import Tensor
 
 import harmonium as hm
-from harmonium import _device, matmul
-from harmonium.compiled import dispatch
+from harmonium import _device, backends
+from harmonium.backends import choice
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
 GENERATOR = torch.Generator().manual_seed(0)
@@ -406,11 +406,11 @@ def test_a_half_step_of_a_search_waits_once_and_for_what_changed() -> None:
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The CPU goes the ways of other devices: no compiled code, and none but work of one shape."""
     monkeypatch.setattr(_device, "is_async", lambda device: True)
-    monkeypatch.setattr(dispatch, "COMPILED", False)
-    before = matmul.backend_name()
-    matmul.set_backend("torch")
+    monkeypatch.setattr(choice, "COMPILED", False)
+    before = backends.backend_name()
+    backends.set_backend("torch")
     yield
-    matmul.set_backend(before)
+    backends.set_backend(before)
 
 
 @pytest.mark.parametrize("name", BRIEF)

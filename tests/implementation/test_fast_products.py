@@ -13,8 +13,8 @@ from statistical.support import exact_states, exact_statistics, largest_z, machi
 from statistical.test_coupled import estimates
 
 import harmonium as hm
-from harmonium import matmul
-from harmonium.compiled import dispatch
+from harmonium import backends
+from harmonium.backends import choice
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.statistical
@@ -25,22 +25,22 @@ ROWS = 40_000
 @pytest.fixture(autouse=True)
 def by_bits(monkeypatch) -> Iterator[None]:
     """Multiplies by bits, whatever the size."""
-    matmul.bits.work()  # which multiplies itself when it is first asked
+    backends.choice.bits_work()  # which multiplies itself when it is first asked
     taken: list[None] = []
-    original = matmul.bits.Fixed.times
+    original = backends.bits.Fixed.times
 
     def noted(*arguments):
         taken.append(None)
         return original(*arguments)
 
-    monkeypatch.setattr(matmul.bits.Fixed, "times", noted)
-    monkeypatch.setattr(dispatch, "WORTHWHILE", 0)
+    monkeypatch.setattr(backends.bits.Fixed, "times", noted)
+    monkeypatch.setattr(choice, "WORTHWHILE", 0)
     for least in ("_NARROW", "_LITTLE", "_MANY", "_ACROSS"):
-        monkeypatch.setattr(matmul.prepared, least, 1)
-    before = matmul.backend_name()
-    matmul.set_backend("torch,bits=1")
+        monkeypatch.setattr(backends.products, least, 1)
+    before = backends.backend_name()
+    backends.set_backend("torch,bits=1")
     yield
-    matmul.set_backend(before)
+    backends.set_backend(before)
     assert taken
 
 
@@ -69,7 +69,7 @@ def test_no_drift(name: str, kernel: hm.chains.Kernel) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pairs_are_unbiased(monkeypatch, name: str) -> None:
-    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: False)
+    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: False)
     made = machine(name)
     exact = exact_statistics(made.hamiltonian())
     z, limit = largest_z(estimates(made.float(), hm.coupled.Gibbs(), 1, 3, 1).double(), exact)

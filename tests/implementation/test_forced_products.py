@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from harmonium import matmul
-from harmonium.matmul import PreparedMatrix
+from harmonium import backends
+from harmonium.backends import PreparedMatrix
 
 pytest.importorskip("numba")
 
@@ -60,5 +60,5 @@ def test_tangents_are_kept(sparse: bool) -> None:
     with forward_ad.dual_level():
         factor = PreparedMatrix(forward_ad.make_dual(y, 2 * y), sparse=sparse)
         torch.testing.assert_close(forward_ad.unpack_dual(factor.times(x)).tangent, 2 * x @ y)
-        with matmul.precision("bf16"):
+        with backends.precision("bf16"):
             torch.testing.assert_close(forward_ad.unpack_dual(factor.times(x)).tangent, 2 * x @ y)

@@ -16,7 +16,7 @@ from statistical.test_coupled import p_value
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, Part, draw_in_turn, layers_in_turn
 
 pytest.importorskip("numba")
@@ -64,16 +64,16 @@ def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Serves batches of any size; the names of the compiled functions that were called."""
-    names, over_lots = [], dispatch.over_lots
+    names, over_lots = [], calls.over_lots
 
     def noted(name: str, *rest: object) -> None:
         names.append(name)
         over_lots(name, *rest)
 
-    monkeypatch.setattr(dispatch, "IN_TURN", 0)
-    monkeypatch.setattr(dispatch, "HALF_STEP", 0)
-    monkeypatch.setattr(dispatch, "NARROW", 0)
-    monkeypatch.setattr(dispatch, "over_lots", noted)
+    monkeypatch.setattr(choice, "IN_TURN", 0)
+    monkeypatch.setattr(choice, "HALF_STEP", 0)
+    monkeypatch.setattr(choice, "NARROW", 0)
+    monkeypatch.setattr(calls, "over_lots", noted)
     yield names
 
 
@@ -360,12 +360,12 @@ def test_what_is_left_to_tensor_code(monkeypatch):
     assert layers_in_turn(law, rows) == {0}
     assert layers_in_turn(law, 10) == set()  # few units
     assert layers_in_turn(law.to(torch.float64), rows) == set()
-    with hm.matmul.precision("bf16"):
+    with hm.backends.precision("bf16"):
         assert layers_in_turn(law, rows) == set()
     theirs = tuple((p.expand(rows, -1),) for (p,) in law.thetas)
     by_row = Hamiltonian(law.layers, law.graph, theirs, law.J)
     assert layers_in_turn(by_row, rows) == set()
-    monkeypatch.setattr(dispatch, "COMPILED", False)
+    monkeypatch.setattr(choice, "COMPILED", False)
     assert layers_in_turn(law, rows) == set()
     real = hm.BoltzmannMachine([hm.Gaussian(40), Bernoulli(40)], edges=[(0, 1), (1, 1)])
     monkeypatch.undo()

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.matmul import PRECISIONS, precision
-from harmonium.matmul.precision import rounded
+from harmonium.backends import PRECISIONS, precision
+from harmonium.backends.rounding import rounded
 
 X = torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(0)).float()
 

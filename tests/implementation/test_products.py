@@ -8,32 +8,32 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium import matmul
+from harmonium import backends
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 
 @pytest.fixture(autouse=True)
 def restored():
-    before = matmul.backend_name()
-    matmul.set_backend(None)
+    before = backends.backend_name()
+    backends.set_backend(None)
     yield
-    matmul.set_backend(before)
+    backends.set_backend(before)
 
 
 def test_small_products_need_no_backend() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)])
     v = machine.random_states(50, seed=torch.Generator().manual_seed(0))[0]
     hm.rules.cd().gradient(machine, v, seed=torch.Generator().manual_seed(1))
-    assert matmul.backend_name() is None
+    assert backends.backend_name() is None
 
 
 def test_the_environment_is_asked_first(monkeypatch) -> None:
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "torch")
-    assert str(matmul.get_backend()) == "torch"
-    matmul.set_backend(None)
+    assert str(backends.get_backend()) == "torch"
+    backends.set_backend(None)
     monkeypatch.setenv("HARMONIUM_PRODUCTS", "abacus")
     with pytest.raises(ValueError, match="products: expected torch or onednn"):
-        matmul.get_backend()
+        backends.get_backend()
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_the_environment_is_asked_first(monkeypatch) -> None:
     ],
 )
 def test_the_processor_decides_and_not_the_clock(vendor, wide, library, monkeypatch) -> None:
-    if library == "onednn" and not matmul.dense.works("onednn"):
+    if library == "onednn" and not backends.choice.works("onednn"):
         pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(matmul.backend, "vendor", lambda: vendor)
-    monkeypatch.setattr(matmul.backend, "wide", lambda: wide)
-    backend = matmul.Backend.default()
-    assert backend.library == library and backend == matmul.Backend.default() and backend.possible
-    assert matmul.Backend.parse(str(backend)) == backend
+    monkeypatch.setattr(backends.choice, "vendor", lambda: vendor)
+    monkeypatch.setattr(backends.choice, "wide", lambda: wide)
+    backend = backends.Backend.default()
+    assert backend.library == library and backend == backends.Backend.default() and backend.possible
+    assert backends.Backend.parse(str(backend)) == backend
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_the_processor_decides_and_not_the_clock(vendor, wide, library, monkeypa
 )
 def test_what_is_no_backend_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"products: expected torch or onednn, then perhaps ,bits=ROWS"):
-        matmul.set_backend(text)
-    assert matmul.backend_name() is None
+        backends.set_backend(text)
+    assert backends.backend_name() is None
 
 
 def test_a_backend_is_kept() -> None:
-    matmul.set_backend("torch")
-    assert str(matmul.get_backend()) == matmul.backend_name() == "torch"
+    backends.set_backend("torch")
+    assert str(backends.get_backend()) == backends.backend_name() == "torch"
 
 
 def train(run, updates: int, **more) -> hm.BoltzmannMachine:
@@ -90,7 +90,7 @@ def train(run, updates: int, **more) -> hm.BoltzmannMachine:
 @pytest.mark.parametrize("other", ["torch", "torch,sparse=0.25"])
 def test_a_run_resumed_with_another_backend_says_so(other: str, tmp_path) -> None:
     pytest.importorskip("numba")
-    matmul.set_backend("torch,bits=32")
+    backends.set_backend("torch,bits=32")
     whole = train(tmp_path / "whole", 6)
     train(tmp_path / "cut", 3)
     with warnings.catch_warnings():

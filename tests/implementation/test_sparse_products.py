@@ -7,9 +7,9 @@ import torch
 from exact.graphs import _lattice, make
 
 import harmonium as hm
+from harmonium.backends import OuterProductSum, PreparedMatrix
 from harmonium.chains import KernelState
 from harmonium.machine import hamiltonian as hamiltonian_module
-from harmonium.matmul import OuterProductSum, PreparedMatrix
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harmonium import matmul
-from harmonium.matmul import OuterProductSum, PreparedMatrix, dense
+from harmonium import backends
+from harmonium.backends import OuterProductSum, PreparedMatrix, choice, products
 
 
-@pytest.fixture(params=dense.LIBRARIES)
+@pytest.fixture(params=choice.LIBRARIES)
 def library(request):
-    if not dense.works(request.param):
+    if not choice.works(request.param):
         pytest.skip(f"{request.param} is not to be had with this torch")
-    before = matmul.backend_name()
-    matmul.set_backend(request.param)
+    before = backends.backend_name()
+    backends.set_backend(request.param)
     yield request.param
-    matmul.set_backend(before)
+    backends.set_backend(before)
 
 
 @pytest.mark.usefixtures("library")
@@ -29,7 +29,7 @@ def test_sums_over_many_rows_keep_their_digits(k, n):
     sums.add(torch.ones(rows, k), torch.ones(rows, n), each.expand(rows))
     expected = torch.full((k, n), 2 * rows * float(each), dtype=torch.float64)
     torch.testing.assert_close(sums.total.double(), expected, rtol=1e-5, atol=0)
-    assert dense.lots(torch.ones(rows, k), torch.ones(rows, n)) == (min(k, n) < 16)
+    assert products._thin(torch.ones(rows, k), torch.ones(rows, n)) == (min(k, n) < 16)
 
 
 @pytest.mark.usefixtures("library")

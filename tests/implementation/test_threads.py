@@ -14,9 +14,9 @@ import pytest
 import torch
 
 pytest.importorskip("numba")
-from harmonium.compiled import parallel
-from harmonium.compiled.dispatch import over
-from harmonium.compiled.noise import jit
+from harmonium.backends import parallel
+from harmonium.backends.calls import over
+from harmonium.backends.noise import jit
 
 
 @jit
@@ -100,13 +100,13 @@ def test_several_callers_at_once(threads):
 
 KEPT = """
 import numpy as np, torch
-from harmonium.compiled import per_row, dispatch
+from harmonium.backends import per_row, calls
 torch.set_num_threads(2)
 x, counts = torch.eye(100), np.zeros(100, np.int64)
-dispatch.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
+calls.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
 assert (counts == 1).all()
-from harmonium.compiled import parallel
-over = parallel._over_threads("harmonium.compiled.per_row", "count_differences")
+from harmonium.backends import parallel
+over = parallel._over_threads("harmonium.backends.per_row", "count_differences")
 print(sum(over.stats.cache_hits.values()), sum(over.stats.cache_misses.values()))
 """
 
@@ -152,8 +152,8 @@ NOWHERE = """
 from numba.core import caching
 caching.CacheImpl._locator_classes = []  # as where no folder can be written
 import numpy as np, torch
-from harmonium.compiled import dispatch
-print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+from harmonium.backends import calls
+print(float(calls.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
 """
 
 
@@ -165,9 +165,9 @@ def test_compiled_code_runs_where_it_cannot_be_kept():
 
 CHANGED = """
 import numpy as np, torch
-from harmonium.compiled import dispatch
+from harmonium.backends import calls
 torch.set_num_threads({threads})
-print(float(dispatch.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
+print(float(calls.draw(torch.full((200, 100), 50.0), torch.zeros(100), (0.0, 1.0), np.uint64(1)).mean()))
 """
 
 
@@ -186,7 +186,7 @@ def test_what_was_compiled_is_made_anew_when_a_function_that_it_calls_changes(tm
         return float(done.stdout)
 
     assert mean() == 1.0
-    units = package / "compiled" / "per_unit.py"
+    units = package / "backends" / "per_unit.py"
     right, wrong = "(large if s >= 0 else small)", "(small if s >= 0 else large)"
     assert units.read_text().count(right) == 1
     units.write_text(units.read_text().replace(right, wrong))

@@ -15,7 +15,7 @@ from statistical.support import FAILURE_RATE, all_states, exact_statistics, larg
 from statistical.test_coupled import estimates, p_value
 
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 from harmonium.coupled import Block, Gibbs, Maximal
 from harmonium.coupled.gibbs import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
@@ -61,7 +61,7 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
         )
         for fields in (first, second)
     )
-    assert dispatch.two_valued(p.fields[0], p.values)
+    assert choice.two_valued(p.fields[0], p.values)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
     parts = [all_states(layer).float() for layer in layers]
     states = parts[0] if len(parts) == 1 else torch.cat(
@@ -136,7 +136,7 @@ def test_the_estimate_is_unbiased(always, horizon):
 @pytest.mark.parametrize("horizon", [(1, 1, 1), (3, 10, 1), (2, 8, 3), (0, 0, 1), (0, 4, 2)], ids=str)
 def test_the_estimate_of_small_pairs_is_unbiased(horizon):
     made = TWO_VALUED["spin"]()
-    assert dispatch.small_pairs(made.hamiltonian(), False)
+    assert choice.small_pairs(made.hamiltonian(), False)
     z, limit = largest_z(
         estimates(made, Gibbs(), *horizon, lots=12, pairs=1000, compiled=True).double(),
         exact_statistics(made.hamiltonian()),
@@ -151,13 +151,13 @@ def test_other_units_and_types_take_the_general_way():
     ):
         made = hm.BoltzmannMachine(list(layers)).to(dtype)
         hamiltonian, values = made.hamiltonian(), [layer.two_values for layer in layers]
-        assert not dispatch.two_valued(hamiltonian.thetas[0][0], values)
-        assert not dispatch.small_pairs(hamiltonian, False)
+        assert not choice.two_valued(hamiltonian.thetas[0][0], values)
+        assert not choice.small_pairs(hamiltonian, False)
 
 
 @pytest.mark.parametrize("gap", [1e-3, 4.99, 19.9, 39.9, 41.0])
 def test_ratios_of_laws_that_differ_everywhere_stay_in_range(gap):
-    from harmonium.compiled import per_unit
+    from harmonium.backends import per_unit
 
     s = np.repeat(np.array([-0.1, 0.1], np.float32), 500)
     step = np.copysign(np.float32(gap), -s)
@@ -174,7 +174,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
 
     Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
     """
-    from harmonium.compiled import per_unit
+    from harmonium.backends import per_unit
 
     generator = torch.Generator().manual_seed(5)
     width = 3000
@@ -242,10 +242,10 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
 
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
-    assert dispatch.half_step(field, thetas[0], layer.two_values)
-    step, (earlier, _), ((first,), (second,)) = dispatch.HalfSteps(first, layer.two_values), betas, thetas
+    assert choice.half_step(field, thetas[0], layer.two_values)
+    step, (earlier, _), ((first,), (second,)) = calls.HalfSteps(first, layer.two_values), betas, thetas
     x, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
-    assert torch.equal(x, dispatch.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
+    assert torch.equal(x, calls.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
     assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
     error = (rise - exact).abs()
     eager = ((eager_after - eager_before).sum(-1, dtype=torch.float64) - exact).abs()
@@ -268,7 +268,7 @@ def test_small_rises_add_up_to_the_whole(kind):
     thetas = torch.randn(2, 500, generator=generator)
     betas = torch.linspace(0, 1, 1001, dtype=torch.float64).tolist()
     total = torch.zeros(100, dtype=torch.float64)
-    step = dispatch.HalfSteps(thetas[0], layer.two_values)
+    step = calls.HalfSteps(thetas[0], layer.two_values)
     for now, following in itertools.pairwise(betas):
         earlier = (now, torch.lerp(*thetas, now))
         total += step(field.clone(), following, torch.lerp(*thetas, following), np.uint64(0), earlier)[1]

@@ -10,9 +10,9 @@ import sys
 sys.modules["numba"] = None  # any import of it fails
 import torch
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 
-assert not dispatch.COMPILED
+assert not choice.COMPILED
 generator = torch.Generator().manual_seed(0)
 binary = hm.BoltzmannMachine([hm.Bernoulli(100), hm.Spin(90)])
 small = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(5)])
@@ -28,7 +28,7 @@ for machine in (binary, small, real):
 potts = hm.BoltzmannMachine([hm.Categorical(30, 3), hm.Spin(40)], edges=[(0, 0), (0, 1), (1, 1)])
 states = hm.chains.run(potts, hm.chains.Gibbs(), potts.random_states(300, seed=generator), 1, seed=generator)
 assert bool((states[0].view(300, 30, 3).sum(-1) == 1).all())
-compiled = {"harmonium.compiled.per_row", "harmonium.compiled.potts", "harmonium.chains.small"}
+compiled = {"harmonium.backends.per_row", "harmonium.backends.potts", "harmonium.chains.small"}
 assert not compiled & sys.modules.keys()
 """
 

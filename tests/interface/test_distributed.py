@@ -19,7 +19,7 @@ from torch import distributed as dist
 from torch.distributed import TCPStore
 
 import harmonium as hm
-from harmonium import matmul
+from harmonium import backends
 from harmonium.machine import Statistics
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
@@ -127,7 +127,7 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
     signal.alarm(240)
     os.environ["WORLD_SIZE"] = "2"
     torch.set_num_threads(1)
-    matmul.set_backend("torch")
+    backends.set_backend("torch")
     store = f"file://{folder}/store"
     patience = timedelta(seconds=seconds)
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=patience)
@@ -139,16 +139,16 @@ def joined(folder: Path, rank: int, seconds: float, task) -> int:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """One process that does all shards, as those that it is compared with: a folder, and what came of it."""
-    before = torch.get_num_threads(), matmul.backend_name()
+    before = torch.get_num_threads(), backends.backend_name()
     torch.set_num_threads(1)
-    matmul.set_backend("torch")
+    backends.set_backend("torch")
     folder = tmp_path_factory.mktemp("two")
     np.save(folder / "rows.npy", X.byte().numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield folder, digests(folder)
     torch.set_num_threads(before[0])
-    matmul.set_backend(before[1])
+    backends.set_backend(before[1])
 
 
 @pytest.fixture(scope="module")

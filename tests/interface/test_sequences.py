@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.report.logos import stack_letters
 from harmonium.sequences import (
@@ -200,7 +200,7 @@ def test_codes_without_a_letter_are_not_written(codes, message, tmp_path):
 
 @pytest.fixture(params=[True, False], ids=["compiled", "plain"])
 def compiled(request, monkeypatch):
-    monkeypatch.setattr(dispatch, "COMPILED", request.param and dispatch.COMPILED)
+    monkeypatch.setattr(choice, "COMPILED", request.param and choice.COMPILED)
 
 
 def family(rows=300, sites=40, seed=0):

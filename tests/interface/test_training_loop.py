@@ -12,8 +12,8 @@ import torch
 from scipy import sparse
 
 import harmonium as hm
+from harmonium.backends import OuterProductSum
 from harmonium.learning import Estimate
-from harmonium.matmul import OuterProductSum
 from harmonium.training import SCHEDULES, TrainingRun, train
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent, find_direction, global_norm

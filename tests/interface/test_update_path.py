@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import harmonium as hm
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 
 PACKAGE = str(Path(hm.__file__).parent)
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -58,7 +58,7 @@ def test_an_update_enters_few_functions_in_few_files(entered: Entered) -> None:
     assert len(entered.files) <= 20, sorted(entered.files)
 
 
-@pytest.mark.skipif(not dispatch.COMPILED, reason="needs numba")
+@pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
 def test_many_updates_of_a_small_machine_enter_no_more(entered: Entered) -> None:
     """From one record to the next: a hundred updates, a record and a look for divergence."""
     X = (np.random.default_rng(0).random((100, 64)) < 0.4).astype(np.float32)

@@ -16,7 +16,7 @@ from harmonium.coupled import meeting
 from harmonium.coupled.meeting import SignedAccumulator
 from harmonium.coupled.pairs import ChainState
 from harmonium.learning import Rule
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning.parametrisation import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 

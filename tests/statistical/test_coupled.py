@@ -246,7 +246,7 @@ def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
 def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
+    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
     made = machine(name, scale=0.3)
     made = made.float() if fast else made
     exact = exact_statistics(made.hamiltonian())
@@ -266,7 +266,7 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
 def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
     if fast:
         pytest.importorskip("numba")
-    monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
+    monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
     made = machine("bernoulli-spin", scale=scale)
     made = made.float() if fast else made
     listed = all_states(made.layers[0])[[1, 6, 8, 15, 6]].to(made.dtype)
@@ -332,7 +332,7 @@ def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
     start = made.random_states(20_000, seed=torch.Generator().manual_seed(1))
 
     def run(fast: bool):
-        monkeypatch.setattr("harmonium.compiled.dispatch.small_pairs", lambda *_: fast)
+        monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(

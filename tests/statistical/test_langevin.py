@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.backends import choice
 from harmonium.chains import GibbsLangevin, Kernel, Langevin
 from harmonium.chains.langevin import Relaxation
-from harmonium.compiled import dispatch
 from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
@@ -224,7 +224,7 @@ def small_drift(kernel: Kernel, name: str) -> tuple[float, float]:
     """As ``drift``, by the compiled chains."""
     made = machine(name).float()
     hamiltonian = made.hamiltonian()
-    assert dispatch.small_chains(hamiltonian)
+    assert choice.small_chains(hamiltonian)
     generator = torch.Generator().manual_seed(3)
     start = [x.float() for x in exact_states(machine(name), ROWS, generator)]
     states, diagnostics = run_small(

@@ -26,7 +26,7 @@ def test_the_coupling_is_maximal(
     correct program fails with probability 6e-4.
     """
     monkeypatch.setattr("harmonium._device.is_async", lambda device: behind)
-    monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
+    monkeypatch.setattr("harmonium.backends.choice.COMPILED", False)
     law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(5)
     fields = torch.tensor([[0.5, -1.0, 0.2]]), torch.tensor([[0.5 + apart, -1.0 - apart, 0.2]])
@@ -48,7 +48,7 @@ def test_rows_that_wait_for_long_are_finished(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("harmonium.coupled.block._ROUNDS", 1)
     monkeypatch.setattr("harmonium.coupled.block._SLOTS", 1)
     monkeypatch.setattr("harmonium._device.is_async", lambda device: True)
-    monkeypatch.setattr("harmonium.compiled.dispatch.COMPILED", False)
+    monkeypatch.setattr("harmonium.backends.choice.COMPILED", False)
     finished: list[int] = []
     finish = Rejection.finish
     monkeypatch.setattr(Rejection, "finish", lambda self: (finished.append(1), finish(self))[1])

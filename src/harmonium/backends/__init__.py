@@ -1,17 +1,34 @@
-"""Compiled code on a CPU, where numba is installed; ``dispatch`` says when it serves."""
+"""What computes: products, draws and many updates, by compiled code or by torch; ``choice`` decides.
 
-from typing import Final
+States of most units have two values. What multiplies them can be summed beforehand, for all that six units
+can be (``bits``); a matrix that is mostly zero leaves out what is not there; everything else is left to one
+of two libraries. Loops that eager tensor code would spend on starting operations are compiled where numba is
+installed: half-steps (``per_row``), units drawn in turn (``potts``), whole updates (``updates``).
+"""
 
-# Shapes of products by bits, in ``bits`` and ``vectors``.
-WIDTH: Final = 16
-"""Entries of a vector, of 32 bits each."""
-UNITS: Final = 6
-"""Rows that a table has all sums of, 2^6."""
-TABLES: Final = 8
-"""Tables that a sum picks from at a time: they fit into the first level of cache."""
-PER_WORD: Final = UNITS * TABLES
-"""Units of a word, one bit each, the first the lowest."""
-STEP: Final = PER_WORD // 2
-"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits."""
-LOT: Final = 21 * PER_WORD
-"""Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
+from harmonium.backends.choice import (
+    VARIABLE,
+    Backend,
+    backend_name,
+    get_backend,
+    processor,
+    set_backend,
+)
+from harmonium.backends.products import OuterProductSum, PreparedMatrix, product, sum_of_lots
+from harmonium.backends.rounding import PRECISIONS, current, precision
+
+__all__ = [
+    "PRECISIONS",
+    "VARIABLE",
+    "Backend",
+    "OuterProductSum",
+    "PreparedMatrix",
+    "backend_name",
+    "current",
+    "get_backend",
+    "precision",
+    "processor",
+    "product",
+    "set_backend",
+    "sum_of_lots",
+]

@@ -12,14 +12,26 @@ whenever it adds.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.compiled import LOT, PER_WORD, STEP, WIDTH, dispatch
+from harmonium.backends import calls
+
+WIDTH: Final = 16
+"""Entries of a vector, of 32 bits each."""
+UNITS: Final = 6
+"""Rows that a table has all sums of, 2^6."""
+TABLES: Final = 8
+"""Tables that a sum picks from at a time: they fit into the first level of cache."""
+PER_WORD: Final = UNITS * TABLES
+"""Units of a word, one bit each, the first the lowest."""
+STEP: Final = PER_WORD // 2
+"""Rows that half of the tables have, of which y has a multiple; no more than a float32 has bits."""
+LOT: Final = 21 * PER_WORD
+"""Rows of y, 1008, that have a unit together, and of x, whose sums the second level of cache holds."""
 
 _SEEN = 8  # entries that tell most other states
 
@@ -29,7 +41,7 @@ class Bits(NamedTuple):
     """A matrix (m, k) of units that are ``low`` or 1.
 
     Attributes:
-        words: which of them are 1 (``compiled.bit_matmul``), (k / 48, m), rounded up.
+        words: which of them are 1 (``bit_matmul``), (k / 48, m), rounded up.
         low: 0 or -1.
         shape: (m, k).
     """
@@ -50,7 +62,7 @@ def bits(x: Tensor, transposed: bool = False) -> Bits | None:
     way, shares = ("bits_of_columns", len(words)) if transposed else ("bits_of_rows", m)
     for low in (0.0, -1.0):
         wrong = np.zeros(1, np.uint8)
-        dispatch.over_bits(way, shares, values, low, words, wrong)
+        calls.over_bits(way, shares, values, low, words, wrong)
         if not wrong[0]:
             return Bits(words, low, (m, k))
     return None
@@ -97,7 +109,7 @@ class Fixed:
         for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
             last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
             given = x.words[first:last], int(x.low), *lot, known, *room, grow, made
-            dispatch.over_bits("multiply", shares, *given)
+            calls.over_bits("multiply", shares, *given)
             first = last
         self._written = rooms  # threads that come at once have written each their own
         if total is not None and not total.is_inference():
@@ -106,26 +118,6 @@ class Fixed:
 
 
 def _room(shares: int, rows: int) -> tuple[Any, Any]:
-    """Room for the whole numbers of a lot, and their units (``compiled.bit_matmul.fix``)."""
+    """Room for the whole numbers of a lot, and their units (``bit_matmul.fix``)."""
     numbers = np.empty((shares, -(-rows // STEP) * STEP, WIDTH), np.int32)
     return numbers, np.empty(shares * WIDTH, np.float32)
-
-
-@cache
-def work() -> bool:
-    """Returns whether products by bits run here and give right results, by a small trial."""
-    if not dispatch.COMPILED:
-        return False
-    from numba.core.errors import NumbaError
-
-    state = torch.arange(3 * 70, device="cpu").remainder(7).view(3, 70).lt(3).float()
-    y = torch.arange(70 * 40, device="cpu").view(70, 40).float()
-    try:
-        for x in (state, 2 * state - 1):
-            for across in (False, True):
-                known = bits(x.t() if across else x, across)
-                if known is None or not torch.allclose(Fixed(y).times(known), x @ y, rtol=1e-5, atol=0):
-                    return False
-    except (NumbaError, NotImplementedError, RuntimeError, TypeError, AttributeError):
-        return False  # instructions that this version or this processor does not have
-    return True

@@ -1,20 +1,26 @@
-"""The choice between compiled code and torch, and calls of compiled code with tensors. Needs no numba."""
+"""The one place that decides what computes: compiled code or torch, and which library multiplies.
+
+It decides by the kind and number of units, by the size of the work, by the processor, and by whether numba is
+installed. Needs no numba.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache, lru_cache
-from importlib import import_module
+from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol, final
+from pathlib import Path
+from typing import Any, Final, Protocol, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-Values = tuple[float, float] | None
-"""The lower and upper value of a kind of unit; None: it has others."""
+from harmonium import _device
+from harmonium.backends import bits
+from harmonium.backends.calls import Values
 
 
 class Machine(Protocol):
@@ -39,10 +45,10 @@ COMPILED = find_spec("numba") is not None
 """True if numba is installed, as it is wherever it has wheels."""
 VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 """The pairs of values of units that compiled code supports."""
-SHARES = 32
-"""Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
-LOT = 64
-"""Rows that ``compiled.potts`` draws together, whatever the number of threads."""
+VARIABLE: Final = "HARMONIUM_PRODUCTS"
+"""Environment variable that names the backend of products: "torch", "onednn,bits=96", ..."""
+LIBRARIES: Final = ("torch", "onednn")
+"""What multiplies real numbers: what torch was built with, or oneDNN."""
 
 # Where compiled code is the faster way (docs/decisions/0029 to 0031).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
@@ -53,6 +59,8 @@ LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled,
 SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
 IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to draw them one by one
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
+_BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0003 has the measurements
+_VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 
 
 def single(like: Tensor) -> bool:
@@ -98,7 +106,7 @@ def in_turn(machine: Machine, layer: int, rows: int) -> bool:
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:
-    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``coupled.small``).
+    """Returns whether pairs of Gibbs chains with the default coupling run one by one (``pairs``).
 
     With jumps the first layer has at most 64 units, as a state to jump to is one word of bits.
     """
@@ -110,7 +118,7 @@ def small_pairs(machine: Machine, jumps: bool) -> bool:
 
 
 def small_chains(machine: Machine) -> bool:
-    """Returns whether Gibbs and Langevin chains run one by one (``chains.small``)."""
+    """Returns whether Gibbs and Langevin chains run one by one (``langevin``)."""
     return (
         machine.layers[0].gaussian
         and _two_layers(machine, SMALL_CHAINS)
@@ -119,7 +127,7 @@ def small_chains(machine: Machine) -> bool:
 
 
 def small_updates(machine: Machine, rows: int) -> bool:
-    """Returns whether updates are made many at once (``compiled.updates``).
+    """Returns whether updates are made many at once (``updates``).
 
     Args:
         machine: of dense couplings, its visible layers of two-valued, one-hot or ``layers.Gaussian`` units.
@@ -161,130 +169,181 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
     )
 
 
-def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
-    """Bias, gain and lower value of every unit of some layers, side by side."""
-    if len(biases) == 1:
-        bias = np.ascontiguousarray(biases[0].detach().numpy())
-        return bias, *_gain_and_low((len(bias),), (values[0],))
-    rows = [bias.detach().numpy() for bias in biases]
-    return np.concatenate(rows), *_gain_and_low(tuple(map(len, rows)), tuple(values))
+def large(x: Tensor, y: Tensor) -> bool:
+    """Returns whether x @ y is worth a choice of backend: large, in float32 on a CPU, outside autograd."""
+    return (
+        x.dtype is y.dtype is torch.float32
+        and x.device.type == "cpu"
+        and x.dim() == y.dim() == 2
+        and x.shape[1] == y.shape[0]
+        and x.shape[0] * y.numel() >= WORTHWHILE
+        and not _device.needs_grad(x, y)
+    )
 
 
-@lru_cache(maxsize=64)
-def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[Any, Any]:
-    low, high = np.array([value or (0.0, 1.0) for value in values], np.float32).T
-    return np.repeat(high - low, widths), np.repeat(low, widths)
-
-
-def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
-    """A draw of units given their field, of its shape; row r has noise of its own, whatever the threads.
-
-    Args:
-        field: B, (rows, width).
-        bias: of the units, (width,).
-        values: theirs.
-        key: of the noise.
-        mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
-    """
-    x = field.new_empty(field.shape)
-    units = units_of([bias], [values])
-    over_rows("draw", len(field), field.contiguous(), *units, key, mirrored_from, x)
-    return x
-
-
-def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
-    """A draw of categorical units given their field, (rows, width), of its shape; bias is (width,)."""
-    x = field.new_empty(field.shape)
-    q = field.shape[1] // units
-    over_lots("draw_categorical", len(x), field.contiguous(), q, bias.contiguous(), key, x)
-    return x
-
-
-@final
-class HalfSteps:
-    """Half-steps of some units under one law after another, as ``half_step`` supports them.
-
-    Args:
-        bias: of the units, (width,), under one of the laws.
-        values: theirs.
-    """
-
-    def __init__(self, bias: Tensor, values: Values) -> None:
-        _, self._gain, self._low = units_of([bias], [values])
-        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("per_row", "rise")
-
-    def __call__(
-        self,
-        field: Tensor,
-        beta: float,
-        bias: Tensor,
-        key: np.uint64,
-        earlier: tuple[float, Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Draws units given β times their field, and finds by how much their ψ has risen.
-
-        Args:
-            field: (rows, width), written over.
-            beta: of this law.
-            bias: under this law, (width,).
-            key: of the noise.
-            earlier: β and the bias under the law before; None: the rise is not asked for.
-
-        Returns:
-            The draw, (rows, width), and Σ ψ less that under the law before, float64, (rows,), or 0.
-        """
-        field, rise = field.contiguous(), field.new_zeros(len(field), dtype=torch.float64)
-        x = torch.empty_like(field)
-        if earlier is not None:
-            betas, biases = (earlier[0], beta), (earlier[1].detach().numpy(), bias.detach().numpy())
-            over(self._rise, len(field), 16, field, betas, biases, self._gain, self._low, rise)
-        over(self._draw, len(field), 16, field.mul_(beta), bias, self._gain, self._low, key, 0, x)
-        return x, rise
-
-
-_PROCESS = os.getpid()
-
-
-def forked() -> bool:
-    """Returns whether this process was forked after harmonium was loaded: it then lacks torch's threads."""
-    return os.getpid() != _PROCESS
-
-
-def over_rows(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.per_row`` over all rows, cut among torch's threads."""
-    over(_compiled("per_row", name), rows, 16, *arguments)
-
-
-def over_lots(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.potts`` over all lots of rows, cut among torch's threads."""
-    over(_compiled("potts", name), -(-rows // LOT), 2, *arguments)
-
-
-def over_bits(name: str, shares: int, *arguments: Any) -> None:
-    """Runs a function of ``compiled.bit_matmul`` over all shares, cut among torch's threads."""
-    over(_compiled("bit_matmul", name), shares, 4, *arguments)
+def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
+    """The product by a library that ``works``."""
+    if library == "torch":
+        return x @ y
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x.detach(), y.detach().t(), None, "none", [], "")
+    return result
 
 
 @cache
-def _compiled(module: str, name: str) -> Any:
-    """A function of this folder: it needs numba, and compiles at its first call."""
-    return getattr(import_module(f"harmonium.compiled.{module}"), name)
+def works(library: str) -> bool:
+    """Returns whether a library is available and gives right results, by a small trial."""
+    if library == "torch":
+        return True
+    # The operator is not part of torch's public surface, so it is tried before it is trusted.
+    if not (
+        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    ):
+        return False
+    x = torch.arange(12, dtype=torch.float32, device="cpu").view(3, 4)
+    y = torch.arange(20, dtype=torch.float32, device="cpu").view(4, 5)
+    try:
+        return all(torch.equal(multiply(library, x, each), x @ y) for each in (y, y.t().contiguous().t()))
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
 
 
-def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
-    """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
+@cache
+def bits_work() -> bool:
+    """Returns whether products by bits run here and give right results, by a small trial."""
+    if not COMPILED:
+        return False
+    from numba.core.errors import NumbaError
+
+    state = torch.arange(3 * 70, device="cpu").remainder(7).view(3, 70).lt(3).float()
+    y = torch.arange(70 * 40, device="cpu").view(70, 40).float()
+    try:
+        for x in (state, 2 * state - 1):
+            for across in (False, True):
+                known = bits.bits(x.t() if across else x, across)
+                if known is None or not torch.allclose(bits.Fixed(y).times(known), x @ y, rtol=1e-5, atol=0):
+                    return False
+    except (NumbaError, NotImplementedError, RuntimeError, TypeError, AttributeError):
+        return False  # instructions that this version or this processor does not have
+    return True
+
+
+@final
+@dataclass(frozen=True)
+class Backend:
+    """The backend of products of large matrices in float32 on a CPU.
+
+    Attributes:
+        library: of products of real numbers: "torch" (what torch was built with) or "onednn".
+        bits_from: rows of states of two values from which on they are multiplied by their bits; None: never.
+    """
+
+    library: str
+    bits_from: int | None = None
+
+    def __str__(self) -> str:
+        return self.library if self.bits_from is None else f"{self.library},bits={self.bits_from}"
+
+    @staticmethod
+    def parse(text: str) -> Backend:
+        """Returns the backend that a string such as "torch" or "onednn,bits=96" names.
+
+        Raises:
+            ValueError: text that names none.
+        """
+        library, bits, rows = text.partition(",bits=")
+        if library in LIBRARIES and (not bits or (rows.isdecimal() and int(rows) > 0)):
+            return Backend(library, int(rows) if bits else None)
+        raise ValueError(
+            f"products: expected {' or '.join(LIBRARIES)}, then perhaps ,bits=ROWS (states of so many "
+            f"rows are multiplied by bits), received {text!r}"
+        )
+
+    @staticmethod
+    def default() -> Backend:
+        """Returns the backend for this processor: oneDNN on AMD's with AVX-512, torch's own library else."""
+        idle = vendor() == "AuthenticAMD" and wide()  # torch's own library leaves half of these vectors idle
+        library = "onednn" if idle and works("onednn") else "torch"
+        return Backend(library, _BITS_FROM if bits_work() else None)
+
+    @property
+    def possible(self) -> bool:
+        """True if this processor and the installed packages support it."""
+        return works(self.library) and (self.bits_from is None or bits_work())
+
+
+_current: Backend | None = None
+
+
+def get_backend() -> Backend:
+    """Returns what ``set_backend`` set, else what the environment names, else the processor's default.
+
+    Raises:
+        ValueError: the environment variable names what is not there.
+    """
+    global _current
+    if _current is None:
+        named = os.environ.get(VARIABLE)
+        _current = _checked(Backend.parse(named)) if named else Backend.default()
+    return _current
+
+
+def backend_name() -> str | None:
+    """Returns the name of the backend, None where nothing large has been multiplied yet."""
+    return None if _current is None else str(_current)
+
+
+def set_backend(backend: Backend | str | None) -> None:
+    """Sets what multiplies from now on.
 
     Args:
-        function: of a module, where it is found by its name; it returns nothing.
-        shares: how many there are.
-        least: how many are worth a thread.
-        arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
+        backend: a backend or its string; None: as in a new process.
+
+    Raises:
+        ValueError: a backend that is not there.
     """
-    arrays: list[Any] = []
-    for x in arguments:
-        arrays.append(x.detach().numpy() if isinstance(x, Tensor) else x)
-    threads = min(torch.get_num_threads(), shares // least)
-    if threads > 1:
-        _compiled("parallel", "run")(function, threads, shares, arrays)
-    else:
-        function(0, shares, *arrays)
+    global _current
+    asked = Backend.parse(backend) if isinstance(backend, str) else backend
+    _current = None if asked is None else _checked(asked)
+
+
+def _checked(backend: Backend) -> Backend:
+    if not backend.possible:
+        raise ValueError(
+            f"products: expected what this processor and these packages have, received {backend}; "
+            f"harmonium info shows it"
+        )
+    return backend
+
+
+@cache
+def _told() -> dict[str, str]:
+    """Returns what the system tells of its first processor, by its own names; nothing where it does not."""
+    told: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            told.setdefault(name.strip(), value.strip())
+    except OSError:
+        pass
+    return told
+
+
+def vendor() -> str:
+    """Returns the maker's name, "AuthenticAMD" or "GenuineIntel" on x86; empty where it is not known."""
+    # Windows tells it in the description, "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD".
+    return _told().get("vendor_id", platform.processor().rpartition(", ")[2])
+
+
+def wide() -> bool:
+    """Returns whether torch uses vectors of 512 bits here."""
+    return str(torch.backends.cpu.get_cpu_capability()) == "AVX512"
+
+
+def processor() -> str:
+    """Returns name, family and vector instructions of the processor."""
+    told = _told()
+    name = told.get("model name") or platform.processor() or platform.machine()
+    family = f", family {told['cpu family']} model {told['model']}" if "cpu family" in told else ""
+    flags = (told.get("flags") or told.get("Features") or "").split()
+    return f"{name}{family} ({' '.join(flag for flag in _VECTORS if flag in flags) or 'no flags known'})"

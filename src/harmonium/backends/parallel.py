@@ -24,8 +24,8 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
-from harmonium.compiled import dispatch
-from harmonium.compiled.noise import jit
+from harmonium.backends.calls import forked
+from harmonium.backends.noise import jit
 
 # Entry points of OpenMP: GNU's library has them, and LLVM's but for Windows.
 _REGION, _NUMBER, _THREADS = "GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"
@@ -39,7 +39,7 @@ def run(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> N
     Raises:
         MemoryError: a thread had no room.
     """
-    if dispatch.forked() or not torch_has_threads():
+    if forked() or not torch_has_threads():
         _run_on_own(function, threads, shares, arguments)
         return
     # A region of fewer threads than torch has would end the others, which torch would have to start again.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream
-from harmonium.compiled.per_unit import (
+from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream
+from harmonium.backends.per_unit import (
     add_rows,
     copy,
     couple_row,

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from harmonium.compiled.noise import fill, inlined, jit, uniform
+from harmonium.backends.noise import fill, inlined, jit, uniform
 
 _ONE = np.float32(1)
 

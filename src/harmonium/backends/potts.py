@@ -18,9 +18,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from harmonium.compiled.dispatch import LOT
-from harmonium.compiled.noise import fill, jit, seed
-from harmonium.compiled.per_unit import decay, logistic
+from harmonium.backends.calls import LOT
+from harmonium.backends.noise import fill, jit, seed
+from harmonium.backends.per_unit import decay, logistic
 
 _GROUP: Final = 16  # lots for which a table is made; their states stay in the second level of cache
 _LANES: Final = 8  # entries of a vector

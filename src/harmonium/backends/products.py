@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any, final
 
@@ -9,18 +10,22 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
-from harmonium.compiled import dispatch
-from harmonium.matmul import bits
-from harmonium.matmul.backend import get_backend, product
-from harmonium.matmul.dense import LOT, large, lots, sum_of_lots
-from harmonium.matmul.dense import multiply as multiplied
-from harmonium.matmul.precision import ASKED, PRECISIONS, multiply, reduced, rounded
-from harmonium.matmul.sparse import few_rows
+from harmonium.backends import bits, choice
+from harmonium.backends.choice import get_backend, large, multiply
+from harmonium.backends.rounding import ASKED, PRECISIONS, multiply_rounded, reduced, rounded
 
+_LOT = 128  # rows that are summed together, where a sum of all would lose digits in float32
+_THIN = 16  # columns below which some processors' libraries add one row after the other
+_DENSE = 8  # one nonzero entry in so many: there sums of rows take as long as the dense product
 _NARROW = 32  # columns below which they are cheaper without tables
 _LITTLE = 48  # rows below which tables of sums are not filled
 _MANY = 256  # rows from which on a product of two values is worth its time that is transposed in the end
 _ACROSS = 3  # times as many rows are worth it to write a matrix from its transposed side
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """Returns the matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
+    return multiply(get_backend().library, x, y) if large(x, y) else x @ y
 
 
 @final
@@ -38,7 +43,7 @@ class PreparedMatrix:
 
     def __init__(self, y: Tensor, sparse: bool = False) -> None:
         self._y, self._size = y, y.numel()
-        self._few_rows = few_rows(y) if sparse else None
+        self._few_rows = _few_rows(y) if sparse else None
         self._met = {False: 0, True: 0}
         self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
 
@@ -46,7 +51,7 @@ class PreparedMatrix:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
         if (
-            x.shape[0] * self._size < dispatch.WORTHWHILE
+            x.shape[0] * self._size < choice.WORTHWHILE
             and ASKED.get() == "float32"
             and self._few_rows is None
         ):
@@ -57,7 +62,7 @@ class PreparedMatrix:
             return self._few_rows(x)
         if name is not None and not derived:
             factor: Tensor = self._made(name, False)
-            return multiply(name, rounded(name, x), factor.t() if transposed else factor)
+            return multiply_rounded(name, rounded(name, x), factor.t() if transposed else factor)
         if not large(x, y):
             return x @ y
         rows, columns = x.shape[0], y.shape[1]
@@ -68,7 +73,7 @@ class PreparedMatrix:
             if states is not None:
                 fixed: bits.Fixed = self._made("fixed", transposed)
                 return fixed.times(states)
-        return multiplied(get_backend().library, x, y)
+        return multiply(get_backend().library, x, y)
 
     def _made(self, what: str, transposed: bool) -> Any:
         """y or yᵀ in fixed point, or y rounded: once for these values of y."""
@@ -113,7 +118,7 @@ class OuterProductSum:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        if x.shape[0] * self._like.numel() < dispatch.WORTHWHILE or not large(x.t(), y):
+        if x.shape[0] * self._like.numel() < choice.WORTHWHILE or not large(x.t(), y):
             self._add_at_once(x, y, weight)
             return
         if self._add_by_bits(x, y, weight):
@@ -154,7 +159,7 @@ class OuterProductSum:
         """Adds where the sum stands, which torch does without a copy of any row."""
         if isinstance(weight, Tensor):
             y, weight = _weighted(y, weight), 1.0
-        if x.shape[0] >= 2 * LOT and lots(x, y):
+        if x.shape[0] >= 2 * _LOT and _thin(x, y):
             self.grow(sum_of_lots(x, y).mul_(weight))
         elif self._total is None:  # beta = 0: what stands there is not read
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
@@ -164,3 +169,43 @@ class OuterProductSum:
 
 def _weighted(y: Tensor, weight: float | Tensor) -> Tensor:
     return y * (weight.to(y.dtype).unsqueeze(-1) if isinstance(weight, Tensor) else weight)
+
+
+def _thin(x: Tensor, y: Tensor) -> bool:
+    """Returns whether xᵀ @ y sums so many rows that it needs ``sum_of_lots`` for its precision."""
+    return len(x) >= 2 * _LOT and (x.shape[1] < _THIN or y.shape[1] < _THIN)
+
+
+def sum_of_lots(x: Tensor, y: Tensor) -> Tensor:
+    """xᵀ @ y over many rows, lot by lot: a sum that takes them one by one loses digits in float32.
+
+    Args:
+        x: (rows, k).
+        y: (rows, n).
+    """
+    cut = len(x) // _LOT * _LOT
+    xs, ys = (rows[:cut].reshape(cut // _LOT, _LOT, rows.shape[1]) for rows in (x, y))
+    sums = torch.bmm(xs.mT, ys).sum(0)
+    return sums.addmm_(x[cut:].t(), y[cut:])
+
+
+def _few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """The product x @ y, outside autograd, with a y (k, n) that is zero but for an eighth; None if it is not.
+
+    In float32 or float64, on a CPU.
+    """
+    known = y.device.type == "cpu" and y.dtype in (torch.float32, torch.float64)
+    if not known or int(y.count_nonzero()) * _DENSE > y.numel():
+        return None
+    columns, rows = y.t().nonzero(as_tuple=True)
+    starts = torch.searchsorted(columns, torch.arange(y.shape[1] + 1, device="cpu"))
+    values = y[rows, columns].detach()
+
+    def times(x: Tensor) -> Tensor:
+        # Sums of rows of xᵀ, which are as long as the batch, as torch.nn.functional.embedding_bag makes
+        # them, whose checks take as long; 0 is "sum".
+        states = x.detach().t().contiguous()
+        sums = torch.embedding_bag(states, rows, starts, False, 0, False, values, True)[0]
+        return sums.t().contiguous()
+
+    return times

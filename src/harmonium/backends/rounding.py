@@ -61,7 +61,7 @@ def rounded(name: str, x: Tensor) -> Tensor:
     return x if x.is_cuda else _tf32(x)
 
 
-def multiply(name: str, x: Tensor, y: Tensor) -> Tensor:
+def multiply_rounded(name: str, x: Tensor, y: Tensor) -> Tensor:
     """x @ y of ``rounded`` factors, summed and returned in float32."""
     if not x.is_cuda:
         return x @ y

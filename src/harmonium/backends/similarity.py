@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import inlined, jit
+from harmonium.backends.noise import inlined, jit
 
 
 @jit

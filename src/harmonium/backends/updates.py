@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.compiled.noise import fill, fill_normal, inlined, jit, seed
-from harmonium.compiled.per_unit import add_rows, copy, draw, draw_one_hot, logistic
+from harmonium.backends.noise import fill, fill_normal, inlined, jit, seed
+from harmonium.backends.per_unit import add_rows, copy, draw, draw_one_hot, logistic
 
 
 def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:

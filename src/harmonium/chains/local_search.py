@@ -11,8 +11,8 @@ from torch import Tensor
 
 from harmonium import _device, _random
 from harmonium._checks import Numbers
+from harmonium.backends import calls, choice
 from harmonium.chains.kernel import KernelState
-from harmonium.compiled import dispatch
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
@@ -116,7 +116,7 @@ def search(
         arrived = (moved | ended).logical_not_()
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
-        if half + 1 == _ALONE and dispatch.search(hamiltonian, sum(free, ())):
+        if half + 1 == _ALONE and choice.search(hamiltonian, sum(free, ())):
             fields |= {l: law.field(l, current) for l in free[1 - colour]}
             alone = _climb(law, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
@@ -171,12 +171,12 @@ def _climb(
                 J = law.J[edge].contiguous() if above else law.J.transposed[edge]
                 couplings.append(J.detach().numpy())
         parts.append((*units[l], l in free[1], begin, len(ways)))
-    bias, _, low = dispatch.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
+    bias, _, low = calls.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
     x, B = (torch.cat([each[l] for l in layers], -1) for each in (states, fields))
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
     beta = bias.dtype.type(law.beta)
-    dispatch.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
+    calls.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
     for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = own
     return halves

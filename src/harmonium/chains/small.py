@@ -2,7 +2,7 @@
 
 The law is that of ``chains.langevin``. Eager tensor code spends its time on starting operations where a
 machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
-computed twice, and statistics are summed on the way. Needs numba (see ``compiled.dispatch``).
+computed twice, and statistics are summed on the way. Needs numba (see ``backends.choice``).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from harmonium import _random
+from harmonium.backends.calls import SHARES, over, units_of
+from harmonium.backends.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
+from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilities, row_of
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Kernel, KernelState
 from harmonium.chains.langevin import GibbsLangevin, Langevin, Relaxation
-from harmonium.compiled.dispatch import SHARES, over, units_of
-from harmonium.compiled.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
-from harmonium.compiled.per_unit import change, copy, draw, log_odds, probabilities, row_of
 from harmonium.machine import Hamiltonian, Statistics
 
 

@@ -15,14 +15,14 @@ from typing import Any, final, get_args
 
 import typer
 
-from harmonium import _checks, matmul
+from harmonium import _checks, backends
 from harmonium._settings import settings_of
+from harmonium.backends import processor
 from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings
 from harmonium.machine import load
-from harmonium.matmul import processor
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:
@@ -222,7 +222,7 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
 def made_with() -> dict[str, str]:
     """Returns the versions, processor and products that determine a run's last bits beside its settings."""
     versions = {name: version(name) for name in ("harmonium", "torch")}
-    return {**versions, "processor": processor(), "products": str(matmul.get_backend())}
+    return {**versions, "processor": processor(), "products": str(backends.get_backend())}
 
 
 def as_toml(value: Any) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _device, _random
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, Part
 
 _MAX_PROPOSALS = 1 << 14  # made at once; a bound on memory, not on the number of tries
@@ -160,7 +160,7 @@ class Maximal(BlockCoupling):
         self.common_noise = common_noise
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        if self.common_noise and dispatch.two_valued(p.fields[0], p.values):
+        if self.common_noise and choice.two_valued(p.fields[0], p.values):
             return self._draw_compiled(p, q, generator)
         if _device.is_async(p.fields[0].device):
             return self.begin(p, q, generator).finish()
@@ -187,11 +187,11 @@ class Maximal(BlockCoupling):
 
     @torch.no_grad()
     def _draw_compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
-        units = dispatch.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
+        units = calls.units_of([p.hamiltonian.units(part)[1][0] for part in p.parts], p.values)
         widths = [field.shape[1] for field in p.fields]
         x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
         tries = x.new_empty(p.rows, dtype=torch.int64)
-        dispatch.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
+        calls.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
         if len(widths) == 1:  # the halves of one tensor
             return Coupled([x], [y], tries)
         return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
+from harmonium.backends import choice
 from harmonium.chains import initial_states
-from harmonium.compiled import dispatch
 from harmonium.coupled.gibbs import Gibbs
 from harmonium.coupled.meetings import Meetings, join_meetings
 from harmonium.coupled.pairs import ChainState, PairKernel, count_differences, join_states
@@ -123,7 +123,7 @@ def run_pairs(
         row_weights is None
         and isinstance(pair_kernel, Gibbs)
         and pair_kernel.even is pair_kernel.odd is None
-        and dispatch.small_pairs(hamiltonian, pair_kernel.jumps is not None)
+        and choice.small_pairs(hamiltonian, pair_kernel.jumps is not None)
     ):
         from harmonium.coupled.small import run_small_pairs  # needs numba
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, States
 
 
@@ -48,10 +48,10 @@ def join_states(*places: ChainState) -> ChainState:
 @torch.no_grad()
 def count_differences(x: Tensor, y: Tensor) -> Tensor:
     """Counts the entries in which two batches of states, (rows, width), differ: (rows,)."""
-    if not dispatch.single(x):
+    if not choice.single(x):
         return (x != y).sum(-1)
     counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
-    dispatch.over_rows("count_differences", len(x), x, y, counts)
+    calls.over_rows("count_differences", len(x), x, y, counts)
     return counts
 
 

@@ -2,7 +2,7 @@
 
 The law is that of ``coupled.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
 its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
-sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``compiled.dispatch``).
+sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``backends.choice``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.compiled.dispatch import SHARES, over, units_of
-from harmonium.compiled.noise import fill, jit, mirror, room_for, seed, stream, uniform
-from harmonium.compiled.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
+from harmonium.backends.calls import SHARES, over, units_of
+from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream, uniform
+from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
 from harmonium.coupled.gibbs import Gibbs, Jumps
 from harmonium.coupled.meetings import Meetings
 from harmonium.machine import Hamiltonian, States, Statistics

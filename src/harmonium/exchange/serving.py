@@ -52,7 +52,7 @@ class _Served(nn.Module):
         self.machine, self._hidden = machine, hidden
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        # By torch's own products: those of ``matmul`` choose their way by the number of rows.
+        # By torch's own products: those of ``backends`` choose their way by the number of rows.
         law, hidden = self.machine.hamiltonian(), self._hidden
         states = law.split(v)
         fields, weights = dict[int, Tensor](), [law.log_weight(l, states[l]) for l in self.machine.visible]

@@ -6,8 +6,8 @@ from typing import final
 
 from torch import Tensor
 
+from harmonium.backends import product
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
-from harmonium.matmul import product
 
 
 @final

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning.parametrisation import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 from harmonium.sums import FEW_STATES, HiddenStates, Listing
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._random import as_generator
+from harmonium.backends import choice
 from harmonium.chains import (
     Gibbs,
     GibbsLangevin,
@@ -21,7 +22,6 @@ from harmonium.chains import (
     fill_hidden_state,
     run_kernel,
 )
-from harmonium.compiled import dispatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.machine import Hamiltonian
 from harmonium.sums import expect
@@ -179,7 +179,7 @@ class FreeChains(Expectation):
         each: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             each = each * request.row_weights
-        if isinstance(each, float) and isinstance(kernel, _SMALL) and dispatch.small_chains(law):
+        if isinstance(each, float) and isinstance(kernel, _SMALL) and choice.small_chains(law):
             from harmonium.chains.small import run_small  # needs numba
 
             state, diagnostics = run_small(

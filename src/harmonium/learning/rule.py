@@ -15,7 +15,7 @@ from harmonium._checks import Numbers
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, FreeChains
-from harmonium.learning.pullback import Parametrisation, centred_pullback
+from harmonium.learning.parametrisation import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]

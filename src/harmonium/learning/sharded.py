@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.distributed import Shards
 from harmonium.learning.expectation import ExpectationRequest
-from harmonium.learning.pullback import Parametrisation
+from harmonium.learning.parametrisation import Parametrisation
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 

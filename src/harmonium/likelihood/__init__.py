@@ -1,7 +1,7 @@
 """Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines,
 pseudo-likelihood, and how well hidden cells are told."""
 
-from harmonium.likelihood.ais import ais
+from harmonium.likelihood.annealing import ais
 from harmonium.likelihood.exact import (
     Mixture,
     conditional_log_likelihood,

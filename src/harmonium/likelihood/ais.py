@@ -14,8 +14,8 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.backends import calls, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
-from harmonium.compiled import dispatch
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
@@ -195,14 +195,14 @@ class _Step(NamedTuple):
     units: Layer
     ends: tuple[Theta, Theta]
     summed: bool
-    compiled: dispatch.HalfSteps | None
+    compiled: calls.HalfSteps | None
 
     @classmethod
     def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
         """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
         (units, theta), cold = target.units(part), base.units(part)[1]
-        serves = dispatch.half_step(part.select_states(states[part.layer]), theta, units.two_values)
-        compiled = dispatch.HalfSteps(theta[0], units.two_values) if serves else None
+        serves = choice.half_step(part.select_states(states[part.layer]), theta, units.two_values)
+        compiled = calls.HalfSteps(theta[0], units.two_values) if serves else None
         return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.likelihood.ais import check_weights, read_temperatures
+from harmonium.likelihood.annealing import check_weights, read_temperatures
 from harmonium.likelihood.log_partition import LogPartition, TapPartition, value_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import naive, tap

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
-from harmonium.matmul import PreparedMatrix, product
 
 States = list[Tensor]
 
@@ -337,11 +336,11 @@ class Hamiltonian:
     ) -> Tensor:
         """Draws the states of a layer or part given its field, of the field's shape."""
         kind, theta = self.units(layer)
-        if kind.one_hot and not antithetic and dispatch.half_step(field, theta, None, one_hot=True):
-            return dispatch.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
-        if dispatch.half_step(field, theta, kind.two_values):
+        if kind.one_hot and not antithetic and choice.half_step(field, theta, None, one_hot=True):
+            return calls.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
+        if choice.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
-            return dispatch.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
+            return calls.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
         if antithetic:
             return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
         return kind.sample(field, kind.noise(field.shape, generator=generator).to(field.dtype), theta)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _random, matmul
-from harmonium.compiled import dispatch
+from harmonium import _random, backends
+from harmonium.backends import calls, choice
 from harmonium.machine.hamiltonian import Hamiltonian
 
 
@@ -20,9 +20,9 @@ def layers_in_turn(law: Hamiltonian, rows: int) -> set[int]:
         law: the machine in natural parameters.
         rows: of a batch of states.
     """
-    if matmul.current() != "float32":  # compiled sums do not round couplings
+    if backends.current() != "float32":  # compiled sums do not round couplings
         return set()
-    return {l for l in law.graph.in_turn if dispatch.in_turn(law, l, rows)}
+    return {l for l in law.graph.in_turn if choice.in_turn(law, l, rows)}
 
 
 def draw_in_turn(
@@ -60,8 +60,8 @@ def draw_in_turn(
         *(_random.key(generator), nothing if noise is None else noise, drawn),
     )
     if kind.one_hot:
-        dispatch.over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
+        calls.over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
     else:
         low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
-        dispatch.over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
+        calls.over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
     return drawn

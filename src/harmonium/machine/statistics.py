@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from harmonium.machine.hamiltonian import Hamiltonian
-from harmonium.matmul import OuterProductSum, sum_of_lots
 
 
 @final

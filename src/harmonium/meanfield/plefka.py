@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.backends import product
 from harmonium.layers import Layer
 from harmonium.machine import Hamiltonian
-from harmonium.matmul import product
 from harmonium.meanfield.scheme import Damping, Point, Scheme, check_scalar
 
 

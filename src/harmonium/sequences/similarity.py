@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.compiled import dispatch
+from harmonium.backends import calls, choice
 
 _SHARES = 64  # of the rows, for threads
 _BLOCK = 512  # rows that are compared at a time without numba
@@ -43,11 +43,11 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
     """
     rows, least = _read(codes, threshold)
-    if dispatch.COMPILED:
-        from harmonium.compiled.similarity import count_alike  # needs numba
+    if choice.COMPILED:
+        from harmonium.backends.similarity import count_alike  # needs numba
 
         counts = np.zeros((min(_SHARES, len(rows)), len(rows)), np.int64)
-        dispatch.over(count_alike, len(counts), 1, rows, least, counts)
+        calls.over(count_alike, len(counts), 1, rows, least, counts)
         found = 1 + counts.sum(0)
     else:
         found = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
@@ -82,8 +82,8 @@ def split_by_similarity(
     """
     rows, least = _read(codes, threshold)
     fraction = _checks.real(fraction, "fraction", low=1e-9, high=1 - 1e-9)
-    if dispatch.COMPILED:
-        from harmonium.compiled.similarity import join_alike  # needs numba
+    if choice.COMPILED:
+        from harmonium.backends.similarity import join_alike  # needs numba
 
         group = np.empty(len(rows), np.int64)
         join_alike(rows, least, group)

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.backends import product
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
-from harmonium.matmul import product
 from harmonium.meanfield import DampingLike, Plefka, solve
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from harmonium import _device, _random
-from harmonium.compiled import dispatch
+from harmonium.backends import choice
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
 from harmonium.learning import FreeChains, Rule
@@ -36,7 +36,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     """
     source, rule, machine = state.batches, settings.rule, state.machine
     if not (
-        dispatch.COMPILED and total >= dispatch.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
+        choice.COMPILED and total >= choice.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
     ):
         return False
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
@@ -52,7 +52,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         all(isinstance(each, Dense) for each in machine.couplings)
         and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
         and all(each.requires_grad and each.is_contiguous() for each in machine.parameters())
-        and dispatch.small_updates(machine.hamiltonian(), rows)
+        and choice.small_updates(machine.hamiltonian(), rows)
     )
 
 
@@ -64,13 +64,13 @@ def _learns_mean(layer: Layer) -> bool:
 def _learns_theta(layer: Layer) -> bool:
     """Returns whether discrete units learn θ itself."""
     own, theta = list(layer.parameters()), layer.natural()
-    plain = layer.one_hot or layer.two_values in dispatch.VALUES
+    plain = layer.one_hot or layer.two_values in choice.VALUES
     return plain and len(own) == len(theta) == 1 and own[0].data_ptr() == theta[0].data_ptr()
 
 
 @final
 class CompiledUpdates(Updates):
-    """Updates by ``compiled.updates``, as many in one call as nothing else is due in.
+    """Updates by ``backends.updates``, as many in one call as nothing else is due in.
 
     The law is that of ``OneByOne``, and so are the numbers but for their noise, which every update draws from
     a key of its own: the bits do not depend on how updates are dealt into calls.
@@ -101,7 +101,7 @@ class CompiledUpdates(Updates):
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
-        from harmonium.compiled.updates import run, work_space  # needs numba
+        from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
         assert isinstance(source, RowBatches)
@@ -208,7 +208,7 @@ class CompiledUpdates(Updates):
 
 
 def _describe(visible: Sequence[Layer], hidden: Layer, dtype: Any) -> tuple[Any, Any, Any]:
-    """Returns the blocks, floors and lower values of ``compiled.updates.run``."""
+    """Returns the blocks, floors and lower values of ``backends.updates.run``."""
     widths = [layer.width for layer in visible]
     ends = np.cumsum(widths)
     units = [layer.n_units for layer in visible]

@@ -16,16 +16,16 @@ from typing import Any
 
 import torch
 
-from harmonium import _checks, matmul
+from harmonium import _checks, backends
 from harmonium._storage import (
     CHECKPOINT,
     LADDER,
     MACHINE,
     replace_file,
 )
+from harmonium.backends import processor
 from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
-from harmonium.matmul import processor
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
 from harmonium.training.lock import Lock
@@ -153,10 +153,10 @@ class RunDirectory:
                 f"the checkpoint was made with {content['threads']} torch threads and this process has "
                 f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
             )
-        if content["products"] is not None and content["products"] != str(matmul.get_backend()):
+        if content["products"] is not None and content["products"] != str(backends.get_backend()):
             _checks.warn(
                 f"the checkpoint was made with products by {content['products']} and this process multiplies "
-                f"by {matmul.get_backend()} ({matmul.VARIABLE}): the run goes on, but not bit for bit",
+                f"by {backends.get_backend()} ({backends.VARIABLE}): the run goes on, but not bit for bit",
             )
 
     def write_config(self) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setting, Share
+from harmonium.backends import PRECISIONS
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
-from harmonium.matmul import PRECISIONS
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.penalties import L1, L2, Penalty, read_penalties
 from harmonium.training.schedules import SCHEDULES, Schedule

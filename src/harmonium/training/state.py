@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium import _checks, matmul
+from harmonium import _checks, backends
 from harmonium._checks import require_alike
 from harmonium.distributed import Group
 from harmonium.learning import Sharded
@@ -63,7 +63,7 @@ class TrainingState:
             "stopped": self.stopped,
             "metrics": dict(self.metrics),
             "threads": torch.get_num_threads(),
-            "products": matmul.backend_name(),
+            "products": backends.backend_name(),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
             "machine": dict(self.machine.state_dict()),

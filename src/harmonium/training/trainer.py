@@ -125,7 +125,7 @@ def train(
         device: where to train; the machine is moved there. None: where it is. Data stay where they are, and
             batches are sent.
         precision: of the fields that the rule computes: "float32", "tf32" or "bf16", see
-            ``harmonium.matmul.precision``. Statistics and parameters are in the machine's own.
+            ``harmonium.backends.precision``. Statistics and parameters are in the machine's own.
         validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
         validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.

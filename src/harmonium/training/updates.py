@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 from torch import Tensor
 
-from harmonium import _checks, _device, _random, matmul
+from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
@@ -114,7 +114,7 @@ class OneByOne(Updates):
         if self.renews:
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
-        with matmul.precision(settings.precision) if rounds else nullcontext():
+        with backends.precision(settings.precision) if rounds else nullcontext():
             estimate = self._estimate(v, each)
         control, diagnostics = estimate.control, estimate.diagnostics
         scale = self.scale(state.step) * control.rate

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from harmonium import matmul
-from harmonium.compiled import dispatch
-from harmonium.matmul import processor
+from harmonium import backends
+from harmonium.backends import choice, processor
 
 EXAMPLES = ("harmonium info", "harmonium info --json")
 
@@ -20,7 +19,7 @@ _PACKAGES = ("torch", "numpy", "numba", "scipy", "scikit-learn", "h5py")
 
 def info() -> dict[str, Any]:
     """Show what harmonium runs on here, and which matrix-multiplication backend it uses."""
-    backend = matmul.get_backend()
+    backend = backends.get_backend()
     return {
         "harmonium": version("harmonium"),
         "python": platform.python_version(),
@@ -35,14 +34,14 @@ def info() -> dict[str, Any]:
     }
 
 
-def _notes(backend: matmul.Backend) -> list[str]:
+def _notes(backend: backends.Backend) -> list[str]:
     bits = f"states of two values are multiplied by their bits from {backend.bits_from} rows on"
     notes = ["the library multiplies all states" if backend.bits_from is None else bits]
-    if os.environ.get(matmul.VARIABLE):
-        notes.append(f"{matmul.VARIABLE} says so; by default {matmul.Backend.default()}")
-    if dispatch.COMPILED:
+    if os.environ.get(backends.VARIABLE):
+        notes.append(f"{backends.VARIABLE} says so; by default {backends.Backend.default()}")
+    if choice.COMPILED:
         notes.append(
-            f"runs of at least {dispatch.LEAST_UPDATES} updates of small machines, two-valued, categorical "
+            f"runs of at least {choice.LEAST_UPDATES} updates of small machines, two-valued, categorical "
             "or Gaussian units beside one layer of two-valued hidden ones, make many in one compiled call; "
             "config.json of a run has its engine"
         )

@@ -1,0 +1,150 @@
+"""Calls of compiled code with tensors. Needs no numba to be loaded; ``choice`` decides whether it serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Values = tuple[float, float] | None
+"""The lower and upper value of a kind of unit; None: it has others."""
+
+SHARES = 32
+"""Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
+LOT = 64
+"""Rows that ``potts`` draws together, whatever the number of threads: four vectors of 16 floats."""
+
+
+def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
+    """Bias, gain and lower value of every unit of some layers, side by side."""
+    if len(biases) == 1:
+        bias = np.ascontiguousarray(biases[0].detach().numpy())
+        return bias, *_gain_and_low((len(bias),), (values[0],))
+    rows = [bias.detach().numpy() for bias in biases]
+    return np.concatenate(rows), *_gain_and_low(tuple(map(len, rows)), tuple(values))
+
+
+@lru_cache(maxsize=64)
+def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[Any, Any]:
+    low, high = np.array([value or (0.0, 1.0) for value in values], np.float32).T
+    return np.repeat(high - low, widths), np.repeat(low, widths)
+
+
+def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
+    """A draw of units given their field, of its shape; row r has noise of its own, whatever the threads.
+
+    Args:
+        field: B, (rows, width).
+        bias: of the units, (width,).
+        values: theirs.
+        key: of the noise.
+        mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
+    """
+    x = field.new_empty(field.shape)
+    units = units_of([bias], [values])
+    over_rows("draw", len(field), field.contiguous(), *units, key, mirrored_from, x)
+    return x
+
+
+def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
+    """A draw of categorical units given their field, (rows, width), of its shape; bias is (width,)."""
+    x = field.new_empty(field.shape)
+    q = field.shape[1] // units
+    over_lots("draw_categorical", len(x), field.contiguous(), q, bias.contiguous(), key, x)
+    return x
+
+
+@final
+class HalfSteps:
+    """Half-steps of some units under one law after another, as ``half_step`` supports them.
+
+    Args:
+        bias: of the units, (width,), under one of the laws.
+        values: theirs.
+    """
+
+    def __init__(self, bias: Tensor, values: Values) -> None:
+        _, self._gain, self._low = units_of([bias], [values])
+        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("per_row", "rise")
+
+    def __call__(
+        self,
+        field: Tensor,
+        beta: float,
+        bias: Tensor,
+        key: np.uint64,
+        earlier: tuple[float, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Draws units given β times their field, and finds by how much their ψ has risen.
+
+        Args:
+            field: (rows, width), written over.
+            beta: of this law.
+            bias: under this law, (width,).
+            key: of the noise.
+            earlier: β and the bias under the law before; None: the rise is not asked for.
+
+        Returns:
+            The draw, (rows, width), and Σ ψ less that under the law before, float64, (rows,), or 0.
+        """
+        field, rise = field.contiguous(), field.new_zeros(len(field), dtype=torch.float64)
+        x = torch.empty_like(field)
+        if earlier is not None:
+            betas, biases = (earlier[0], beta), (earlier[1].detach().numpy(), bias.detach().numpy())
+            over(self._rise, len(field), 16, field, betas, biases, self._gain, self._low, rise)
+        over(self._draw, len(field), 16, field.mul_(beta), bias, self._gain, self._low, key, 0, x)
+        return x, rise
+
+
+_PROCESS = os.getpid()
+
+
+def forked() -> bool:
+    """Returns whether this process was forked after harmonium was loaded: it then lacks torch's threads."""
+    return os.getpid() != _PROCESS
+
+
+def over_rows(name: str, rows: int, *arguments: Any) -> None:
+    """Runs a function of ``per_row`` over all rows, cut among torch's threads."""
+    over(_compiled("per_row", name), rows, 16, *arguments)
+
+
+def over_lots(name: str, rows: int, *arguments: Any) -> None:
+    """Runs a function of ``potts`` over all lots of rows, cut among torch's threads."""
+    over(_compiled("potts", name), -(-rows // LOT), 2, *arguments)
+
+
+def over_bits(name: str, shares: int, *arguments: Any) -> None:
+    """Runs a function of ``bit_matmul`` over all shares, cut among torch's threads."""
+    over(_compiled("bit_matmul", name), shares, 4, *arguments)
+
+
+@cache
+def _compiled(module: str, name: str) -> Any:
+    """A function of this folder: it needs numba, and compiles at its first call."""
+    return getattr(import_module(f"harmonium.backends.{module}"), name)
+
+
+def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
+    """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
+
+    Args:
+        function: of a module, where it is found by its name; it returns nothing.
+        shares: how many there are.
+        least: how many are worth a thread.
+        arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
+    """
+    arrays: list[Any] = []
+    for x in arguments:
+        arrays.append(x.detach().numpy() if isinstance(x, Tensor) else x)
+    threads = min(torch.get_num_threads(), shares // least)
+    if threads > 1:
+        _compiled("parallel", "run")(function, threads, shares, arrays)
+    else:
+        function(0, shares, *arrays)
