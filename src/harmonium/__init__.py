@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harmonium import (
+        backends,
         chains,
         coupled,
         couplings,
@@ -72,6 +73,7 @@ __all__ = [
     "TrainingRun",
     "TruncatedGaussBernoulli",
     "TruncatedGaussian",
+    "backends",
     "chains",
     "coupled",
     "couplings",
