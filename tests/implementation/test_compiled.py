@@ -118,9 +118,9 @@ def small_chains(made, generator):
     kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
     state = kernel.init(hamiltonian, start, generator)
     if choice.small_chains(hamiltonian):
-        from harmonium.chains.small import run_small
+        from harmonium.chains import relax_alone
 
-        end, _ = run_small(
+        end, _ = relax_alone(
             hamiltonian, kernel, state, 6, generator, into=into, weight=1.0, burn_in=0, marginal=True
         )
     else:

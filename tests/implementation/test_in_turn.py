@@ -16,8 +16,11 @@ from statistical.test_coupled import p_value
 from torch import Tensor
 
 import harmonium as hm
+from harmonium import _random
 from harmonium.backends import calls, choice
-from harmonium.machine import Hamiltonian, Part, draw_in_turn, layers_in_turn
+from harmonium.backends.calls import draw_in_turn
+from harmonium.backends.choice import layers_in_turn
+from harmonium.machine import Hamiltonian, Part
 
 pytest.importorskip("numba")
 Bernoulli, Spin, Categorical, Masked = hm.Bernoulli, hm.Spin, hm.Categorical, hm.Masked
@@ -126,7 +129,7 @@ def test_the_draws_of_tensor_code_in_float64(name, what):
         for l in law.graph.inner:
             for _ in range(3):
                 expected, noise = plainly(law, l, states)
-                found = draw_in_turn(law, l, states, generator, noise)
+                found = draw_in_turn(law, l, states, _random.key(generator), noise)
                 assert torch.equal(found, expected)
                 states[l] = found
 
@@ -161,7 +164,7 @@ def test_many_lots_of_rows():
     noise = torch.rand(6, 2500, dtype=torch.float64, generator=generator)
     with torch.no_grad():
         expected, _ = plainly(law, 0, states, noise)
-        assert torch.equal(draw_in_turn(law, 0, states, generator, noise), expected)
+        assert torch.equal(draw_in_turn(law, 0, states, _random.key(generator), noise), expected)
 
 
 @pytest.mark.parametrize("bias", [-torch.inf, -1e4])
@@ -171,7 +174,10 @@ def test_states_without_probability_are_not_drawn(served, bias):
         machine.layers[0].bias[:, 1] = bias
         law, generator = machine.hamiltonian(), torch.Generator().manual_seed(0)
         start = machine.layers[0].from_digits(torch.zeros(5000, 4))
-        for x in (draw_in_turn(law, 0, [start], generator), law.sample(0, law.field(0, [start]), generator)):
+        for x in (
+            draw_in_turn(law, 0, [start], _random.key(generator)),
+            law.sample(0, law.field(0, [start]), generator),
+        ):
             assert float(x.view(-1, 4, 3)[..., 1].sum()) == 0
             assert bool((x.view(-1, 4, 3).sum(-1) == 1).all())
     assert served == ["sweep_categorical", "draw_categorical"]
@@ -239,9 +245,11 @@ def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
         monkeypatch.setitem(machine.graph.in_turn, 0, (order, starts, others))
     else:  # as if the fields were not updated where units change
         monkeypatch.setattr(
-            hm.chains.gibbs,
+            calls,
             "draw_in_turn",
-            lambda law, l, x, generator: law.sample(l, law.field(l, x), generator),
+            lambda law, l, x, key: law.sample(
+                l, law.field(l, x), torch.Generator().manual_seed(int(key) >> 1)
+            ),
         )
     z, limit, _ = drift(machine, states, probability)
     assert z > limit

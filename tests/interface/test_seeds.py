@@ -196,7 +196,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "harmonium.chains.fill_hidden_state",
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
-        "harmonium.machine.draw_in_turn",
+        "harmonium.chains.relax_alone",
         "harmonium.coupled.run_pairs",
         "Rule.estimate",
     }

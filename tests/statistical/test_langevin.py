@@ -212,10 +212,8 @@ def test_wrong_arguments_are_named(message, call):
 def run_small(hamiltonian, kernel, states, sweeps, generator, **options):
     """Runs compiled chains from their first sweep on; their states, and diagnostics."""
     pytest.importorskip("numba")
-    from harmonium.chains import small
-
     state = kernel.init(hamiltonian, states, generator, sweeps)
-    state, info = small.run_small(hamiltonian, kernel, state, sweeps, generator, **options)
+    state, info = hm.chains.relax_alone(hamiltonian, kernel, state, sweeps, generator, **options)
     assert state.sweeps == sweeps
     return state.states, info
 

@@ -60,6 +60,48 @@ def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) ->
     return x
 
 
+def draw_in_turn(
+    law: Any,
+    layer: int,
+    states: Sequence[Tensor],
+    key: np.uint64,
+    noise: Tensor | None = None,
+) -> Tensor:
+    """Draws the units of a layer one after the other, each given the present states of all others.
+
+    The transition is that of ``Hamiltonian.draw`` for all parts of the layer, in the order of a sweep.
+
+    Args:
+        law: the ``Hamiltonian``; clamped units stay.
+        layer: one with inner edges, of categorical units or of units with two values.
+        states: for each layer (batch, width_m).
+        key: of the noise.
+        noise: uniform variates in its place, (n_units, batch).
+
+    Returns:
+        The state of the layer, (batch, width_l), a new tensor.
+    """
+    kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
+    J = law.J[law.graph.inner[layer]].contiguous()
+    x, mask = law.apply_clamp(layer, states[layer]).contiguous(), law.mask(layer)
+    drawn, nothing = torch.empty_like(x), x.new_empty(0, 0)
+    others = {joint.other for joint in law.graph.joints[layer]} - {layer}
+    outside = law.field(layer, states, others).contiguous() if others else nothing
+    held = np.empty((0, 0), np.uint8)
+    if mask is not None:
+        held = kind.by_unit(mask)[..., 0].contiguous().numpy().view(np.uint8)
+    rest = (
+        *(outside, law.beta_times(x.new_ones(len(x))), held, *law.graph.in_turn[layer]),
+        *(key, nothing if noise is None else noise, drawn),
+    )
+    if kind.one_hot:
+        over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
+    else:
+        low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
+        over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
+    return drawn
+
+
 @final
 class HalfSteps:
     """Half-steps of some units under one law after another, as ``half_step`` supports them.

@@ -21,6 +21,7 @@ from torch import Tensor
 from harmonium import _device
 from harmonium.backends import bits
 from harmonium.backends.calls import Values
+from harmonium.backends.rounding import ASKED
 
 
 class Machine(Protocol):
@@ -35,7 +36,7 @@ class Machine(Protocol):
     @property
     def J(self) -> Sequence[Tensor]: ...
     @property
-    def beta(self) -> object: ...
+    def beta(self) -> Any: ...
     @property
     def held(self) -> object: ...
     def mask(self, layer: int) -> Tensor | None: ...
@@ -94,15 +95,23 @@ def half_step(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: b
     )
 
 
-def in_turn(machine: Machine, layer: int, rows: int) -> bool:
-    """Returns whether compiled code draws the units of a layer with inner edges in turn."""
-    kind, theta = machine.layers[layer], machine.thetas[layer]
-    return (
-        rows * kind.n_units >= IN_TURN
-        and single(theta[0])
-        and theta[0].dim() == 1
-        and (kind.one_hot or kind.two_values in VALUES)
-    )
+def layers_in_turn(machine: Machine, rows: int) -> set[int]:
+    """Returns the layers with inner edges whose units compiled code draws in turn (``calls.draw_in_turn``).
+
+    Args:
+        machine: in natural parameters.
+        rows: of a batch of states.
+    """
+    if not COMPILED or ASKED.get() != "float32":  # compiled sums do not round couplings
+        return set()
+    return {
+        l
+        for l in machine.graph.in_turn
+        if rows * machine.layers[l].n_units >= IN_TURN
+        and single(machine.thetas[l][0])
+        and machine.thetas[l][0].dim() == 1
+        and (machine.layers[l].one_hot or machine.layers[l].two_values in VALUES)
+    }
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:

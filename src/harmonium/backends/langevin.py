@@ -1,79 +1,61 @@
 """Chains of a small machine of Gaussian visible and two-valued hidden units, compiled: each runs on its own.
 
-The law is that of ``chains.langevin``. Eager tensor code spends its time on starting operations where a
-machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
-computed twice, and statistics are summed on the way. Needs numba (see ``backends.choice``).
+The distribution is that of ``chains.langevin``. Eager tensor code spends its time on starting operations
+where a machine has tens of units; here a sweep costs what its arithmetic costs, the field of a state is never
+computed twice, and statistics are summed on the way. Needs numba.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from harmonium import _random
 from harmonium.backends.calls import SHARES, over, units_of
+from harmonium.backends.choice import Machine
 from harmonium.backends.noise import fill, fill_normal, jit, room_for, seed, stream, uniform
 from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilities, row_of
-from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Kernel, KernelState
-from harmonium.chains.langevin import GibbsLangevin, Langevin, Relaxation
-from harmonium.machine import Hamiltonian, Statistics
 
 
-def run_small(
-    hamiltonian: Hamiltonian,
-    kernel: Kernel,
-    state: KernelState,
-    sweeps: int,
-    generator: torch.Generator,
-    *,
-    into: Statistics,
-    weight: float,
-    burn_in: int,
-    marginal: bool,
-) -> tuple[KernelState, dict[str, float]]:
-    """Runs free chains as ``run_kernel`` does, and adds their statistics.
+def run_small_chains(
+    law: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any, weight: float,
+    burn_in: int, marginal: bool,
+) -> tuple[list[Tensor], float, float]:  # fmt: skip
+    """Runs free chains and adds their statistics.
 
     Args:
-        hamiltonian, kernel, state, sweeps, generator: as in ``run_kernel``.
-        into: where to add.
+        law: the machine in natural parameters, as ``choice.small_chains`` serves it.
+        moves: the ``chains.langevin.Relaxation`` of every sweep.
+        states: of the chains, for each layer (chains, width_l).
+        key: of the noise.
+        into: the ``Statistics`` to add to.
         weight: of every state of every chain after burn-in.
         burn_in: sweeps left out of the statistics.
         marginal: whether the hidden layer is summed out of them.
 
     Returns:
-        The chains, and the diagnostics of ``Relaxation`` as means over chains and sweeps.
+        The states of the chains, the acceptance, and the mean squared jump in units of the variance.
     """
-    moves = [_move(kernel, state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
     keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])
     adjusted = np.array([move.adjusted for move in moves])
-    J = np.ascontiguousarray((hamiltonian.J[0].detach() * hamiltonian.beta).numpy())
+    J = np.ascontiguousarray((law.J[0].detach() * law.beta).numpy())
     n0, n1 = J.shape
-    hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
-    linear, precision = (theta.detach().double().numpy() for theta in hamiltonian.thetas[0])
-    v, h = (x.detach().numpy().copy() for x in state.states)
-    key = _random.key(generator)
+    hidden = units_of(law.thetas[1], [law.layers[1].two_values])
+    linear, precision = (theta.detach().double().numpy() for theta in law.thetas[0])
+    v, h = (x.detach().numpy().copy() for x in states)
     chains = len(v)
     shares = min(SHARES, chains)
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
-    law = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
-    over(_run, shares, 1, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *law))
-    first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
+    sweeps = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
+    over(_run, shares, 1, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *sweeps))
+    first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
     into.add_sums([[first, second], [third]], [pairs])
-    acceptance, jump = diagnostics.sum(0) / (chains * sweeps)
-    known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump / n0}
-    moved = [torch.from_numpy(v), torch.from_numpy(h)]
-    after = KernelState(moved, state.sweeps + sweeps, state.own)
-    return after, {name: float(x) for name, x in known.items()}
-
-
-def _move(kernel: Kernel, state: KernelState) -> Relaxation:
-    if isinstance(kernel, (Langevin, GibbsLangevin)):
-        return kernel.relaxation(state)
-    return Relaxation(0.0, 1.0, collapsed=False, adjusted=False)
+    acceptance, jump = diagnostics.sum(0) / (chains * len(moves))
+    return [torch.from_numpy(v), torch.from_numpy(h)], float(acceptance), float(jump / n0)
 
 
 @jit

@@ -1,8 +1,8 @@
 """Pairs of Gibbs chains of a small two-layer machine, compiled: every pair runs on its own until it is done.
 
-The law is that of ``coupled.Gibbs()``: both half-steps maximal with common noise. Eager tensor code spends
-its time on starting operations where a machine has tens of units and the last of the pairs take hundreds of
-sweeps; here a pair costs what its arithmetic costs. Needs numba (see ``backends.choice``).
+The distribution is that of ``coupled.Gibbs()``: both half-steps maximal with common noise. Eager tensor code
+spends its time on starting operations where a machine has tens of units and the last of the pairs take
+hundreds of sweeps; here a pair costs what its arithmetic costs. Needs numba.
 """
 
 from __future__ import annotations
@@ -13,77 +13,71 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _random
 from harmonium.backends.calls import SHARES, over, units_of
+from harmonium.backends.choice import Machine
 from harmonium.backends.noise import fill, jit, mirror, room_for, seed, stream, uniform
 from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probabilities, row_of
-from harmonium.coupled.gibbs import Gibbs, Jumps
-from harmonium.coupled.meetings import Meetings
-from harmonium.machine import Hamiltonian, States, Statistics
 
 
 def run_small_pairs(
-    hamiltonian: Hamiltonian,
-    pair_kernel: Gibbs,
-    start: States,
-    *,
-    k: int,
-    m: int,
-    lag: int,
-    max_steps: int | None,
-    generator: torch.Generator,
-    into: Statistics | None,
-    weight: float,
-    antithetic: bool = False,
-) -> Meetings:
-    """Runs ``run_pairs`` by compiled code; hidden states of the result are left as they were given."""
-    pairs, n0 = start[0].shape
-    J = _array(hamiltonian.J[0] * hamiltonian.beta)
+    law: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_steps: int | None,
+    into: Any, weight: float, antithetic: bool, jumps: tuple[Tensor, Tensor] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """Runs ``coupled.run_pairs`` for a machine that ``choice.small_pairs`` serves.
+
+    Args:
+        law: the machine in natural parameters.
+        start: visible states, (pairs, width).
+        key: of the noise.
+        k, m, lag, max_steps, weight, antithetic: as for ``run_pairs``.
+        into: the ``Statistics`` to add to; None: none.
+        jumps: visible states to jump between, (rows, width), and their free energies, (rows,); None: none.
+
+    Returns:
+        The fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
+    """
+    pairs, n0 = start.shape
+    J = _array(law.J[0] * law.beta)
     n1 = J.shape[1]
-    layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
+    layers = zip(law.thetas, law.layers, strict=True)
     visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
-    states, jumps = _array(start[0]), _jumps(hamiltonian, pair_kernel.jumps)
+    states = _array(start)
     horizon = states.copy()
     times, tries, cost = (np.zeros(pairs, np.int64) for _ in range(3))
     capped = np.zeros(pairs, np.bool_)
     shares = min(SHARES, pairs)
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
-    law = J, np.ascontiguousarray(J.T), visible, hidden, states, *jumps, _random.key(generator)
-    numbers = k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight
-    given = *law, *numbers, horizon, times, capped, tries, cost
+    given = (
+        *(J, np.ascontiguousarray(J.T), visible, hidden, states, *_sort_jumps(n0, jumps), key),
+        *(k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight),
+        *(horizon, times, capped, tries, cost),
+    )
     over(_run, shares, 1, shares, flips, sums, given)
     if into is not None:
-        v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(hamiltonian.dtype) for total in sums)
+        v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])
     changed, seen = flips.sum(0)
-    return Meetings(
-        times=torch.from_numpy(times),
-        capped=torch.from_numpy(capped),
-        tries=torch.from_numpy(tries),
-        cost=torch.from_numpy(cost),
-        flip_rate=float(changed / max(seen, 1)),
-        lag=lag,
-        states=[torch.from_numpy(horizon), *start[1:]],
-    )
+    arrays = {"times": times, "capped": capped, "tries": tries, "cost": cost}
+    filled = {name: torch.from_numpy(values) for name, values in arrays.items()}
+    return {**filled, "flip_rate": float(changed / max(seen, 1)), "states": [torch.from_numpy(horizon)]}
 
 
 def _array(x: Tensor) -> Any:
     return np.ascontiguousarray(x.detach().numpy())
 
 
-def _jumps(hamiltonian: Hamiltonian, jumps: Jumps | None) -> tuple[Any, Any, Any]:
-    """Keys in rising order, states and free energies."""
+def _sort_jumps(width: int, jumps: tuple[Tensor, Tensor] | None) -> tuple[Any, Any, Any]:
+    """Returns keys in rising order, states and free energies."""
     if jumps is None:
-        return np.zeros(0, np.uint64), np.zeros((0, hamiltonian.layers[0].width), np.float32), np.zeros(0)
-    states = jumps.states.to(hamiltonian.dtype)
-    free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,)).numpy()
+        return np.zeros(0, np.uint64), np.zeros((0, width), np.float32), np.zeros(0)
+    states, free_energies = jumps
     bits = (states.numpy() > 0).astype(np.uint64)
     keys = np.zeros(len(bits), np.uint64)
     for column in bits.T:
         keys = (keys << np.uint64(1)) | column
     order = np.argsort(keys)
-    return keys[order], np.ascontiguousarray(_array(states)[order]), free_energy[order]
+    return keys[order], np.ascontiguousarray(_array(states)[order]), free_energies.numpy()[order]
 
 
 @jit

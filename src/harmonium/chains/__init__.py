@@ -3,7 +3,7 @@
 from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
-from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin
+from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin, relax_alone, relaxes_alone
 from harmonium.chains.local_search import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.moving import (
@@ -37,6 +37,8 @@ __all__ = [
     "fill_hidden_state",
     "initial_states",
     "local_search",
+    "relax_alone",
+    "relaxes_alone",
     "run",
     "run_kernel",
     "sample_data_from",

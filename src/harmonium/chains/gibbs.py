@@ -7,8 +7,10 @@ from typing import final
 
 import torch
 
+from harmonium import _random
+from harmonium.backends import calls, choice
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian, draw_in_turn, layers_in_turn
+from harmonium.machine import Hamiltonian
 
 
 @final
@@ -36,7 +38,7 @@ class Gibbs(Kernel):
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         moved, known = list(state.states), dict(state.fields)
-        in_turn = layers_in_turn(law, len(moved[0])) if law.graph.inner else set()
+        in_turn = choice.layers_in_turn(law, len(moved[0])) if law.graph.inner else set()
         for l in set(law.graph.inner) - in_turn:
             moved[l] = moved[l].clone()  # to be written over part by part
         drawn = set[int]()
@@ -45,7 +47,7 @@ class Gibbs(Kernel):
             if l in drawn or (law.held is not None and law.held.is_clamped(l)):
                 continue
             if l in in_turn:
-                moved[l] = draw_in_turn(law, l, moved, generator)
+                moved[l] = calls.draw_in_turn(law, l, moved, _random.key(generator))
                 drawn.add(l)
             else:
                 field = known[l] if part.columns is None and l in known else law.field(part, moved)

@@ -51,8 +51,7 @@ class Jumps:
         if self.states.device != v.device:  # once for all sweeps
             kept = (self.states, self._keys, self._direction)
             self.states, self._keys, self._direction = (_device.to_device(x, v.device) for x in kept)
-        states = self.states.to(v)
-        free_energy = hamiltonian.free_energy(hamiltonian.split(states), (1,))
+        states, free_energy = self.weighed(hamiltonian)
         here = torch.searchsorted(self._keys, v.double() @ self._direction).clamp_(max=len(states) - 1)
         listed = (states[here] == v).all(-1)
         there = _random.integers(len(states), (len(v) // copies,), generator).repeat(copies)
@@ -60,6 +59,11 @@ class Jumps:
         u = _random.uniform((gain.shape[1],), generator, torch.float64)
         moves = (torch.log1p(-u) <= gain).flatten() & listed
         return torch.where(moves.unsqueeze(-1), states[there], v)
+
+    def weighed(self, hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
+        """Returns the states in the machine's dtype, (states, visible_width), and their free energies."""
+        states = self.states.to(hamiltonian.dtype)
+        return states, hamiltonian.free_energy(hamiltonian.split(states), (1,))
 
     def __repr__(self) -> str:
         return f"Jumps({len(self.states)} states)"

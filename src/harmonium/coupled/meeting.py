@@ -125,12 +125,14 @@ def run_pairs(
         and pair_kernel.even is pair_kernel.odd is None
         and choice.small_pairs(hamiltonian, pair_kernel.jumps is not None)
     ):
-        from harmonium.coupled.small import run_small_pairs  # needs numba
+        from harmonium.backends.pairs import run_small_pairs  # needs numba
 
-        return run_small_pairs(
-            hamiltonian, pair_kernel, start, k=k, m=m, lag=lag, max_steps=max_steps,
-            generator=generator, into=into, weight=weight, antithetic=antithetic,
+        jumps = None if pair_kernel.jumps is None else pair_kernel.jumps.weighed(hamiltonian)
+        ran = run_small_pairs(
+            hamiltonian, start[0], _random.key(generator), k=k, m=m, lag=lag, max_steps=max_steps,
+            into=into, weight=weight, antithetic=antithetic, jumps=jumps,
         )  # fmt: skip
+        return Meetings(**ran | {"lag": lag, "states": [*ran["states"], *start[1:]]})
     pairs, device = len(start[0]), start[0].device
     times = torch.zeros(pairs, dtype=torch.int64, device=device)
     tries, cost = torch.zeros_like(times), torch.zeros_like(times)

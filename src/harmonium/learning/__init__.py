@@ -9,6 +9,7 @@ from harmonium.learning.expectation import Expectation, ExpectationRequest, Outc
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
+from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback
 from harmonium.learning.ptt import LadderChains, ladder_of
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule

@@ -10,23 +10,20 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._random import as_generator
-from harmonium.backends import choice
 from harmonium.chains import (
     Gibbs,
-    GibbsLangevin,
     Info,
     Kernel,
     KernelState,
-    Langevin,
     check_chains,
     fill_hidden_state,
+    relax_alone,
+    relaxes_alone,
     run_kernel,
 )
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 from harmonium.machine import Hamiltonian
 from harmonium.sums import expect
-
-_SMALL = (Gibbs, Langevin, GibbsLangevin)  # kernels that ``chains.small`` knows
 
 Start = Literal["data", "persistent", "noise"]
 
@@ -179,10 +176,8 @@ class FreeChains(Expectation):
         each: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             each = each * request.row_weights
-        if isinstance(each, float) and isinstance(kernel, _SMALL) and choice.small_chains(law):
-            from harmonium.chains.small import run_small  # needs numba
-
-            state, diagnostics = run_small(
+        if isinstance(each, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
+            state, diagnostics = relax_alone(
                 law, kernel, state, self.sweeps, generator,
                 into=request.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip

@@ -7,7 +7,6 @@ from harmonium.machine.drawing import Drawing
 from harmonium.machine.gauge import to_zero_sum_
 from harmonium.machine.graph import Graph, Part
 from harmonium.machine.hamiltonian import Hamiltonian, States
-from harmonium.machine.in_turn import draw_in_turn, layers_in_turn
 from harmonium.machine.initialisation import (
     fit_,
     fit_states_,
@@ -32,14 +31,12 @@ __all__ = [
     "Part",
     "States",
     "Statistics",
-    "draw_in_turn",
     "fit_",
     "fit_states_",
     "hidden_for",
     "init_from_data_",
     "init_visible_biases_",
     "join_layers",
-    "layers_in_turn",
     "load",
     "logistic_biases_",
     "normal_",
