@@ -11,7 +11,6 @@ from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback
 from harmonium.learning.ptt import LadderChains, ladder_of
-from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.learning.sharded import Sharded
 

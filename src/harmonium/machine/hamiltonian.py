@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium.backends import calls, choice
+from harmonium.backends import PreparedMatrix, calls, choice, product
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part

@@ -9,6 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from harmonium.backends import OuterProductSum, sum_of_lots
 from harmonium.machine.hamiltonian import Hamiltonian
 
 
