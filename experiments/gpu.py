@@ -30,9 +30,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from classifier_features import ClassifierFeatures, class_coverage
 
 import harmonium as hm
-from harmonium.report import ClassifierFeatures, class_coverage, frechet_distance, image_grid
+from harmonium.report import frechet_distance, image_grid
 
 BUDGETS: dict[str, dict[str, Any]] = {
     "full": {"tests": 600, "chains": 20_000, "repeats": 50, "grbm": 700, "deep": 400, "hidden": (500, 4096),

@@ -23,12 +23,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from classifier_features import ClassifierFeatures, class_coverage
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin
 from harmonium.report import (
-    ClassifierFeatures,
-    class_coverage,
     frechet_distance,
     image_grid,
     kernel_distance,

@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from classifier_features import ClassifierFeatures, class_coverage
 from torch import Tensor
 
 import harmonium as hm
@@ -45,8 +46,6 @@ from harmonium.learning import Expectation, ExpectationRequest, Outcome, Rule
 from harmonium.machine import Hamiltonian
 from harmonium.backends import processor
 from harmonium.report import (
-    ClassifierFeatures,
-    class_coverage,
     frechet_distance,
     image_grid,
     kernel_distance,

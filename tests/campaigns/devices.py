@@ -61,9 +61,6 @@ HOST = {
         "test_machine_files.py::test_(no_version|values_that_are_not_finite)",
         "test_crafted_checkpoints.py::test_what_does_not_fit",
     ),
-    "features on the CPU, where they are asked for": (
-        "test_seeds.py::test_a_seed_is_an_int_or_a_generator.*(ClassifierFeatures|sparse)",
-    ),
     "sparse tensors, which the device does not have": (
         "test_invalid_input.py::test_sparse_and_complex.*sparse",
         "test_numbers.py::test_all_else_is_refused_by_name.*sparse",

@@ -10,10 +10,7 @@ import torch
 from scipy.linalg import sqrtm
 from torch import nn
 
-import harmonium as hm
 from harmonium.report import (
-    ClassifierFeatures,
-    class_coverage,
     frechet_distance,
     kernel_distance,
     nearest_neighbours,
@@ -65,36 +62,9 @@ def test_nearest_neighbours_are_those_of_all_pairs():
     assert copies.indices.tolist() == [5, 6, 7, 8] and bool((copies.distances == 0).all())
 
 
-def test_the_classifier_learns_is_deterministic_and_counts_classes():
-    images, labels = hm.data.digits()
-    settings = {"image_shape": (8, 8), "epochs": 6, "batch_size": 20, "seed": 1}
-    made = ClassifierFeatures.fit(images[:1400], labels[:1400], **settings)
-    test = torch.from_numpy(images[1400:])
-    right = made.predict(test) == torch.from_numpy(labels[1400:])
-    assert float(right.float().mean()) > 0.85
-    assert made(test).shape == (397, 64)
-    coverage = class_coverage(test, made)
-    assert coverage.shape == (10,) and float(coverage.sum()) == pytest.approx(1)
-    assert float((coverage - torch.bincount(torch.from_numpy(labels[1400:])) / 397).abs().max()) < 0.05
-    again = ClassifierFeatures.fit(images[:1400], labels[:1400], **settings)
-    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))
-
-
-def test_the_classifier_leaves_torchs_own_generator_alone():
-    before = torch.get_rng_state()
-    ClassifierFeatures.fit(np.zeros((4, 6, 6, 3)), np.array([0, 1, 2, 1]), epochs=1)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 @pytest.mark.parametrize(
     ("message", "call"),
     [
-        ("labels: expected one for each", lambda: ClassifierFeatures.fit(np.zeros((4, 3, 3)), np.zeros(3))),
-        ("labels: expected integers", lambda: ClassifierFeatures.fit(np.zeros((4, 3, 3)), np.zeros(4))),
-        (
-            "image_shape: expected",
-            lambda: ClassifierFeatures.fit(np.zeros((4, 9)), np.zeros(4, int), image_shape=(2, 4)),
-        ),
         ("samples: expected 5 values", lambda: nearest_neighbours(np.zeros((2, 4)), REAL)),
         ("real: expected at least two", lambda: frechet_distance(REAL[:1], REAL, nn.Identity())),
         ("features of generated", lambda: frechet_distance(REAL, np.full((3, 5), np.nan), nn.Identity())),

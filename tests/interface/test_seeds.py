@@ -115,12 +115,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
-    "ClassifierFeatures.fit": lambda **s: list(
-        hm.report.ClassifierFeatures.fit(
-            torch.rand(9, 12, 12, generator=torch.Generator().manual_seed(0)), torch.arange(9) % 3,
-            epochs=1, batch_size=5, **s,
-        ).parameters()
-    ),
     "kernel_distance": lambda **s: torch.tensor(
         hm.report.kernel_distance(
             torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s

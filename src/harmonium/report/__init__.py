@@ -12,10 +12,8 @@ from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.plots import learning_curve, mixing_curve, plane
 from harmonium.report.resampling import Resampling, resampling
 from harmonium.report.sample_quality import (
-    ClassifierFeatures,
     KernelDistance,
     Neighbours,
-    class_coverage,
     frechet_distance,
     kernel_distance,
     nearest_neighbours,
@@ -24,14 +22,12 @@ from harmonium.report.summary import write_summary
 
 __all__ = [
     "Baselines",
-    "ClassifierFeatures",
     "KernelDistance",
     "Link",
     "MomentErrors",
     "Neighbours",
     "Resampling",
     "basin_map",
-    "class_coverage",
     "compare_columns",
     "compare_links",
     "compare_marginals",
