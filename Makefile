@@ -50,7 +50,8 @@ test-all: test  ## run it with the tests that are marked nightly
 # Every package is tested by one of these: tests/interface/test_layout.py.
 FAST := tests/exact tests/implementation/test_bit_matmul.py tests/interface/test_cli_help.py \
 	tests/interface/test_cli_sample.py tests/interface/test_data_rows.py tests/interface/test_exchange.py \
-	tests/interface/test_machine_files.py tests/interface/test_outlier.py tests/interface/test_sequences.py
+	tests/interface/test_machine_files.py tests/interface/test_outlier.py \
+	tests/interface/test_recorded_states.py tests/interface/test_sequences.py
 
 test-fast: $(STAMP)  ## run a part of it that takes at most a minute and touches every package
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(FAST) $(PYTEST_ARGS)

@@ -5,7 +5,7 @@
 Tables of scikit-learn (breast-cancer, wine, diabetes), a quarter of the rows for the test, 5 splits. Each arm
 codes every real column, and one machine (16 hidden units, 3,000 updates) learns the codes:
 
-- standardised: what ``harmonium.data.Table`` does;
+- standardised: what ``harmonium.tables.Table`` does;
 - quantiles: a column's distribution becomes the standard normal one, by straight lines between so many
   quantiles of the training rows, and by the last of them beyond.
 

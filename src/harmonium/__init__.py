@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         meanfield,
         report,
         sequences,
+        tables,
         tasks,
         training,
     )
@@ -91,6 +92,7 @@ __all__ = [
     "report",
     "rules",
     "sequences",
+    "tables",
     "tasks",
     "train",
     "training",

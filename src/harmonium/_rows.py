@@ -153,7 +153,7 @@ class Rows:
             in_memory = find_map(X) is None
             fetch = read_array if in_memory else read_file
         else:
-            frames = "; estimators take frames, and hm.data.Table makes arrays of them"
+            frames = "; estimators take frames, and hm.tables.Table makes arrays of them"
             raise TypeError(
                 f"{name}: expected a numpy array, torch tensor, scipy sparse matrix, memory map or h5py "
                 f"dataset, received {type(X).__name__}{frames if hasattr(X, 'columns') else ''}"

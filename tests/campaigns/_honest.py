@@ -181,7 +181,7 @@ def _read(path: Path) -> Any:
     found = read(path)
     if found.samples.dtype.kind == "O":  # a number became text or a missing cell, which makes a table
         with naming(str(path)):
-            return [cells.values.tolist() for cells in found.sheet().columns]
+            return [cells.values.tolist() for cells in found.frame().columns]
     rows = Rows.of(found.samples, dtype=torch.float64)
     sums = [float(chunk.sum()) for chunk in rows.chunks(max(1, (1 << 20) // rows.width))]
     close = getattr(getattr(found.samples, "file", None), "close", None)

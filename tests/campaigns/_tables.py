@@ -18,8 +18,9 @@ import harmonium as hm
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import codec_of, naming, read_for, read_kinds, states_of
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, Table, _frames, read
-from harmonium.data.sheet import Sheet, cells_of
+from harmonium.data import DataSet, _frames, read
+from harmonium.data.frame import Frame, series_of
+from harmonium.tables import Table
 
 from ._kind import Kind
 
@@ -90,14 +91,14 @@ def _text(names: list[str] | None, rows: list[list[str]], delimiter: str) -> byt
 
 def _frame(library: str, suffix: str) -> bytes:
     columns = [
-        cells_of("x", [2.5, None, -0.1, 1e3], "float64"),
-        cells_of("count", [4, 5, None, 6], "int64"),
-        cells_of("city", ["Ulm", "Rom", None, "Ulm"], "str"),
-        cells_of("member", [True, None, False, True], "bool"),
-        cells_of("label", ["a", "b", "a", "b"], "str"),
+        series_of("x", [2.5, None, -0.1, 1e3], "float64"),
+        series_of("count", [4, 5, None, 6], "int64"),
+        series_of("city", ["Ulm", "Rom", None, "Ulm"], "str"),
+        series_of("member", [True, None, False, True], "bool"),
+        series_of("label", ["a", "b", "a", "b"], "str"),
     ]
     with by(library):
-        return _frames.frame_bytes(Sheet(tuple(columns)), suffix)
+        return _frames.frame_bytes(Frame(tuple(columns)), suffix)
 
 
 _JSON = json.dumps(KINDS).encode()
@@ -129,10 +130,10 @@ def encoded(path: Path, kinds: Any = None) -> Any:
     """The states of a table, and its cells as they come back from them."""
     found: DataSet = read(path, labels_apart=False)
     with naming(str(path)):
-        sheet = found.sheet()
-        table = Table.fit(sheet, kinds)
-        states = table.encode(sheet)
-        full = table.filled(sheet, np.nan_to_num(states))
+        frame = found.frame()
+        table = Table.fit(frame, kinds)
+        states = table.encode(frame)
+        full = table.filled(frame, np.nan_to_num(states))
     return states.tolist(), [cells.values.tolist() for cells in full.columns]
 
 
@@ -170,5 +171,5 @@ def _states(path: Path) -> Any:
     coding = codec_of(hm.load(path))
     states = states_of(coding, read_for(coding, str(path.with_name("table.csv")))).nan_to_num(-1.0)
     rows, labels = coding.decode(states)
-    assert isinstance(rows, Sheet) and labels is not None
+    assert isinstance(rows, Frame) and labels is not None
     return states.tolist(), [cells.values.tolist() for cells in (*rows.columns, labels)]

@@ -292,7 +292,7 @@ def test_data_of_a_kind_make_that_kind(kind: str) -> None:
         x = layer.by_unit(x).argmax(-1).double()
     rows = Rows.of(x, torch.float64)
     for name in (kind, "auto"):
-        visible, encoder = hm.data.visible_for(rows, name)
+        visible, encoder = hm.tables.visible_for(rows, name)
         visible.double().check(encoder.encode(x), "encoded")
         torch.testing.assert_close(encoder.decode(encoder.encode(x)).double(), x)
         assert visible.kind == kind or name == "auto"

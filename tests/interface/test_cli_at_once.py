@@ -55,7 +55,7 @@ def test_a_table_is_trained_as_the_estimator_trains_it(cli: CommandLine, folder:
         cli.succeed("evaluate", run, folder / "rows.csv", "--json").json["log_partition"]["method"] == "exact"
     )
 
-    codec = hm.data.Codec.fit(hm.data.read(str(folder / "rows.csv"), labels_apart=True), missing=False)
+    codec = hm.tables.Codec.fit(hm.data.read(str(folder / "rows.csv"), labels_apart=True), missing=False)
     begun = hm.machine.join_layers(codec.layers, [hm.Bernoulli(8)], 0)
     rows = codec.rows(hm.data.read(str(folder / "rows.csv")), begun.dtype, None, shown="anything").all()
     expected = fit_table(begun, rows).machine

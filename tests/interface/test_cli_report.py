@@ -333,7 +333,7 @@ def test_a_table_with_labels_and_real_columns_has_a_density(cli: CommandLine, ru
     answer = cli.succeed("evaluate", runs / "table", runs / "full.csv", "--method", "exact", "--json").json
     machine = hm.load(runs / "table")
     table = hm.data.encoder_from_dict(machine.metadata["encoder"])
-    states = torch.from_numpy(table.encode(hm.data.read(runs / "full.csv").sheet())).float()
+    states = torch.from_numpy(table.encode(hm.data.read(runs / "full.csv").frame())).float()
     expected = hm.likelihood.log_likelihood(machine, states, hm.likelihood.exact_log_partition(machine))
     slope = table.log_abs_det(len(table.columns))
     assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected.mean()) + slope, abs=1e-5)

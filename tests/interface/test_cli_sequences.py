@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.data import Codec, Letters, read
+from harmonium.data import Letters, read
 from harmonium.sequences import read_fasta, similarity_weights
+from harmonium.tables import Codec
 
 from .command_line import CommandLine
 

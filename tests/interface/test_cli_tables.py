@@ -51,8 +51,8 @@ def test_a_table_is_read(table: Path) -> None:
     assert found.names == tuple(NAMES) and found.samples.shape == (60, 4)
     assert found.samples[0, 0] is None and found.samples[1, 2] is None
     assert type(found.samples[1, 0]) is int and type(found.samples[0, 1]) is float
-    sheet = found.sheet()
-    assert [cells.dtype for cells in sheet.columns] == ["int64", "float64", "str", "str"]
+    frame = found.frame()
+    assert [cells.dtype for cells in frame.columns] == ["int64", "float64", "str", "str"]
 
 
 def test_trained_on_sampled_and_imputed_with_names_kept(
@@ -173,18 +173,18 @@ def test_frames_and_tabs_in_and_out(cli: CommandLine, table: Path, tmp_path: Pat
     cli.succeed("data", table, "--out", data)
     found, first = read(data), read(table)
     assert found.names == first.names
-    assert [c.dtype.lower() for c in found.sheet().columns[:2]] == ["int64", "float64"]
-    for mine, theirs in zip(found.sheet().columns, first.sheet().columns, strict=True):
+    assert [c.dtype.lower() for c in found.frame().columns[:2]] == ["int64", "float64"]
+    for mine, theirs in zip(found.frame().columns, first.frame().columns, strict=True):
         assert mine.values.tolist() == pytest.approx(theirs.values.tolist(), nan_ok=True)
     cli.succeed("data", data, "--out", again)
     assert rows_of(again)[5:] == rows_of(table)[5:]
     cli.train(data, run)
     cli.succeed("sample", run, "--number", 7, "--sweeps", 5, "--out", tmp_path / f"rows{suffix}")
-    drawn = read(tmp_path / f"rows{suffix}").sheet()
+    drawn = read(tmp_path / f"rows{suffix}").frame()
     assert [cells.name for cells in drawn.columns] == NAMES and len(drawn) == 7
     assert set(drawn.columns[2].values) <= set(CITIES)
     cli.succeed("impute", run, table, "--out", tmp_path / f"full{suffix}", "--sweeps", 5)
-    full = read(tmp_path / f"full{suffix}").sheet()
+    full = read(tmp_path / f"full{suffix}").frame()
     assert not any(cells.missing.any() for cells in full.columns)
     answer = cli.refuse("impute", run, table, "--out", tmp_path / f"full{suffix}")
     assert "exists; --overwrite replaces it" in answer

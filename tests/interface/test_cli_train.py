@@ -13,7 +13,8 @@ import torch
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.data import Codec, Threshold, encoder_from_dict
+from harmonium.data import Threshold, encoder_from_dict
+from harmonium.tables import Codec
 
 from .command_line import TINY, CommandLine
 

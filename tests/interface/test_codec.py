@@ -15,10 +15,11 @@ import torch
 
 import harmonium as hm
 from harmonium import _rows
-from harmonium.data import Codec, Encoder, Table
-from harmonium.data.column import Column
-from harmonium.data.sheet import Sheet
+from harmonium.data import Encoder
+from harmonium.data.frame import Frame
 from harmonium.layers import Layer
+from harmonium.tables import Codec, Table
+from harmonium.tables.column import Column
 
 from .command_line import CommandLine
 from .test_documentation import blocks
@@ -51,7 +52,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
     for name in ("read_array", "read_tensor", "read_sparse", "read_file"):
         monkeypatch.setattr(_rows, name, reading(getattr(_rows, name)))
-    monkeypatch.setattr(Sheet, "take", reading(Sheet.take))
+    monkeypatch.setattr(Frame, "take", reading(Frame.take))
     fit, table_fit = Column.fit.__func__, Table.fit.__func__
 
     def fit_column(cls: Any, cells: Any, *arguments: Any) -> Column:
@@ -149,7 +150,7 @@ def test_rows_become_states_and_come_back(name: str) -> None:
         layer.double().observed(part, "states")
     rows, labels = codec.decode(states)
     assert labels is None
-    if isinstance(rows, Sheet):
+    if isinstance(rows, Frame):
         assert [list(cells.missing) for cells in rows.columns] == [list(X[name].isna()) for name in X]
         return
     np.testing.assert_allclose(rows, X, atol=1e-12)

@@ -13,9 +13,10 @@ import pytest
 
 import harmonium as hm
 from harmonium.cli import output
-from harmonium.data import Cells, Column, Table, encoder_from_dict
-from harmonium.data.codings import Grouped
-from harmonium.data.number_codings import Affine, Logarithm, Quantiles
+from harmonium.data import Series, encoder_from_dict
+from harmonium.tables import Column, Table
+from harmonium.tables.codings import Grouped
+from harmonium.tables.number_codings import Affine, Logarithm, Quantiles
 
 from .command_line import CommandLine
 
@@ -67,9 +68,9 @@ def rbm() -> Any:
     return learned()
 
 
-def cells_of(values: Any, name: str = "x") -> Cells:
+def cells_of(values: Any, name: str = "x") -> Series:
     array = np.array(values, dtype=object if isinstance(values[0], str) else float)
-    return Cells(name, array, "object" if array.dtype == object else "float64")
+    return Series(name, array, "object" if array.dtype == object else "float64")
 
 
 # Columns that are left out
@@ -196,7 +197,7 @@ def test_cells_without_a_state_are_missing_with_one_warning(rbm: Any) -> None:
         full = rbm.impute(new.assign(income=np.nan), sweeps=5)
     assert full["kind"].tolist() == ["a", "x", "b", "a"] and full["opinion"].tolist() == [1, 2, 17, 4]
     assert full["income"].notna().all()  # told by the rest; what was given stays
-    typed = hm.data.Table.fit(FRAME.astype({"kind": "category"}))
+    typed = hm.tables.Table.fit(FRAME.astype({"kind": "category"}))
     given = new.astype({"kind": "category"})
     with pytest.warns(UserWarning, match="as missing"):
         back = typed.fill(given, typed.encode(given))["kind"]

@@ -59,11 +59,12 @@ def test_a_warm_start_refuses_another_number_of_hidden_units() -> None:
 
 def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="weights: expected"):
-        hm.data.Table.fit(FRAME, weights=np.ones(59))
+        hm.tables.Table.fit(FRAME, weights=np.ones(59))
     one = np.zeros(60)
     one[3] = 2.0
     assert (
-        hm.data.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.offset == FRAME["age"][3]
+        hm.tables.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.offset
+        == FRAME["age"][3]
     )
 
 
@@ -206,7 +207,7 @@ def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
     booleans = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.0], "b": [True, False, True, False]})
     names = booleans.assign(b=booleans["b"].astype(str))
     for fitted, other in ((booleans, names), (names, booleans)):
-        table = hm.data.Table.fit(fitted)
+        table = hm.tables.Table.fit(fitted)
         assert np.array_equal(table.encode(other), table.encode(fitted))
         assert table.decode(table.encode(other))["b"].tolist() == fitted["b"].tolist()
 

@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from harmonium.data import Identity, Table
+from harmonium.data import Identity
 from harmonium.estimators import DBM, RBM
 from harmonium.likelihood import exact_log_likelihood, log_likelihood
+from harmonium.tables import Table
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)

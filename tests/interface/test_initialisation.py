@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.data import Rows, visible_for
+from harmonium.data import Rows
 from harmonium.machine import (
     init_from_data_,
     init_visible_biases_,
@@ -16,6 +16,7 @@ from harmonium.machine import (
     normal_,
     orthogonal_,
 )
+from harmonium.tables import visible_for
 
 FAILURE_RATE = 1e-3  # of every statistical test here, on a fresh seed
 

@@ -60,7 +60,7 @@ def test_sequences_are_looked_into(cli: CommandLine, tmp_path: Path) -> None:
     assert "logos.png" in found["files"] and "directions.png" in found["files"]
     assert len(found["couplings"]) == 10
     machine, rows = hm.load(tmp_path / "run"), hm.data.read(tmp_path / "family.txt")
-    X = hm.data.Codec.of(machine).rows(rows).all()
+    X = hm.tables.Codec.of(machine).rows(rows).all()
     along = hm.tasks.directions(machine).project(X)[:, 0]
     first = torch.arange(len(X)) % 6 < 3
     assert along[first].min() > along[~first].max() or along[first].max() < along[~first].min()

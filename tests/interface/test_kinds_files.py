@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harmonium.data import Table, encoder_from_dict, read
-from harmonium.data.sheet import sheet_of
+from harmonium.data import encoder_from_dict, read
+from harmonium.data.frame import frame_of
+from harmonium.tables import Table
 
 from .command_line import CommandLine
 
@@ -58,7 +59,7 @@ def test_a_count_has_a_largest_number_that_is_exact() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("dtype", {}), ("dtype", None), ("name", [1]), ("name", None)])
 def test_damaged_columns_of_a_machine_are_refused(field: str, value: Any) -> None:
-    description = Table.fit(sheet_of(np.array([["a", "1.5"], ["b", "2"]]))).to_dict()
+    description = Table.fit(frame_of(np.array([["a", "1.5"], ["b", "2"]]))).to_dict()
     description["columns"][0][field] = value
     with pytest.raises((TypeError, ValueError), match=f"{field}: expected"):
         encoder_from_dict(description)

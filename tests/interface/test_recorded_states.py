@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.data import Codec, Sheet
+from harmonium.data import Frame
+from harmonium.tables import Codec
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -128,12 +129,13 @@ def recording(name: str, folder: Path) -> dict[str, Any]:
     codec = Codec.fit(X, **options)
     states = codec.rows(X, torch.float64).all()
     rows, _ = codec.decode(states)
-    decoded = zip(*(x.values.tolist() for x in rows.columns), strict=True) if isinstance(rows, Sheet) else rows
+    table = isinstance(rows, Frame)
+    decoded = zip(*(x.values.tolist() for x in rows.columns), strict=True) if table else rows.tolist()
     kinds = [f"{type(layer).__name__}({layer.n_units}, {layer.width})" for layer in codec.layers]
     return {
         "layers": kinds,
         "states": states.tolist(),
-        "decoded": plain(decoded if isinstance(rows, Sheet) else decoded.tolist()),
+        "decoded": plain(decoded),
         "log_slopes": codec.log_slopes(states).tolist(),
     }
 

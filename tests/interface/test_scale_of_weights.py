@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.data import Rows, Standardise, Table
+from harmonium.data import Rows, Standardise
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, fit_states_, init_from_data_, init_visible_biases_
+from harmonium.tables import Table
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -94,7 +95,7 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str) -> None:
 def test_scaled_weights_start_one_machine(visible: str, weights: str) -> None:
     """The functions that an estimator starts with, by themselves."""
     rows = Rows.of(KINDS[visible], torch.float64)
-    layer, encoder = hm.data.visible_for(rows, visible)
+    layer, encoder = hm.tables.visible_for(rows, visible)
     states = torch.as_tensor(np.asarray(encoder.encode(KINDS[visible]))).double()
     for start in (init_visible_biases_, lambda m, v, w: init_from_data_(m, v, 0, w)):
         made = []

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from harmonium import RBM
-from harmonium.data import Table, encoder_from_dict, visible_layers
-from harmonium.data.number_codings import Affine
+from harmonium.data import encoder_from_dict
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import join_layers, load
+from harmonium.tables import Table, visible_layers
+from harmonium.tables.number_codings import Affine
 
 pandas = pytest.importorskip("pandas")
 

@@ -96,9 +96,9 @@ def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path)
 def test_data_beyond_the_unit_interval() -> None:
     images = 16 * hm.data.digits()[0]
     rows = hm.data.Rows.of(images, torch.float64)
-    layer, encoder = hm.data.visible_for(rows, "truncated_gaussian")
+    layer, encoder = hm.tables.visible_for(rows, "truncated_gaussian")
     states = encoder.encode(next(rows.chunks(100)))
     layer.check(states, "states")
     assert float(states.max()) == 1
     with pytest.raises(ValueError, match=r"X: expected values in \[0, 1\] .* received 16"):
-        hm.data.visible_for(rows, "truncated_gauss_bernoulli")
+        hm.tables.visible_for(rows, "truncated_gauss_bernoulli")

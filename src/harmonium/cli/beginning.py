@@ -14,8 +14,9 @@ from harmonium.cli.coding import check_width, codec_of, learnable, naming, read_
 from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import Codec, DataSet, Rows, read
+from harmonium.data import DataSet, Rows, read
 from harmonium.machine import BoltzmannMachine, init_from_data_, init_visible_biases_, join_layers, normal_
+from harmonium.tables import Codec
 from harmonium.training import suits_fit_table
 from harmonium.training.batch_source import check_rows
 

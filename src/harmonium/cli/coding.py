@@ -16,22 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import (
-    LABELS,
-    Cells,
-    Codec,
-    Column,
-    DataSet,
-    Letters,
-    Rows,
-    Sheet,
-    Table,
-    blank_rows,
-    read,
-)
-from harmonium.data.sheet import of_whole_numbers
+from harmonium.data import LABELS, DataSet, Frame, Letters, Rows, Series, read
+from harmonium.data.frame import of_whole_numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
+from harmonium.tables import Codec, Column, Table, blank_rows
 from harmonium.training.batch_source import check_batch
 
 _LOOKED_AT = 2048  # rows at once
@@ -150,7 +139,7 @@ def states_of(codec: Codec, dataset: DataSet) -> Tensor:
     machine = codec.machine
     rest, cells = codec.apart(dataset)
     with naming(dataset.name):
-        X = rest.sheet() if isinstance(codec.encoder, Table) else rest.numbers()
+        X = rest.frame() if isinstance(codec.encoder, Table) else rest.numbers()
         rows = codec.rows(X, torch.float64, cells, keep=False)
         check_width(codec, rows.width)
         states = rows.all().to(machine.device, machine.dtype)
@@ -221,7 +210,7 @@ def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:
         ValueError: a number of columns that the machine's units do not stand for.
     """
     if isinstance(codec.encoder, Table):
-        columns = columns[:, codec.encoder.order(rest.sheet())]
+        columns = columns[:, codec.encoder.order(rest.frame())]
     n_units = visible_units(codec.machine) - (codec.label is not None)
     if n_units % columns.shape[1]:
         raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
@@ -230,13 +219,13 @@ def units_of(codec: Codec, columns: Tensor, rest: DataSet) -> Tensor:
     return units if codec.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
 
-def learnable(rest: DataSet, labels: Cells | None, codec: Codec) -> tuple[DataSet, Cells | None]:
+def learnable(rest: DataSet, labels: Series | None, codec: Codec) -> tuple[DataSet, Series | None]:
     """Returns the rows in memory that have a cell or a label, and their labels; a warning tells of others.
 
     Rows in a file that are blank are refused where they are read.
     """
     if rest.samples.dtype.kind == "O" or isinstance(codec.encoder, Table):
-        X: Any = rest.sheet()
+        X: Any = rest.frame()
     else:
         X = rest.samples if type(rest.samples) is np.ndarray else np.empty((rest.samples.shape[0], 0), int)
     blank = blank_rows(X, codec.encoder)
@@ -277,7 +266,7 @@ def check_width(codec: Codec, width: int) -> None:
 
 
 def read_kinds(path: Path | None) -> dict[str, Any]:
-    """Reads kinds of columns by name, for ``harmonium.data.Table.fit``; without a file there are none.
+    """Reads kinds of columns by name, for ``harmonium.tables.Table.fit``; without a file there are none.
 
     Raises:
         FileNotFoundError: no such file.
@@ -323,7 +312,7 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
         try:
             place = codec.unit_of(name.strip())
             cell = _cell(place.column, value.strip())
-            encoded = Table((place.column,), unknown="error").encode(Sheet((cell,)))
+            encoded = Table((place.column,), unknown="error").encode(Frame((cell,)))
         except ValueError as error:
             reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
             raise ValueError(f"given: {reason}") from error
@@ -331,7 +320,7 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
     return states.repeat(rows, 1)
 
 
-def _cell(column: Column, text: str) -> Cells:
+def _cell(column: Column, text: str) -> Series:
     """A cell of a column from its text: one of the labels by how it is written, else a number."""
     written = {str(value): value for value in column.coding.values}
     value = written.get(text, text)
@@ -342,10 +331,10 @@ def _cell(column: Column, text: str) -> Cells:
     if number is not None and of_whole_numbers(column.dtype) and number % 1 != 0:
         raise ValueError(f"expected a whole number in column {column.name!r}, received {text!r}")
     if number is not None and (not column.coding.values or number in column.coding.values):
-        return Cells(column.name, np.array([number]), "float64")
+        return Series(column.name, np.array([number]), "float64")
     cell = np.empty(1, dtype=object)
     cell[0] = value
-    return Cells(column.name, cell, "object")
+    return Series(column.name, cell, "object")
 
 
 def visible_units(machine: BoltzmannMachine) -> int:

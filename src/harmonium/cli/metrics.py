@@ -16,7 +16,7 @@ from harmonium.cli.scores import (
     spread,
     work_of_rows,
 )
-from harmonium.data import Codec, Rows
+from harmonium.data import Rows
 from harmonium.likelihood import (
     LogPartition,
     ais,
@@ -28,6 +28,7 @@ from harmonium.likelihood import (
 )
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import UNASKED, work
+from harmonium.tables import Codec
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 

@@ -19,10 +19,11 @@ from harmonium.chains import Correction, Kernel
 from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
-from harmonium.data import BUILT_IN, Codec
+from harmonium.data import BUILT_IN
 from harmonium.ladder import Ladder, lead_to, load_ladder
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables import Codec
 
 
 def words(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -196,7 +197,7 @@ def own_device(name: str | None) -> str | None:
 
 
 def unknown_of(text: str | None) -> str | None:
-    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.data.Table``; None stays None."""
+    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.tables.Table``; None stays None."""
     return "error" if text == "refuse" else text
 
 

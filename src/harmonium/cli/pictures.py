@@ -14,12 +14,13 @@ from harmonium import _random
 from harmonium.chains import Gibbs, run
 from harmonium.cli.coding import codec_of, read_for, source_of
 from harmonium.cli.scores import spread
-from harmonium.data import BitPlanes, Codec, Rows, Table
+from harmonium.data import BitPlanes, Rows
 from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
 from harmonium.report.hidden_units import receptive_fields
 from harmonium.report.images import signed_pixels
+from harmonium.tables import Codec, Table
 from harmonium.tasks import visible_means
 
 Limits = tuple[float, float]

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harmonium._storage import replace_file
-from harmonium.data import Cells, DataSet, Sheet, sheet_of
+from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._cell_text import as_written, is_whole
 from harmonium.data._frames import frame_bytes
-from harmonium.data.sheet import of_whole_numbers
+from harmonium.data.frame import of_whole_numbers
 from harmonium.report import image_panels
 from harmonium.sequences import write_fasta
 
@@ -27,11 +27,11 @@ SEQUENCES = (".fasta", ".fa", ".fasta.gz", ".fa.gz")
 
 def write_rows(
     path: Path,
-    rows: NDArray[Any] | Sheet,
+    rows: NDArray[Any] | Frame,
     shape: Sequence[int] | None,
     columns: int | None,
     names: Sequence[str] | None = None,
-    labels: Cells | None = None,
+    labels: Series | None = None,
     *,
     source: DataSet | None = None,
     alphabet: str | None = None,
@@ -52,20 +52,20 @@ def write_rows(
     """
     suffix = path.suffix.lower()
     if path.name.lower().endswith(SEQUENCES):
-        assert alphabet is not None and not isinstance(rows, Sheet)
+        assert alphabet is not None and not isinstance(rows, Frame)
         names = [] if source is None or source.alignment is None else source.alignment.names
         named = all(names) and len(names) == len(rows)
         write_fasta(path, rows, alphabet, names if named else None, overwrite=True)
         return
     if suffix in TABLES:
-        sheet = _sheet(rows, names, labels)
+        frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
             given = source.texts() if source is not None and source.texts is not None else {}
-            replace_file(path, _as_text(sheet, "," if suffix == ".csv" else "\t", given).encode())
+            replace_file(path, _as_text(frame, "," if suffix == ".csv" else "\t", given).encode())
         else:
-            replace_file(path, frame_bytes(_named(sheet), suffix))
+            replace_file(path, frame_bytes(_named(frame), suffix))
         return
-    if isinstance(rows, Sheet):
+    if isinstance(rows, Frame):
         try:
             rows = rows.numbers()
         except ValueError as error:
@@ -92,40 +92,40 @@ def check_sequences(path: Path, alphabet: str | None) -> None:
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 
 
-def _sheet(rows: NDArray[Any] | Sheet, names: Sequence[str] | None, labels: Cells | None) -> Sheet:
+def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Series | None) -> Frame:
     """Rows and labels as one table, in the order of the names where these are known."""
-    sheet = rows if isinstance(rows, Sheet) else sheet_of(rows)
-    columns, order = list(sheet.columns), list(names or ())
+    frame = rows if isinstance(rows, Frame) else frame_of(rows)
+    columns, order = list(frame.columns), list(names or ())
     own = [name for name in order if labels is None or name != labels.name]
-    if not isinstance(rows, Sheet) and len(own) == len(columns):
+    if not isinstance(rows, Frame) and len(own) == len(columns):
         columns = [replace(cells, name=name) for cells, name in zip(columns, own, strict=True)]
     if labels is not None:
         place = order.index(str(labels.name)) if labels.name in order else len(columns)
         columns.insert(place, labels)
-        columns = list(_named(Sheet(tuple(columns))).columns)
-    return Sheet(tuple(columns), sheet.library)
+        columns = list(_named(Frame(tuple(columns))).columns)
+    return Frame(tuple(columns), frame.library)
 
 
-def _named(sheet: Sheet) -> Sheet:
+def _named(frame: Frame) -> Frame:
     """A table whose columns have names, as files without a line of names are read."""
-    names = [c.name if isinstance(c.name, str) else f"column {j + 1}" for j, c in enumerate(sheet.columns)]
-    columns = (replace(cells, name=name) for cells, name in zip(sheet.columns, names, strict=True))
-    return Sheet(tuple(columns), sheet.library)
+    names = [c.name if isinstance(c.name, str) else f"column {j + 1}" for j, c in enumerate(frame.columns)]
+    columns = (replace(cells, name=name) for cells, name in zip(frame.columns, names, strict=True))
+    return Frame(tuple(columns), frame.library)
 
 
-def _as_text(sheet: Sheet, delimiter: str, given: Mapping[str, list[str]]) -> str:
+def _as_text(frame: Frame, delimiter: str, given: Mapping[str, list[str]]) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
-    header = [cells.name for cells in sheet.columns]
+    header = [cells.name for cells in frame.columns]
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    columns = [_as_given(cells, given.get(str(cells.name))) for cells in _named(sheet).columns]
+    columns = [_as_given(cells, given.get(str(cells.name))) for cells in _named(frame).columns]
     writer.writerows(zip(*columns, strict=True))
     return buffer.getvalue()
 
 
-def _as_given(cells: Cells, given: list[str] | None) -> list[str]:
+def _as_given(cells: Series, given: list[str] | None) -> list[str]:
     """The texts of cells: those of a text file where they stand for the same values."""
     if given is None:
         return texts(cells)
@@ -135,7 +135,7 @@ def _as_given(cells: Cells, given: list[str] | None) -> list[str]:
     return as_written(given, cells.values.tolist(), texts(cells))
 
 
-def texts(cells: Cells) -> list[str]:
+def texts(cells: Series) -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
     whole = cells.numeric and of_whole_numbers(cells.dtype)
     values = zip(cells.values.tolist(), cells.missing, strict=True)

@@ -11,8 +11,8 @@ import torch
 from harmonium._storage import CHECKPOINT, LADDER, MACHINE, parsed, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
-from harmonium.data import Table
 from harmonium.machine import BoltzmannMachine, load, rebuild
+from harmonium.tables import Table
 from harmonium.training import Update
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
 from harmonium.training.run_directory import PREVIOUS, remove_leftovers

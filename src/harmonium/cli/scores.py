@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, working
-from harmonium.data import Codec, Place, Rows
+from harmonium.data import Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
     LogPartition,
@@ -26,6 +26,7 @@ from harmonium.likelihood import (
 )
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import UNASKED, work
+from harmonium.tables import Codec, Place
 from harmonium.tasks import predict
 
 BASE_ROWS = 10_000

@@ -1,16 +1,13 @@
-"""Data: toy sets, file readers, encoders and one face over all that can hold rows.
+"""Data: toy sets, file readers, encoders of arrays and one face over all that can hold rows.
 
 - :func:`read` opens a file, a folder of images or a built-in name as a :class:`DataSet`.
 - :class:`Rows` hands out batches from arrays, tensors, sparse matrices and files larger than memory.
-- :class:`Codec` turns data into the states of visible units, and samples back into the data's own units, by
-  an :class:`Encoder` of arrays, or by a :class:`Table`, an encoder of columns of several kinds.
+- :class:`Frame` holds the :class:`Series` of a data frame, whichever library made it.
+- An :class:`Encoder` turns data into states and back; ``harmonium.tables`` has that of tables.
 """
 
 from harmonium._rows import Rows
 from harmonium.data._frames import build
-from harmonium.data.codec import Codec, Place
-from harmonium.data.codings import Labels
-from harmonium.data.column import Column, name_of
 from harmonium.data.dataset import LABELS, DataSet
 from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
@@ -26,59 +23,44 @@ from harmonium.data.encoders import (
     Threshold,
 )
 from harmonium.data.files import BUILT_IN, read
-from harmonium.data.left_out import IGNORE, blank_rows, without_unit
+from harmonium.data.frame import Frame, Series, frame_of, is_frame
 from harmonium.data.missing import SIDES, missing_at_random, missing_half, missing_rectangles
-from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
-from harmonium.data.table import UNKNOWN, Table
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
-from harmonium.data.units import visible_for, visible_layers
 
 __all__ = [
     "BINARISE",
     "BUILT_IN",
-    "IGNORE",
     "LABELS",
     "SIDES",
-    "UNKNOWN",
     "BernoulliBinarise",
     "BitPlanes",
-    "Cells",
-    "Codec",
-    "Column",
     "Compose",
     "DataSet",
     "Encoder",
+    "Frame",
     "Identity",
-    "Labels",
     "Letters",
     "OneHot",
-    "Place",
     "Rows",
     "Scale",
-    "Sheet",
+    "Series",
     "Standardise",
-    "Table",
     "Threshold",
     "bars_and_stripes",
     "bernoulli_binarise",
-    "blank_rows",
     "build",
     "digits",
     "encoder_from_dict",
+    "frame_of",
     "from_bit_planes",
     "gaussian_mixture",
     "gaussian_mixture_log_density",
-    "is_sheet",
+    "is_frame",
     "missing_at_random",
     "missing_half",
     "missing_rectangles",
-    "name_of",
     "read",
-    "sheet_of",
     "threshold",
     "to_bit_planes",
-    "visible_for",
-    "visible_layers",
-    "without_unit",
 ]

@@ -1,4 +1,4 @@
-"""Sheets as frames, arrays and files: back to what they came from, and Parquet and Feather."""
+"""Frames as those of libraries, arrays and files: back to what they came from, and Parquet and Feather."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ import numpy as np
 from harmonium._size_limit import check_claim
 from harmonium.data._cell_text import as_written
 from harmonium.data.dataset import ColumnType
-from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, of_whole_numbers, sheet_of
+from harmonium.data.frame import NUMPY, TEXT, Frame, Series, frame_of, of_whole_numbers
 
 
-def build(sheet: Sheet) -> Any:
-    """A frame of the sheet's library with its names, dtypes and categories, or an array, for a file too.
+def build(frame: Frame) -> Any:
+    """A frame of the frame's library with its names, dtypes and categories, or an array, for a file too.
 
     A dtype that has no place for missing cells, or for what is not whole, gives way where there is any.
     """
-    if sheet.library in (NUMPY, TEXT):
-        return _array(sheet)
-    if sheet.library == "pandas":
+    if frame.library in (NUMPY, TEXT):
+        return _array(frame)
+    if frame.library == "pandas":
         pandas = import_module("pandas")
-        columns = {column.name: _pandas_series(pandas, column, sheet.index) for column in sheet.columns}
-        return pandas.DataFrame(columns, index=sheet.index)
+        columns = {column.name: _pandas_series(pandas, column, frame.index) for column in frame.columns}
+        return pandas.DataFrame(columns, index=frame.index)
     narwhals = import_module("narwhals")
-    series = [series_of(narwhals, column, sheet.library) for column in sheet.columns]
+    series = [native_series(narwhals, column, frame.library) for column in frame.columns]
     return narwhals.from_dict({s.name: s for s in series}).to_native()
 
 
-def _array(sheet: Sheet) -> Any:
-    text = sheet.library == TEXT
-    dtype = np.dtype(object if text else sheet.columns[0].dtype)
-    if sheet.numeric and (text or dtype.kind in "biuf"):
-        return sheet.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
-    array = np.empty(sheet.shape, dtype=object)
-    for j, column in enumerate(sheet.columns):
+def _array(frame: Frame) -> Any:
+    text = frame.library == TEXT
+    dtype = np.dtype(object if text else frame.columns[0].dtype)
+    if frame.numeric and (text or dtype.kind in "biuf"):
+        return frame.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
+    array = np.empty(frame.shape, dtype=object)
+    for j, column in enumerate(frame.columns):
         array[:, j] = column.values if column.texts is None else as_written(column.texts, column.values)
-    if dtype.kind in "UT" and not any(column.missing.any() for column in sheet.columns):
+    if dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns):
         return array.astype("U")
     return array
 
 
-def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
+def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
     dtype = _IN_PANDAS.get(column.dtype.partition("(")[0], column.dtype)
     if dtype == "category":
         known = None if column.categories is None else list(column.categories)
@@ -60,7 +60,7 @@ def _pandas_series(pandas: Any, column: Cells, index: Any) -> Any:
     return series.astype(dtype)
 
 
-def _broken(column: Cells) -> bool:
+def _broken(column: Series) -> bool:
     """Returns whether a column of an integer type has fractions: the column's type then gives way."""
     if not (column.numeric and of_whole_numbers(column.dtype)):
         return False
@@ -68,7 +68,7 @@ def _broken(column: Cells) -> bool:
     return bool((np.round(numbers) != numbers).any())
 
 
-def series_of(narwhals: Any, column: Cells, library: str) -> Any:
+def native_series(narwhals: Any, column: Series, library: str) -> Any:
     """A column as a series of a library, in the type that its own library, NumPy or a file calls it."""
     values = [
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
@@ -108,22 +108,22 @@ def _read(path: Path, form: str) -> tuple[Any, None, tuple[str, ...], dict[str, 
     Samples are float64 where every column is of numbers, else objects, None where a cell is missing.
     """
     narwhals = import_module("narwhals")
-    frame = narwhals.from_native(_READERS[_library(path.suffix)](path, form), eager_only=True)
-    frame = frame.select([name for name in frame.columns if not _INDEX.fullmatch(name)])
-    sheet = sheet_of(frame.to_native())
-    names = tuple(str(cells.name) for cells in sheet.columns)
+    native = narwhals.from_native(_READERS[_library(path.suffix)](path, form), eager_only=True)
+    native = native.select([name for name in native.columns if not _INDEX.fullmatch(name)])
+    frame = frame_of(native.to_native())
+    names = tuple(str(cells.name) for cells in frame.columns)
     dtypes = (
         str(x.dtype) if x.dtype.is_temporal() else str(x.dtype).partition("(")[0]
-        for x in frame.iter_columns()
+        for x in native.iter_columns()
     )
     types = {
         name: ColumnType(dtype, cells.categories, cells.ordered)
-        for name, dtype, cells in zip(names, dtypes, sheet.columns, strict=True)
+        for name, dtype, cells in zip(names, dtypes, frame.columns, strict=True)
     }
-    if sheet.numeric:
-        return sheet.numbers(), None, names, types
-    samples = np.empty(sheet.shape, dtype=object)
-    for j, cells in enumerate(sheet.columns):
+    if frame.numeric:
+        return frame.numbers(), None, names, types
+    samples = np.empty(frame.shape, dtype=object)
+    for j, cells in enumerate(frame.columns):
         samples[:, j] = cells.values
         samples[cells.missing, j] = None
     return samples, None, names, types
@@ -132,11 +132,11 @@ def _read(path: Path, form: str) -> tuple[Any, None, tuple[str, ...], dict[str, 
 read_parquet, read_feather = partial(_read, form="parquet"), partial(_read, form="feather")
 
 
-def frame_bytes(sheet: Sheet, suffix: str) -> bytes:
-    """A sheet as the content of a file.
+def frame_bytes(frame: Frame, suffix: str) -> bytes:
+    """A frame as the content of a file.
 
     Args:
-        sheet: columns, of which those without a name get one.
+        frame: columns, of which those without a name get one.
         suffix: ".parquet" or ".feather".
 
     Raises:
@@ -144,10 +144,10 @@ def frame_bytes(sheet: Sheet, suffix: str) -> bytes:
     """
     library = _library(suffix)
     narwhals = import_module("narwhals")
-    columns = [series_of(narwhals, cells, library) for cells in sheet.columns]
-    frame = narwhals.from_dict({column.name: column for column in columns}).to_native()
+    columns = [native_series(narwhals, cells, library) for cells in frame.columns]
+    native = narwhals.from_dict({column.name: column for column in columns}).to_native()
     buffer = io.BytesIO()
-    getattr(frame, _WRITERS[library, suffix])(buffer)
+    getattr(native, _WRITERS[library, suffix])(buffer)
     return buffer.getvalue()
 
 

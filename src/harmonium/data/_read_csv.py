@@ -24,7 +24,7 @@ from harmonium.data._cell_text import (
     whole_numbers,
 )
 from harmonium.data.dataset import ColumnType, Texts
-from harmonium.data.sheet import LONG, refuse_long
+from harmonium.data.frame import LONG, refuse_long
 from harmonium.data.transforms import Array
 
 _REMEDY = "if it holds names, write them with letters that no cell has"

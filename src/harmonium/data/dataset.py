@@ -13,7 +13,7 @@ import numpy as np
 
 from harmonium._fetch import is_sparse
 from harmonium.data._cell_text import is_missing
-from harmonium.data.sheet import LONG, TEXT, Cells, Sheet, cells_of, differ_in_kind, sheet_of
+from harmonium.data.frame import LONG, TEXT, Frame, Series, differ_in_kind, frame_of, series_of
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment
 
@@ -30,7 +30,7 @@ Texts = Callable[[], dict[str, list[str]]]
 
 
 class ColumnType(NamedTuple):
-    """The type of a column in its file: the attributes of ``Cells`` of these names."""
+    """The type of a column in its file: the attributes of ``Series`` of these names."""
 
     dtype: str
     categories: tuple[Any, ...] | None
@@ -44,7 +44,7 @@ class DataSet:
     Attributes:
         samples: (rows, columns), in the dtype of its file: a NumPy array, a read-only memory map, a scipy CSR
             matrix or an h5py dataset. :class:`harmonium.data.Rows` reads them all alike. Of a table with text
-            or empty cells an array of objects, None where a cell is empty, for ``sheet``.
+            or empty cells an array of objects, None where a cell is empty, for ``frame``.
         labels: (rows,) or None.
         image_shape: the shape that one row had before it was flattened, or None.
         name: the file's name, or the built-in name.
@@ -130,18 +130,18 @@ class DataSet:
         named = bool(names) and not _numbered(names)
         return self.mixed or (named and self.image_shape is None and not _two_valued(self.samples))
 
-    def sheet(self) -> Sheet:
+    def frame(self) -> Frame:
         """The columns of cells, by name where they have names.
 
         Raises:
-            TypeError, ValueError: as ``harmonium.data.sheet.sheet_of``.
+            TypeError, ValueError: as ``harmonium.data.frame.frame_of``.
         """
         samples = dense(self.samples)
-        sheet = sheet_of(samples, self.names)
+        frame = frame_of(samples, self.names)
         if self.names is None:
-            return sheet
-        columns = zip(sheet.columns, samples.T, strict=True)
-        return Sheet(tuple(self._typed(cells, own) for cells, own in columns), TEXT)
+            return frame
+        columns = zip(frame.columns, samples.T, strict=True)
+        return Frame(tuple(self._typed(cells, own) for cells, own in columns), TEXT)
 
     def without(self, name: str) -> DataSet:
         """The other columns.
@@ -162,7 +162,7 @@ class DataSet:
         Raises:
             ValueError: text among them.
         """
-        return self.sheet().numbers() if self.samples.dtype.kind == "O" else self.samples
+        return self.frame().numbers() if self.samples.dtype.kind == "O" else self.samples
 
     def numbers(self) -> Array:
         """Returns the samples, dense and in memory, as numbers (rows, columns).
@@ -171,9 +171,9 @@ class DataSet:
             ValueError: text among them, or whole numbers of which float64 does not keep every digit.
         """
         X: Array = dense(self.samples)
-        return self.sheet().numbers() if X.dtype.kind == "O" or X.dtype in (np.int64, np.uint64) else X
+        return self.frame().numbers() if X.dtype.kind == "O" or X.dtype in (np.int64, np.uint64) else X
 
-    def take_label(self, name: str, *, needed: bool = True) -> tuple[DataSet, Cells | None]:
+    def take_label(self, name: str, *, needed: bool = True) -> tuple[DataSet, Series | None]:
         """Returns the data without their labels, and these.
 
         Args:
@@ -184,11 +184,11 @@ class DataSet:
             ValueError: no such labels.
         """
         if self.names is not None and name in self.names:
-            return self.without(name), self.sheet().columns[self.names.index(name)]
+            return self.without(name), self.frame().columns[self.names.index(name)]
         if name.lower() in LABELS and self.labels is not None:
             labels = self.labels.astype(str) if self.labels.dtype.kind == "S" else self.labels
             dtype = "str" if labels.dtype.kind == "U" else str(labels.dtype)
-            return replace(self, labels=None), cells_of(name, labels.tolist(), dtype)
+            return replace(self, labels=None), series_of(name, labels.tolist(), dtype)
         if needed:
             columns = "" if self.names is None else f"one of the columns {', '.join(map(repr, self.names))}"
             beside = "label, for what lies beside the rows" if self.labels is not None else ""
@@ -238,7 +238,7 @@ class DataSet:
         rest = self.without(found[0])
         return replace(rest, labels=labels)
 
-    def _typed(self, cells: Cells, values: Array) -> Cells:
+    def _typed(self, cells: Series, values: Array) -> Series:
         if self.types is not None:
             return replace(cells, **self.types[str(cells.name)]._asdict())
         return replace(cells, dtype=_dtype(cells, values))
@@ -262,7 +262,7 @@ def _two_valued(X: Array) -> bool:
     return any(seen <= pair and bool(np.isin(X, [*pair]).all()) for pair in _PAIRS)
 
 
-def _dtype(cells: Cells, values: Array) -> str:
+def _dtype(cells: Series, values: Array) -> str:
     """Returns the type of the cells of a text file: whole numbers, other numbers, or text."""
     if not cells.numeric:
         return "str"

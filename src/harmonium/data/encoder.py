@@ -23,6 +23,8 @@ class Encoder(ABC):
 
     draws: ClassVar[bool] = False
     """True if ``encode`` draws noise: the states of a row then depend on its place among the others."""
+    tabular: ClassVar[bool] = False
+    """True if it encodes a ``Frame``, by its columns; else arrays, whose columns are of one kind."""
     reads_levels: ClassVar[bool] = False
     """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
     registry: ClassVar[dict[str, type[Encoder]]] = {}

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, tasks
-from harmonium.data import Labels, Sheet, Table, is_sheet, sheet_of
+from harmonium.data import Frame, frame_of, is_frame
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
 from harmonium.sums import LIMIT_TEXT, has_hidden_states, log_weights
+from harmonium.tables import Labels, Table
 from harmonium.tasks import by_column, unobserved
 
 _CHAINS = 10
@@ -47,11 +48,11 @@ def count_learned(fitted: Fitted) -> int:
 def rows_around(estimator: Any, X: Any, column: Any) -> Any:
     """Returns validated rows, of which a frame may lack the column."""
     table = estimator.encoder_
-    if isinstance(table, Table) and is_sheet(X):
-        sheet = sheet_of(X)
-        lacking = set(table.names) - {cells.name for cells in sheet.columns}
+    if isinstance(table, Table) and is_frame(X):
+        frame = frame_of(X)
+        lacking = set(table.names) - {cells.name for cells in frame.columns}
         if column in lacking <= {column, *(each.name for each in table.left_out)}:
-            return table.given(_by_name(sheet))
+            return table.given(_by_name(frame))
     return estimator._validated(X, sparse=False)
 
 
@@ -69,11 +70,11 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
         TypeError, ValueError: columns that are not there, or cells that the units do not take.
     """
     table = estimator.encoder_
-    if isinstance(table, Table) and (isinstance(given, Mapping) or is_sheet(given)):
+    if isinstance(table, Table) and (isinstance(given, Mapping) or is_frame(given)):
         if isinstance(given, Mapping):
             for name in given.keys() & {each.name for each in table.left_out}:
                 raise ValueError(f"given: expected columns that are learned, received {name!r}, left out")
-        X: Any = table.given(given if isinstance(given, Mapping) else _by_name(sheet_of(given)))
+        X: Any = table.given(given if isinstance(given, Mapping) else _by_name(frame_of(given)))
         replace(table, unknown="error").encode(X)
     elif isinstance(given, Mapping):
         listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
@@ -85,8 +86,8 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
     return taken(X, np.repeat(np.arange(X.shape[0]), times))
 
 
-def _by_name(sheet: Sheet) -> dict[Any, list[Any]]:
-    return {cells.name: cells.values.tolist() for cells in sheet.columns}
+def _by_name(frame: Frame) -> dict[Any, list[Any]]:
+    return {cells.name: cells.values.tolist() for cells in frame.columns}
 
 
 def predict_column(

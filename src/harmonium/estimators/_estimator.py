@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from harmonium import _checks, tasks
-from harmonium.data import Encoder, Identity, Table, encoder_from_dict
+from harmonium.data import Encoder, Identity, encoder_from_dict
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, validated
@@ -23,6 +23,7 @@ from harmonium.estimators._options import Options
 from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
+from harmonium.tables import Table
 from harmonium.tasks import unobserved
 
 _OF_MEANS = 30  # draws at least, whose mean is that of a column coded along a curve

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from harmonium.data import Encoder, Table
+from harmonium.data import Encoder
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._training import structure_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables import Table
 
 _PLAIN = (str, int, float, bool, type(None))
 

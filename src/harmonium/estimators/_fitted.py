@@ -16,7 +16,7 @@ from harmonium import _checks, chains
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
-from harmonium.data import Codec, Encoder
+from harmonium.data import Encoder
 from harmonium.estimators._intake import (
     Array,
     decoded,
@@ -32,6 +32,7 @@ from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.sums import UNASKED, HiddenStates, has_hidden_states, work
+from harmonium.tables import Codec
 from harmonium.tasks import impute, sample, unobserved
 from harmonium.training.seeds import stream_seed
 

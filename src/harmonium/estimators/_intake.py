@@ -15,10 +15,11 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium.data import Codec, DataSet, Encoder, Sheet, Table, blank_rows, is_sheet, sheet_of
-from harmonium.data.sheet import differ_in_kind
+from harmonium.data import DataSet, Encoder, Frame, frame_of, is_frame
+from harmonium.data.frame import differ_in_kind
 from harmonium.data.transforms import full_intensity
 from harmonium.layers import Layer
+from harmonium.tables import Codec, Table, blank_rows
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         sparse: whether a sparse matrix is taken.
 
     Returns:
-        A ``Sheet`` where a table stands between rows and machine: for data frames, text and objects, kinds
+        A ``Frame`` where a table stands between rows and machine: for data frames, text and objects, kinds
         by column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing
         cell is NaN or None in either.
 
@@ -61,12 +62,12 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         objects = np.asarray(X, dtype=object)
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
     by_table = isinstance(estimator.visible, Mapping) if reset else isinstance(estimator.encoder_, Table)
-    if is_sheet(X):
-        sheet = sheet_of(X)
-        if not (isinstance(X, np.ndarray) and sheet.numeric and not by_table):
+    if is_frame(X):
+        frame = frame_of(X)
+        if not (isinstance(X, np.ndarray) and frame.numeric and not by_table):
             validate_data(estimator, X, reset=reset, skip_check_array=True)
-            return sheet if by_table or (reset and estimator.binarise is None) else sheet.numbers()
-        X = sheet.numbers()
+            return frame if by_table or (reset and estimator.binarise is None) else frame.numbers()
+        X = frame.numbers()
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
@@ -76,7 +77,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         levels /= full
     chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
     if by_table or (chosen and differ_in_kind(X)):
-        return sheet_of(X.toarray() if is_sparse(X) else X)
+        return frame_of(X.toarray() if is_sparse(X) else X)
     return X
 
 
@@ -133,7 +134,7 @@ def taken(X: Any, index: NDArray[Any] | slice) -> Any:
     """Returns some of validated rows."""
     if isinstance(index, slice):
         return X
-    return X.take(index) if isinstance(X, Sheet) else X[index]
+    return X.take(index) if isinstance(X, Frame) else X[index]
 
 
 def fit_codec(

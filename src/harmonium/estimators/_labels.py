@@ -13,10 +13,10 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Column
-from harmonium.data.codings import OneOf
-from harmonium.data.sheet import of_whole_numbers
+from harmonium.data.frame import of_whole_numbers
 from harmonium.estimators._intake import Array
+from harmonium.tables import Column
+from harmonium.tables.codings import OneOf
 
 
 def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:

@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Table
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._progress import RowScore
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.tables import Table
 
 _ROWS, _WIDEST = 256, 100  # that are looked at, at most
 _LEAST = 50  # rows

@@ -11,9 +11,10 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from harmonium._settings import any_given
-from harmonium.data import UNKNOWN, BernoulliBinarise, Encoder
+from harmonium.data import BernoulliBinarise, Encoder
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
+from harmonium.tables import UNKNOWN
 from harmonium.training import FEW_UNITS, OPTIMIZERS, SCHEDULES, OptimizerFactory, Schedule, suits_fit_table
 
 BINARISE: dict[str, Encoder] = {"sample": BernoulliBinarise(0)}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.data import Codec, Rows, bernoulli_binarise
+from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
@@ -35,6 +35,7 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
+from harmonium.tables import Codec
 from harmonium.training import FEW_UNITS, Aim, EarlyStopping, TrainingRun, fit_labels, fit_table, train
 from harmonium.training.batch_source import check_rows
 

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from harmonium import _checks
-from harmonium.data import Cells, Sheet, build, is_sheet, sheet_of
+from harmonium.data import Frame, Series, build, frame_of, is_frame
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
@@ -169,11 +169,11 @@ class RBMImputer(TransformerMixin, BaseEstimator):
             return np.hstack(
                 [filled, lacked.astype(filled.dtype if filled.dtype == object else dtype_of(filled))]
             )
-        sheet = sheet_of(filled)
-        names = [_indicator(sheet.columns[j].name) for j in self.indicated_]
-        kind = "float64" if sheet.library == "pandas" else "Float64"
-        added = [Cells(name, cells, kind) for name, cells in zip(names, lacked.T, strict=True)]
-        return build(Sheet((*sheet.columns, *added), sheet.library, sheet.index))
+        frame = frame_of(filled)
+        names = [_indicator(frame.columns[j].name) for j in self.indicated_]
+        kind = "float64" if frame.library == "pandas" else "Float64"
+        added = [Series(name, cells, kind) for name, cells in zip(names, lacked.T, strict=True)]
+        return build(Frame((*frame.columns, *added), frame.library, frame.index))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -191,6 +191,6 @@ def _indicator(name: Any) -> str:
 def _holes(rows: Any) -> Array:
     """Returns which cells of validated rows are missing, (rows, columns)."""
     found: Array = (
-        np.column_stack([cells.missing for cells in rows.columns]) if is_sheet(rows) else np.isnan(rows)
+        np.column_stack([cells.missing for cells in rows.columns]) if is_frame(rows) else np.isnan(rows)
     )
     return found

@@ -41,9 +41,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
-            ``harmonium.data.visible_for`` for all kinds. Of a data frame, of text, and of an array that
+            ``harmonium.tables.visible_for`` for all kinds. Of a data frame, of text, and of an array that
             holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
-            (``harmonium.data.Table``), {"age": "gaussian", …} says it for some, by name or number, and
+            (``harmonium.tables.Table``), {"age": "gaussian", …} says it for some, by name or number, and
             {"id": "ignore"} leaves a column out.
         unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
             category: "missing" takes it as missing, with a warning, "error" refuses it.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data import Cells, sheet_of
+from harmonium.data import Series, frame_of
 from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")
@@ -68,7 +68,7 @@ def compare_columns(
         ImportError: the ``plot`` extra is not installed.
         TypeError, ValueError: no tables, other columns, or a column without a value.
     """
-    tables = [{cells.name: cells for cells in sheet_of(X).columns} for X in (real, sampled)]
+    tables = [{cells.name: cells for cells in frame_of(X).columns} for X in (real, sampled)]
     chosen = list(tables[0]) if columns is None else list(columns)
     for table, argument in zip(tables, _NAMES, strict=True):
         lacking = [name for name in chosen if name not in table or table[name].missing.all()]
@@ -104,7 +104,7 @@ def compare_columns(
     save_figure(figure, path)
 
 
-def _read_axis(real: Cells, sampled: Cells) -> _Axis:
+def _read_axis(real: Series, sampled: Series) -> _Axis:
     """Returns a column of both tables, whose labels are those of real rows and what else was sampled."""
     parts = [cells.values[~cells.missing] for cells in (real, sampled)]
     if real.numeric and sampled.numeric:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data import Cells, Sheet, sheet_of
+from harmonium.data import Frame, Series, frame_of
 
 _ROWS = 10_000  # that are looked at: the error of a correlation is then a hundredth
 _LABELS = 50  # of a column at most: with more of them chance alone links it
@@ -82,9 +82,9 @@ def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _matched(real: Any, sampled: Any) -> list[tuple[Cells, Cells]]:
+def _matched(real: Any, sampled: Any) -> list[tuple[Series, Series]]:
     """Returns the columns of both, some of their rows."""
-    own, others = (_some(sheet_of(X)) for X in (real, sampled))
+    own, others = (_some(frame_of(X)) for X in (real, sampled))
     other = {cells.name: cells for cells in others.columns}
     lacking = [cells.name for cells in own.columns if cells.name not in other]
     if lacking:
@@ -92,12 +92,12 @@ def _matched(real: Any, sampled: Any) -> list[tuple[Cells, Cells]]:
     return [(cells, other[cells.name]) for cells in own.columns]
 
 
-def _some(sheet: Sheet) -> Sheet:
+def _some(frame: Frame) -> Frame:
     """Returns some of the rows, evenly spaced."""
-    return sheet.take(np.linspace(0, len(sheet) - 1, min(len(sheet), _ROWS)).astype(int))
+    return frame.take(np.linspace(0, len(frame) - 1, min(len(frame), _ROWS)).astype(int))
 
 
-def _indicators(one: Cells, other: Cells, side: int) -> NDArray[np.float64] | None:
+def _indicators(one: Series, other: Series, side: int) -> NDArray[np.float64] | None:
     """Returns numbers, (rows, 1), or indicators of labels, (rows, labels), NaN where missing."""
     cells = (one, other)[side]
     if one.numeric and other.numeric:

@@ -168,7 +168,7 @@ def _read_set(x: Any, name: str) -> Tensor:
         if values.dtype.kind not in "biuf":
             raise TypeError(
                 f"{name}: expected numbers, received {values.dtype}; encode a table, "
-                "as by hm.data.Table.fit(frame).encode(frame)"
+                "as by hm.tables.Table.fit(frame).encode(frame)"
             )
         values = torch.from_numpy(values)
     if values.dim() < 2 or len(values) == 0:

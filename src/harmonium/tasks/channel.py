@@ -12,8 +12,9 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.data import Encoder, Identity, Standardise, Table
+from harmonium.data import Encoder, Identity, Standardise
 from harmonium.layers import Layer, Theta
+from harmonium.tables import Table
 
 
 class Channel(ABC):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.data import Encoder, Table
+from harmonium.data import Encoder
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
@@ -100,7 +100,7 @@ def suits_fit_table(encoder: Encoder, layers: list[Layer], rows: int, hidden: in
         hidden: Bernoulli units of the one hidden layer.
     """
     width = sum(layer.width for layer in layers)
-    table = isinstance(encoder, Table) or all(layer.gaussian for layer in layers)
+    table = encoder.tabular or all(layer.gaussian for layer in layers)
     most = _OF_ONE_KIND if len(layers) == 1 else _WIDEST
     return table and hidden <= _MOST and width <= most and rows > 1
 

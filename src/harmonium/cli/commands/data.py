@@ -16,8 +16,9 @@ from harmonium.cli import options
 from harmonium.cli.coding import naming, weights_of
 from harmonium.cli.output import Listing, check_target
 from harmonium.cli.rows_file import SEQUENCES, TABLES, check_sequences, write_rows
-from harmonium.data import IGNORE, DataSet, Rows, Table, name_of, read, without_unit
+from harmonium.data import DataSet, Rows, read
 from harmonium.report import image_grid
+from harmonium.tables import IGNORE, Table, name_of, without_unit
 
 _ENTRIES = 1 << 20
 
@@ -114,13 +115,13 @@ def _describe_table(dataset: DataSet) -> dict[str, Any]:
 
 def _columns(dataset: DataSet) -> Listing:
     """Lists the columns of a table, each with the kind of unit that training would choose for it."""
-    sheet = dataset.sheet()
-    reasons = without_unit(sheet)
-    learned = len(reasons) < len(sheet.columns)
-    table = Table.fit(sheet, dict.fromkeys(reasons, IGNORE)) if learned else None
+    frame = dataset.frame()
+    reasons = without_unit(frame)
+    learned = len(reasons) < len(frame.columns)
+    table = Table.fit(frame, dict.fromkeys(reasons, IGNORE)) if learned else None
     known = {column.name: column for column in (table.columns if table else ())}
     found = Listing()
-    for cells in sheet.columns:
+    for cells in frame.columns:
         column = known.get(name_of(cells))
         kind, values = (IGNORE, reasons[cells.name]) if column is None else (column.kind, column.holds(cells))
         missing = int(cells.missing.sum())
@@ -133,11 +134,11 @@ def _convert(dataset: DataSet, out: Path, source: str) -> None:
     if out.suffix.lower() in TABLES:
         table = read(source, labels_apart=False)
         labels = None if table.labels is None else table.take_label("label")[1]
-        write_rows(out, table.sheet(), None, None, table.names, labels, source=table)
+        write_rows(out, table.frame(), None, None, table.names, labels, source=table)
         return
     if samples.dtype.kind == "O":
         with naming(dataset.name):
-            samples = dataset.sheet().numbers()
+            samples = dataset.frame().numbers()
     if is_sparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
         from scipy.sparse import save_npz
 

@@ -17,9 +17,9 @@ from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
-from harmonium.data import Codec
 from harmonium.layers import Layer
 from harmonium.report import image_panels
+from harmonium.tables import Codec
 from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks import denoise as clean
 

@@ -15,11 +15,12 @@ from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, working
 from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, whole
-from harmonium.data import Codec, Rows
+from harmonium.data import Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
 from harmonium.report import mixing_curve, model_card
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
+from harmonium.tables import Codec
 
 EXAMPLES = (
     "harmonium evaluate runs/digits digits",

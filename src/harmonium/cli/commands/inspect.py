@@ -14,7 +14,6 @@ from harmonium.cli import options
 from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.scores import ages_of, estimate, spread, whole
-from harmonium.data import Codec
 from harmonium.ladder import laws_along
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
@@ -22,6 +21,7 @@ from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
 from harmonium.report.logos import letters_of
 from harmonium.report.plots import require_figures
+from harmonium.tables import Codec
 from harmonium.tasks import directions, effective_couplings
 
 EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")

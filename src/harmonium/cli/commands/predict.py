@@ -16,9 +16,10 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import probabilities
-from harmonium.data import Cells, Labels, Place, Sheet
-from harmonium.data.sheet import TEXT
+from harmonium.data import Frame, Series
+from harmonium.data.frame import TEXT
 from harmonium.sums import has_hidden_states
+from harmonium.tables import Labels, Place
 from harmonium.tasks import impute, unobserved
 
 EXAMPLES = (
@@ -89,16 +90,16 @@ def predict(
             done = impute(machine, states, missing, method, draws=chains, sweeps=max(2, sweeps), seed=seed)
             best, used = done.mean[:, place.states].double().cpu().numpy(), done.method
     dtype = "float64" if place.column.form is None else place.column.dtype
-    cells = Cells(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
+    cells = Series(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
     if isinstance(own, Labels):
-        cells = Cells(column, place.column.decode(best), place.column.dtype, place.column.categories)
+        cells = Series(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
     if with_probabilities:
         each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
         possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
-        names = texts(Cells(column, possible, place.column.dtype))
-        columns += [Cells(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
-    write_rows(out, Sheet(tuple(columns), TEXT), None, None)
+        names = texts(Series(column, possible, place.column.dtype))
+        columns += [Series(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
+    write_rows(out, Frame(tuple(columns), TEXT), None, None)
     result: dict[str, Any] = {
         "machine": source,
         "file": out,

@@ -20,7 +20,7 @@ from harmonium.cli.coding import read_for, rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
-from harmonium.data import Codec, DataSet, Rows
+from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
@@ -29,6 +29,7 @@ from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject
 from harmonium.report.plots import mixing_heights
+from harmonium.tables import Codec
 
 EXAMPLES = (
     "harmonium report runs/digits",

@@ -24,10 +24,11 @@ from harmonium.cli.coding import (
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
-from harmonium.data import BitPlanes, Codec, Sheet
+from harmonium.data import BitPlanes, Frame
 from harmonium.ladder import Ladder
 from harmonium.machine import States
 from harmonium.sums import has_hidden_states
+from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly
 from harmonium.tasks import visible_means
 
@@ -125,7 +126,7 @@ def sample(
         "file": out,
         "samples": number,
         "columns": int(samples.shape[1]),
-        "dtype": "table" if isinstance(samples, Sheet) else str(samples.dtype),
+        "dtype": "table" if isinstance(samples, Frame) else str(samples.dtype),
         "kind": "means" if means else "states",
         **({"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": start}),
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harmonium.data import Table
 from harmonium.report.baselines import Baselines, score_baselines
 from harmonium.report.links import Link, compare_links, compare_marginals
 from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.sections import Subject
+from harmonium.tables import Table
 
 _SHOWN = 10  # links and columns
 _WIDE = 100  # columns, of which all pairs are looked at

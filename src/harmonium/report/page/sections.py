@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import BitPlanes, Encoder, Sheet, Table, missing_half, sheet_of
+from harmonium.data import BitPlanes, Encoder, Frame, frame_of, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
@@ -23,6 +23,7 @@ from harmonium.report.page.charts import histogram
 from harmonium.report.page.parts import Greys, Grid, Picture, Remark, Section, Strip
 from harmonium.report.page.verdict import activity_remarks, copy_remarks
 from harmonium.report.sample_quality import nearest_neighbours
+from harmonium.tables import Table
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
 _SHOWN = 10  # images of a strip
@@ -91,12 +92,12 @@ class Subject:
         """Returns rows in the units of the data, without their label."""
         return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
 
-    def cells(self, v: Tensor) -> Sheet:
+    def cells(self, v: Tensor) -> Frame:
         """Returns rows in the units of the data, column by column, without their label."""
         if isinstance(self.encoder, Table):
-            return self.encoder.sheet(v[:, : self.width].cpu().numpy())
+            return self.encoder.frame(v[:, : self.width].cpu().numpy())
         values = self.decode(v)
-        return sheet_of(values, self.names or [f"column {i}" for i in range(values.shape[1])])
+        return frame_of(values, self.names or [f"column {i}" for i in range(values.shape[1])])
 
     def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
         """Returns means decoded; of bit-planes, whose means are no grey levels, the states."""

@@ -12,8 +12,11 @@ from typing import Any, Self
 import numpy as np
 
 from harmonium import _checks
+from harmonium.data import Series
 from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
-from harmonium.data.codings import (
+from harmonium.data.transforms import Array
+from harmonium.layers import Layer
+from harmonium.tables.codings import (
     Coding,
     Grouped,
     Labels,
@@ -28,10 +31,7 @@ from harmonium.data.codings import (
     shown,
     values_of,
 )
-from harmonium.data.number_codings import Affine, Counts, fit_fractions, fit_real
-from harmonium.data.sheet import Cells
-from harmonium.data.transforms import Array
-from harmonium.layers import Layer
+from harmonium.tables.number_codings import Affine, Counts, fit_fractions, fit_real
 
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
@@ -43,7 +43,7 @@ _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are t
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
 
 
-def fit_states(cells: Cells, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
+def fit_states(cells: Series, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
     """Returns the coding of a column for units with some states.
 
     Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
@@ -78,7 +78,7 @@ def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
 
 
 def fit_counts(
-    cells: Cells,
+    cells: Series,
     *,
     largest: int | None = None,
     lowest: int | None = None,
@@ -171,7 +171,7 @@ class Column:
 
     @classmethod
     def fit(
-        cls, cells: Cells, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
+        cls, cells: Series, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
     ) -> Column:
         """Infers a column's unit and coding from its cells.
 
@@ -221,11 +221,11 @@ class Column:
         """The values that the column's type names, if it does."""
         return self.coding.labels if self.declared and isinstance(self.coding, Labels) else None
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
         return self.coding.encode(_in_numbers(cells, self.form))
 
-    def complain(self, cells: Cells, row: int, first: int) -> str:
+    def complain(self, cells: Series, row: int, first: int) -> str:
         """Says what was expected of a cell that has no state, with what to do about it.
 
         Args:
@@ -268,7 +268,7 @@ class Column:
         largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)
         return np.clip(np.round(cells), limits.min, largest)
 
-    def holds(self, cells: Cells) -> str:
+    def holds(self, cells: Series) -> str:
         """Describes what the column holds and how it is coded, in a few words.
 
         Args:
@@ -300,12 +300,12 @@ class Column:
         return cls(coding=coding_from_dict(values.pop("coding", {})), **values)
 
 
-def name_of(cells: Cells) -> str | int:
+def name_of(cells: Series) -> str | int:
     """Returns the name of a column, or its number."""
     return cells.name if isinstance(cells.name, str) else _number(cells.name)
 
 
-def _choose(cells: Cells) -> tuple[str, dict[str, Any]]:
+def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
     """Returns the kind of unit for a column, and options of its coding."""
     values, rows = values_of(cells), int((~cells.missing).sum())
     if len(values) <= 2:
@@ -345,16 +345,16 @@ def strays_of(values: tuple[Any, ...]) -> list[Any]:
     return [value for value in values if not _is_number(value)]
 
 
-def time_form_of(cells: Cells) -> str | None:
+def time_form_of(cells: Series) -> str | None:
     """Returns the form of the dates or times in a column (``_times.form_of``); None: there are none."""
     return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
 
 
-def _in_numbers(cells: Cells, form: str | None) -> Cells:
+def _in_numbers(cells: Series, form: str | None) -> Series:
     """Returns the cells of a column of dates or times as numbers."""
     if form is None or cells.numeric:
         return cells
-    return Cells(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
+    return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
 
 
 def _is_number(value: Any) -> bool:

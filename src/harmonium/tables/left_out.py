@@ -8,11 +8,11 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from harmonium.data.codings import shown, values_of
-from harmonium.data.column import MANY_TEXTS, name_of, strays_of, time_form_of
-from harmonium.data.sheet import Cells, Sheet
+from harmonium.data import Frame, Series
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
+from harmonium.tables.codings import shown, values_of
+from harmonium.tables.column import MANY_TEXTS, name_of, strays_of, time_form_of
 
 IGNORE = "ignore"
 """In place of the kind of a unit: the column has none."""
@@ -36,7 +36,7 @@ class LeftOut:
     constant: str | float | None = None
 
     @classmethod
-    def of(cls, cells: Cells) -> Self:
+    def of(cls, cells: Series) -> Self:
         """Describes a column that is to be left out."""
         seen = cells.values[~cells.missing]
         one = seen[0] if len(seen) and (seen == seen[0]).all() else None
@@ -44,18 +44,18 @@ class LeftOut:
         known = isinstance(constant, (str, float, int)) or constant is None
         return cls(name_of(cells), cells.dtype, cells.numeric, constant if known else None)
 
-    def cells(self, rows: int) -> Cells:
+    def cells(self, rows: int) -> Series:
         """Returns so many cells: the only value, or missing ones."""
         missing = np.nan if self.numeric else None
         value = missing if self.constant is None else self.constant
-        return Cells(self.name, np.full(rows, value, float if self.numeric else object), self.dtype)
+        return Series(self.name, np.full(rows, value, float if self.numeric else object), self.dtype)
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
         return dict(vars(self))
 
 
-def why_left_out(cells: Cells) -> str | None:
+def why_left_out(cells: Series) -> str | None:
     """Returns why nothing is to be learned from a column that nobody gave a unit; None: it is learned."""
     rows = int((~cells.missing).sum())
     if not rows:
@@ -74,15 +74,15 @@ def why_left_out(cells: Cells) -> str | None:
     return f"{len(values)} different texts in {rows} rows"
 
 
-def without_unit(sheet: Sheet, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
+def without_unit(frame: Frame, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
     """Returns the columns that get no unit, and why: ``IGNORE`` for those whose kind says so.
 
     Args:
-        sheet: the rows.
+        frame: the rows.
         kinds: see ``Table.fit``.
     """
-    chosen, found = chosen_kinds(sheet, kinds), dict[Any, str]()
-    for cells in sheet.columns:
+    chosen, found = chosen_kinds(frame, kinds), dict[Any, str]()
+    for cells in frame.columns:
         kind = _kind(chosen.get(cells.name))
         reason = IGNORE if kind == IGNORE else why_left_out(cells) if kind == "auto" else None
         if reason is not None:
@@ -94,13 +94,13 @@ def _kind(given: Any) -> Any:
     return "auto" if given is None else given.get("kind", "auto") if isinstance(given, Mapping) else given
 
 
-def chosen_kinds(sheet: Sheet, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
+def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
     """Returns the kinds of columns that are named, by the columns' own names.
 
     Raises:
         ValueError: no such column, or no such kind.
     """
-    names = [cells.name for cells in sheet.columns]
+    names = [cells.name for cells in frame.columns]
     if isinstance(kinds, Mapping):
         if all(isinstance(name, int) for name in names):  # which files of kinds write as text
             own = {str(name): name for name in names}
@@ -127,11 +127,11 @@ def blank_rows(X: Any, encoder: Any = None, kinds: Any = None) -> Array:
     """Returns which rows show nothing in any column that is learned, (rows,) bool.
 
     Args:
-        X: a ``Sheet``, or a matrix of numbers; a sparse one has no such rows.
+        X: a ``Frame``, or a matrix of numbers; a sparse one has no such rows.
         encoder: of the rows; None: it is still to be fitted,
         kinds: of these columns, see ``Table.fit``.
     """
-    if isinstance(X, Sheet):
+    if isinstance(X, Frame):
         out = [x.name for x in encoder.left_out] if encoder is not None else without_unit(X, kinds)
         holes = [cells.missing for cells in X.columns if cells.name not in out]
         return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)

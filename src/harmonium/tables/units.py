@@ -10,11 +10,10 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._rows import Moments, Rows
-from harmonium.data.column import states_of
-from harmonium.data.encoder import Encoder
-from harmonium.data.encoders import Identity, OneHot, Standardise
-from harmonium.data.table import Group, Table
+from harmonium.data import Encoder, Identity, OneHot, Standardise
 from harmonium.layers import Layer
+from harmonium.tables.column import states_of
+from harmonium.tables.table import Group, Table
 
 _BITS = (0.0, 1.0)
 Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take, NaN aside

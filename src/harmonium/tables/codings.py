@@ -12,7 +12,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data.sheet import Cells
+from harmonium.data import Series
 from harmonium.data.transforms import Array
 
 
@@ -46,7 +46,7 @@ class Coding(ABC):
         """The cells that have a state, in words."""
 
     @abstractmethod
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         """(rows, width) float64, NaN in the whole of a unit where a cell is missing or has no state."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Labels(Coding):
     def expected(self) -> str:
         return f"one of {few(self.values)} as in fit"
 
-    def indices(self, cells: Cells) -> Array:
+    def indices(self, cells: Series) -> Array:
         """The state of every cell, (rows,) float64; NaN where it is missing or has none."""
         if cells.numeric and all(type(value) is float for value in self.values):
             known = np.array(self.values)
@@ -122,7 +122,7 @@ class Levels(Labels, ABC):
     def levels(self) -> tuple[float, ...]:
         """The states of the unit, rising, at least as many as there are values."""
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         index = self.indices(cells)
         states = np.full((len(index), 1), np.nan)
         known = ~np.isnan(index)
@@ -192,7 +192,7 @@ class OneHotLabels(Labels, ABC):
     def width(self) -> int:
         return self.n_states
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         index = self.indices(cells)
         states: Array = np.equal(index[:, None], np.arange(self.n_states)).astype(np.float64)
         states[np.isnan(index)] = np.nan
@@ -238,7 +238,7 @@ class Grouped(OneHotLabels):
     def labels(self) -> tuple[Any, ...]:
         return (*self.values[:-1], *self.rare)
 
-    def indices(self, cells: Cells) -> Array:
+    def indices(self, cells: Series) -> Array:
         index = super().indices(cells)
         strange = np.isnan(index) | (index == len(self.values) - 1)
         return np.where(strange & ~cells.missing, len(self.values) - 1, index)
@@ -255,7 +255,7 @@ class Grouped(OneHotLabels):
 
 
 def fit_one_hot(
-    cells: Cells, *, values: Sequence[Any] | None = None, rare: int | None = None
+    cells: Series, *, values: Sequence[Any] | None = None, rare: int | None = None
 ) -> OneHotLabels:
     """Returns the coding of labels by one-hot states.
 
@@ -297,7 +297,7 @@ def coding_from_dict(description: dict[str, Any]) -> Coding:
     return Coding.registry[name](**values)
 
 
-def values_of(cells: Cells) -> tuple[Any, ...]:
+def values_of(cells: Series) -> tuple[Any, ...]:
     """All that a column's type says it may hold, or else what it holds, in order."""
     if cells.categories:
         return cells.categories
@@ -307,7 +307,7 @@ def values_of(cells: Cells) -> tuple[Any, ...]:
     return tuple(sorted(set(seen.tolist()), key=lambda value: (isinstance(value, str), value)))
 
 
-def all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
+def all_of(cells: Series, values: Sequence[Any] | None) -> tuple[Any, ...]:
     """All values of a column: those that are named, which have to be all that are there, or what it says."""
     if values is None:
         return values_of(cells)
@@ -320,7 +320,7 @@ def all_of(cells: Cells, values: Sequence[Any] | None) -> tuple[Any, ...]:
     return named
 
 
-def numbers_of(cells: Cells) -> Array:
+def numbers_of(cells: Series) -> Array:
     """The cells that are not missing, of a column of numbers.
 
     Raises:
@@ -332,12 +332,12 @@ def numbers_of(cells: Cells) -> Array:
     return seen
 
 
-def weights_of(cells: Cells, weights: Array | float) -> Array | None:
+def weights_of(cells: Series, weights: Array | float) -> Array | None:
     """Of the cells that are not missing; None: all count alike."""
     return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
 
 
-def as_numbers(cells: Cells) -> Array:
+def as_numbers(cells: Series) -> Array:
     """(rows,) float64, NaN where a cell is no number."""
     if cells.numeric:
         return cells.values

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from harmonium import _checks
-from harmonium.data.codings import Coding, as_numbers, numbers_of, weights_of
-from harmonium.data.sheet import LONG, Cells
+from harmonium.data import Series
+from harmonium.data.frame import LONG
 from harmonium.data.transforms import Array
+from harmonium.tables.codings import Coding, as_numbers, numbers_of, weights_of
 
 TRANSFORMS = ("none", "log", "quantile")
 _DISTINCT = 10  # values at least, to choose a transform by
@@ -50,7 +51,7 @@ class Counts(Coding):
 
     @classmethod
     def fit(
-        cls, cells: Cells, *, largest: int | None = None, lowest: int | None = None, step: int | None = None
+        cls, cells: Series, *, largest: int | None = None, lowest: int | None = None, step: int | None = None
     ) -> Self:
         seen, least, step = numbers_of(cells), lowest or 0, 1 if step is None else step
         wrong = seen[(seen < least) | (seen != np.round(seen)) | ((seen - least) % step != 0)]
@@ -77,7 +78,7 @@ class Counts(Coding):
         steps = "" if self.step == 1 else f" in steps of {self.step}"
         return f"a count from {self.lowest} to {self.largest}{steps} as in fit"
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         x = as_numbers(cells)
         states = (x - self.lowest) / self.step
         return np.where((states >= 0) & (x <= self.largest) & (np.round(states) == states), states, np.nan)[
@@ -112,20 +113,20 @@ class Affine(Coding):
             raise ValueError(f"scale: expected a positive number, received {self.scale}")
 
     @classmethod
-    def standardised(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
+    def standardised(cls, cells: Series, weights: Array | float = 1.0) -> Self:
         seen, each = numbers_of(cells), weights_of(cells, weights)
         mean = np.average(seen, weights=each)
         return cls(float(mean), float(np.sqrt(np.average((seen - mean) ** 2, weights=each))) or 1.0)
 
     @classmethod
-    def scaled(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
+    def scaled(cls, cells: Series, weights: Array | float = 1.0) -> Self:
         seen = numbers_of(cells)
         if seen.min() < 0:
             raise ValueError(f"expected numbers from 0, received {seen.min():g}")
         return cls(0.0, float(np.sqrt(np.average(seen**2, weights=weights_of(cells, weights)))) or 1.0, 0.0)
 
     @classmethod
-    def interval(cls, cells: Cells, *, low: float | None = None, high: float | None = None) -> Self:
+    def interval(cls, cells: Series, *, low: float | None = None, high: float | None = None) -> Self:
         """From ``low`` to ``high``; without either, numbers in [0, 1] as they are, others by their range."""
         seen = numbers_of(cells)
         first, last = float(seen.min()), float(seen.max())
@@ -150,7 +151,7 @@ class Affine(Coding):
             return f"a number in [{self.offset:g}, {self.offset + self.scale:g}] as in fit"
         return "a number" if self.low is None else "a number from 0"
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         x = (as_numbers(cells) - self.offset) / self.scale
         low, high = (b if b is not None else s * math.inf for b, s in ((self.low, -1), (self.high, 1)))
         return np.where((x >= low) & (x <= high), x, np.nan)[:, None]
@@ -183,7 +184,7 @@ class Logarithm(Coding):
             raise ValueError(f"scale: expected a positive number, received {self.scale}")
 
     @classmethod
-    def fit(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
+    def fit(cls, cells: Series, weights: Array | float = 1.0) -> Self:
         """Standardises logarithms: of positive numbers, or of whole ones from 0 plus a half."""
         seen, each = numbers_of(cells), weights_of(cells, weights)
         counts = seen.min() == 0 and not (seen % 1).any()
@@ -199,7 +200,7 @@ class Logarithm(Coding):
     def expected(self) -> str:
         return f"a number above {-self.shift:g}"
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         x = as_numbers(cells) + self.shift
         return ((np.log(np.where(x > 0, x, np.nan)) - self.offset) / self.scale)[:, None]
 
@@ -236,7 +237,7 @@ class Quantiles(Coding):
             object.__setattr__(self, name, numbers)
 
     @classmethod
-    def normal(cls, cells: Cells, weights: Array | float = 1.0) -> Self:
+    def normal(cls, cells: Series, weights: Array | float = 1.0) -> Self:
         """Lays the quantiles of a column onto those of the normal distribution, at equal distances there."""
         seen, levels = _levels(numbers_of(cells), weights_of(cells, weights))
         scores: Array = torch.special.ndtri(torch.from_numpy(levels)).numpy()
@@ -245,7 +246,7 @@ class Quantiles(Coding):
         return cls(tuple(np.interp(knots, scores, seen).tolist()), tuple(knots.tolist()))
 
     @classmethod
-    def beside_zero(cls, cells: Cells) -> Self:
+    def beside_zero(cls, cells: Series) -> Self:
         """Lays the quantiles of what is above 0 onto equal distances in [0, 1]."""
         numbers = numbers_of(cells)
         if numbers.min() < 0 or numbers.max() == 0:
@@ -261,7 +262,7 @@ class Quantiles(Coding):
     def expected(self) -> str:
         return f"a number from 0 to {self.points[-1]:g} as in fit" if self.zero else "a number"
 
-    def encode(self, cells: Cells) -> Array:
+    def encode(self, cells: Series) -> Array:
         x = as_numbers(cells)
         known = (x >= 0) & (x <= self.points[-1]) if self.zero else ~np.isnan(x)
         return np.where(known, _lines(x, self.points, self.states), np.nan)[:, None]
@@ -275,7 +276,7 @@ class Quantiles(Coding):
         return np.where(np.isnan(z), np.nan, np.where((z == 0) & self.zero, 0.0, slopes))
 
 
-def fit_real(cells: Cells, weights: Array | float = 1.0, *, transform: str | None = None) -> Coding:
+def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | None = None) -> Coding:
     """Returns the coding of a column for real units.
 
     Args:
@@ -309,7 +310,7 @@ def fit_real(cells: Cells, weights: Array | float = 1.0, *, transform: str | Non
     return best
 
 
-def fit_fractions(cells: Cells, *, transform: str | None = None) -> Coding:
+def fit_fractions(cells: Series, *, transform: str | None = None) -> Coding:
     """Returns the coding of a column for units in [0, 1] that may be exactly 0.
 
     Args:
@@ -325,7 +326,7 @@ def fit_fractions(cells: Cells, *, transform: str | None = None) -> Coding:
     return Affine(0.0, 1.0, 0.0, 1.0)
 
 
-def _log_density(coding: Coding, cells: Cells, weights: Array | None) -> float:
+def _log_density(coding: Coding, cells: Series, weights: Array | None) -> float:
     """Returns the mean ln p of a column whose states are taken for standard normal."""
     states = coding.encode(cells)[~cells.missing]
     return float(np.average(coding.log_slopes(states) - 0.5 * states[:, 0] ** 2, weights=weights))
@@ -334,7 +335,7 @@ def _log_density(coding: Coding, cells: Cells, weights: Array | None) -> float:
 def _share_beyond(coding: Coding, seen: Array) -> float:
     """Returns how much of a normal column lies beyond the range of the cells by 5 % of it."""
     margin = 0.05 * (seen.max() - seen.min())
-    ends = Cells("", np.array([seen.min() - margin, seen.max() + margin]), "float64")
+    ends = Series("", np.array([seen.min() - margin, seen.max() + margin]), "float64")
     low, high = torch.special.ndtr(torch.from_numpy(coding.encode(ends)[:, 0])).tolist()
     return float(1 - high + (0.0 if math.isnan(low) else low))
 

@@ -28,7 +28,7 @@ def of_whole_numbers(dtype: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Series:
     """One column.
 
     Attributes:
@@ -59,7 +59,7 @@ class Cells:
             return np.isnan(self.values)
         return np.array([value is None for value in self.values], dtype=bool)
 
-    def filled(self, other: Array) -> Cells:
+    def filled(self, other: Array) -> Series:
         """The column with the cells of ``other`` where its own are missing."""
         hole = self.missing
         if self.numeric and other.dtype.kind == "f":
@@ -70,7 +70,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class Frame:
     """Columns of equal length, at least one, with at least one row.
 
     Attributes:
@@ -80,7 +80,7 @@ class Sheet:
         index: of the rows of a pandas frame, else None.
     """
 
-    columns: tuple[Cells, ...]
+    columns: tuple[Series, ...]
     library: str = NUMPY
     index: Any = None
 
@@ -103,7 +103,7 @@ class Sheet:
     def numeric(self) -> bool:
         return all(column.numeric for column in self.columns)
 
-    def take(self, index: Any) -> Sheet:
+    def take(self, index: Any) -> Frame:
         """Some of the rows."""
         columns = tuple(
             replace(c, values=c.values[index], texts=None if c.texts is None else c.texts[index])
@@ -125,11 +125,11 @@ class Sheet:
         return np.column_stack(values)
 
 
-def is_sheet(X: object) -> bool:
+def is_frame(X: object) -> bool:
     """Returns whether X is a data frame, or an array of objects or of text."""
     if isinstance(X, np.ndarray):
         return X.dtype.kind in "OUT"
-    return isinstance(X, Sheet) or _is_frame(X)
+    return isinstance(X, Frame) or _is_frame(X)
 
 
 def differ_in_kind(X: Array) -> bool:
@@ -153,7 +153,7 @@ def _is_frame(X: object) -> bool:
     )
 
 
-def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
+def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
     """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
 
     None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers,
@@ -167,7 +167,7 @@ def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
         TypeError: something else, or cells that are neither numbers, text, booleans, dates nor times.
         ValueError: no rows, no columns, not two-dimensional, two columns of one name, or infinity.
     """
-    if isinstance(X, Sheet):
+    if isinstance(X, Frame):
         return X
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
@@ -180,15 +180,15 @@ def sheet_of(X: Any, names: Sequence[Hashable] | None = None) -> Sheet:
         )
     own = range(X.shape[1]) if names is None else names
     if X.dtype.kind in "biuf":
-        return Sheet(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(own)))
+        return Frame(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(own)))
     if X.dtype.kind not in "OUT":
         raise TypeError(f"X: expected numbers, text or objects, received dtype {X.dtype}")
     text = X.dtype.kind != "O"
     dtype = str(X.dtype)
-    return Sheet(tuple(cells_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(own)))
+    return Frame(tuple(series_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(own)))
 
 
-def _from_frame(X: Any) -> Sheet:
+def _from_frame(X: Any) -> Frame:
     try:
         import narwhals as nw
     except ImportError as error:
@@ -236,7 +236,7 @@ def _from_frame(X: Any) -> Sheet:
             )
         if native is not None and own == "category":
             kind = X[name].cat
-            cells = cells_of(name, series.to_list(), own, objects=True)
+            cells = series_of(name, series.to_list(), own, objects=True)
             columns.append(
                 replace(cells, categories=tuple(kind.categories.tolist()), ordered=bool(kind.ordered))
             )
@@ -244,19 +244,19 @@ def _from_frame(X: Any) -> Sheet:
         categories = tuple(dtype.categories) if dtype == nw.Enum else None
         own = own if dtype.is_temporal() else own.partition("(")[0]
         text = dtype in (nw.Categorical, nw.Enum) or categories is not None
-        columns.append(replace(cells_of(name, series.to_list(), own, objects=text), categories=categories))
-    return Sheet(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
+        columns.append(replace(series_of(name, series.to_list(), own, objects=text), categories=categories))
+    return Frame(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
 
 
-def cells_of(
+def series_of(
     name: Hashable, values: Sequence[Any], dtype: str, *, parse: bool = False, objects: bool = False
-) -> Cells:
+) -> Series:
     """A column from a list of Python values.
 
     Args:
         name: of the column.
         values: numbers, text, booleans, and what stands for a missing cell.
-        dtype: see ``Cells``.
+        dtype: see ``Series``.
         parse: whether a column of text that are numbers is a column of numbers; not so if one is written with
             a zero in front, such as 00123.
         objects: whether numbers are labels.
@@ -277,7 +277,7 @@ def cells_of(
         raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
     array = np.empty(len(plain), dtype=object)
     array[:] = plain
-    return Cells(name, array, dtype)
+    return Series(name, array, dtype)
 
 
 def refuse_long(name: Hashable, values: Sequence[Any]) -> None:
@@ -291,7 +291,7 @@ def refuse_long(name: Hashable, values: Sequence[Any]) -> None:
             )
 
 
-def _number(name: Hashable, values: Any, dtype: str) -> Cells:
+def _number(name: Hashable, values: Any, dtype: str) -> Series:
     values = np.asarray(values)
     if values.dtype.kind in "iu" and len(values):
         refuse_long(name, [values.min(), values.max()])
@@ -301,7 +301,7 @@ def _number(name: Hashable, values: Any, dtype: str) -> Cells:
             f"X: expected finite numbers in column {name!r}, received infinity at row "
             f"{int(np.isinf(values).argmax())}; a missing value is NaN"
         )
-    return Cells(name, values, dtype)
+    return Series(name, values, dtype)
 
 
 def _plain(value: Any, name: Hashable) -> Any:

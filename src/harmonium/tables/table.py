@@ -13,13 +13,12 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._frames import build
-from harmonium.data.codings import shown
-from harmonium.data.column import Column
-from harmonium.data.encoder import Encoder
-from harmonium.data.left_out import IGNORE, LeftOut, chosen_kinds, few_names, without_unit
-from harmonium.data.sheet import NUMPY, TEXT, Cells, Sheet, cells_of, sheet_of
+from harmonium.data import Encoder, Frame, Series, build, frame_of
+from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
+from harmonium.tables.codings import shown
+from harmonium.tables.column import Column
+from harmonium.tables.left_out import IGNORE, LeftOut, chosen_kinds, few_names, without_unit
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -70,6 +69,7 @@ class Table(Encoder):
     unknown: str = "missing"
     places: tuple[int, ...] | None = None
     left_out: tuple[LeftOut, ...] = ()
+    tabular: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -119,28 +119,28 @@ class Table(Encoder):
             ValueError: no column to learn from, or one with other values than its kind takes; kinds of
                 columns that are not there; weights that do not fit.
         """
-        sheet = sheet_of(X)
-        checked = _checks.weights(weights, "weights", len(sheet))
+        frame = frame_of(X)
+        checked = _checks.weights(weights, "weights", len(frame))
         each = None if checked is None else checked.numpy()
         if each is not None:
-            sheet, each = sheet.take(each.nonzero()[0]), each[each > 0]
-        chosen = chosen_kinds(sheet, kinds)
-        reasons = without_unit(sheet, kinds)
+            frame, each = frame.take(each.nonzero()[0]), each[each > 0]
+        chosen = chosen_kinds(frame, kinds)
+        reasons = without_unit(frame, kinds)
         said = [f"{name!r} ({reason})" for name, reason in reasons.items() if reason != IGNORE]
         remedy = f'a kind for a column (visible, --kinds) makes a unit of it, "{IGNORE}" needs no warning'
-        if len(reasons) == len(sheet.columns):
+        if len(reasons) == len(frame.columns):
             raise ValueError(
                 f"X: expected a column to learn from, received {', '.join(said) or 'none'}; {remedy}"
             )
         if said:
             _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
-        left_out = tuple(LeftOut.of(cells) for cells in sheet.columns if cells.name in reasons)
-        learned = [j for j, cells in enumerate(sheet.columns) if cells.name not in reasons]
-        columns = {j: Column.fit(c := sheet.columns[j], chosen.get(c.name), each) for j in learned}
+        left_out = tuple(LeftOut.of(cells) for cells in frame.columns if cells.name in reasons)
+        learned = [j for j, cells in enumerate(frame.columns) if cells.name not in reasons]
+        columns = {j: Column.fit(c := frame.columns[j], chosen.get(c.name), each) for j in learned}
         looks = [(column.kind, column.coding.n_states) for column in columns.values()]
         order = sorted(learned, key=lambda j: looks.index((columns[j].kind, columns[j].coding.n_states)))
-        places = (*order, *(j for j in range(len(sheet.columns)) if j not in columns))
-        return cls(tuple(columns[j] for j in order), sheet.library, unknown, places, left_out)
+        places = (*order, *(j for j in range(len(frame.columns)) if j not in columns))
+        return cls(tuple(columns[j] for j in order), frame.library, unknown, places, left_out)
 
     def in_frames(self) -> Table:
         """Returns a table that decodes to frames, if its rows came from a text file with names.
@@ -196,7 +196,7 @@ class Table(Encoder):
         Raises:
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
-        return states_of_cells(self.columns, self._matched(sheet_of(X)), self.unknown, first)
+        return states_of_cells(self.columns, self._matched(frame_of(X)), self.unknown, first)
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
@@ -210,16 +210,16 @@ class Table(Encoder):
         Returns:
             A frame of ``library`` with the names, dtypes and categories that ``fit`` saw, or an array.
         """
-        return build(self.sheet(X))
+        return build(self.frame(X))
 
-    def sheet(self, X: Any) -> Sheet:
+    def frame(self, X: Any) -> Frame:
         """``decode`` without the frame: the columns of cells."""
         decoded = zip(self.columns, self._decoded(X), strict=True)
-        cells = [Cells(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded]
+        cells = [Series(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded]
         cells += [each.cells(len(X)) for each in self.left_out]
-        return Sheet(tuple(self._in_table(cells)), self.library)
+        return Frame(tuple(self._in_table(cells)), self.library)
 
-    def given(self, cells: Mapping[Any, Any]) -> Sheet:
+    def given(self, cells: Mapping[Any, Any]) -> Frame:
         """Rows of which some columns are given, and the cells of the others are missing.
 
         Args:
@@ -247,8 +247,8 @@ class Table(Encoder):
         columns = []
         for column in self._every:
             x = listed.get(column.name, [None])
-            columns.append(cells_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
-        return Sheet(tuple(self._in_table(columns)), self.library)
+            columns.append(series_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
+        return Frame(tuple(self._in_table(columns)), self.library)
 
     @property
     def curved(self) -> bool:
@@ -270,18 +270,18 @@ class Table(Encoder):
         """
         return build(self.filled(X, states, draws))
 
-    def filled(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Sheet:
+    def filled(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Frame:
         """``fill`` without the frame: the columns of cells."""
-        sheet = sheet_of(X)
-        filled = {cells.name: cells for cells in sheet.columns}
+        frame = frame_of(X)
+        filled = {cells.name: cells for cells in frame.columns}
         assert self.places is not None
-        by_name = NUMPY not in (self.library, sheet.library)
+        by_name = NUMPY not in (self.library, frame.library)
         for each, place in zip(self.left_out, self.places[len(self.columns) :], strict=True):
-            name = each.name if by_name else sheet.columns[place].name
+            name = each.name if by_name else frame.columns[place].name
             if each.constant is not None and name in filled:
-                filled[name] = filled[name].filled(each.cells(len(sheet)).values)
+                filled[name] = filled[name].filled(each.cells(len(frame)).values)
         decoded = self._decoded(states, draws)
-        for column, cells, new in zip(self.columns, self._matched(sheet), decoded, strict=True):
+        for column, cells, new in zip(self.columns, self._matched(frame), decoded, strict=True):
             labels = column.categories
             if labels is not None:  # those that nothing in training had stand behind
                 given = dict.fromkeys(cells.values[~cells.missing].tolist())
@@ -290,7 +290,7 @@ class Table(Encoder):
             if cells.numeric and new.dtype.kind != "f" and cells.missing.all():  # NaN in place of labels
                 full = replace(full, values=np.full(len(new), None), dtype=column.dtype)
             filled[cells.name] = full.filled(new)
-        return Sheet(tuple(filled[cells.name] for cells in sheet.columns), sheet.library, sheet.index)
+        return Frame(tuple(filled[cells.name] for cells in frame.columns), frame.library, frame.index)
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
         if width != len(self.columns):
@@ -320,14 +320,14 @@ class Table(Encoder):
         assert self.places is not None
         return [x for _, x in sorted(zip(self.places, columns, strict=False), key=itemgetter(0))]
 
-    def order(self, sheet: Sheet) -> list[int]:
-        """Finds the column of each unit in a sheet: by name where both have names, else by number.
+    def order(self, frame: Frame) -> list[int]:
+        """Finds the column of each unit in a frame: by name where both have names, else by number.
 
         Raises:
             ValueError: other columns.
         """
-        names = [cells.name for cells in sheet.columns]
-        if NUMPY in (self.library, sheet.library):
+        names = [cells.name for cells in frame.columns]
+        if NUMPY in (self.library, frame.library):
             assert self.places is not None
             if len(names) != len(self.places):
                 raise ValueError(f"X: expected {len(self.places)} columns, received {len(names)}")
@@ -341,9 +341,9 @@ class Table(Encoder):
             )
         return [names.index(column.name) for column in self.columns]
 
-    def _matched(self, sheet: Sheet) -> list[Cells]:
+    def _matched(self, frame: Frame) -> list[Series]:
         """The cells of each unit."""
-        return [sheet.columns[place] for place in self.order(sheet)]
+        return [frame.columns[place] for place in self.order(frame)]
 
     def _decoded(self, X: Any, draws: Sequence[Any] = ()) -> list[Array]:
         drawn = [self._split(draw) for draw in draws]
@@ -361,7 +361,7 @@ class Table(Encoder):
 
 
 def states_of_cells(
-    columns: Sequence[Column], given: Sequence[Cells], unknown: str = "error", first: int = 0
+    columns: Sequence[Column], given: Sequence[Series], unknown: str = "error", first: int = 0
 ) -> Array:
     """Returns the cells of columns as states, (rows, width); ``unknown`` and ``first`` as for a ``Table``."""
     parts, strange = [], []

@@ -13,18 +13,31 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
 from harmonium._rows import Rows
-from harmonium.data.codings import Coding
-from harmonium.data.column import Column, as_states, states_of
-from harmonium.data.dataset import DataSet, dense
-from harmonium.data.encoder import Encoder, encoder_from_dict
-from harmonium.data.encoders import BINARISE, BitPlanes, Compose, Identity, Letters, Standardise, binariser
-from harmonium.data.number_codings import Affine
-from harmonium.data.sheet import Cells, Sheet, is_sheet, sheet_of
-from harmonium.data.table import Group, Table, states_of_cells
+from harmonium.data import (
+    BINARISE,
+    BitPlanes,
+    Compose,
+    DataSet,
+    Encoder,
+    Frame,
+    Identity,
+    Letters,
+    Series,
+    Standardise,
+    encoder_from_dict,
+    frame_of,
+    is_frame,
+)
+from harmonium.data.dataset import dense
+from harmonium.data.encoders import binariser
 from harmonium.data.transforms import Array
-from harmonium.data.units import encoder_of_bits, fit_units, layer_of, visible_layers
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables.codings import Coding
+from harmonium.tables.column import Column, as_states, states_of
+from harmonium.tables.number_codings import Affine
+from harmonium.tables.table import Group, Table, states_of_cells
+from harmonium.tables.units import encoder_of_bits, fit_units, layer_of, visible_layers
 
 
 class Place(NamedTuple):
@@ -41,7 +54,7 @@ class Place(NamedTuple):
 class Codec:
     """Goes from rows as people bring them to the states of visible units, and back.
 
-    Rows are the cells of a data frame (``Sheet``), arrays, sparse matrices, or what ``read`` reads, which may
+    Rows are the cells of a data frame (``Frame``), arrays, sparse matrices, or what ``read`` reads, which may
     lie in a file. An array is a table whose columns are of one kind. Make one with ``fit``, or with ``of``
     from what a machine's metadata keep.
 
@@ -77,7 +90,7 @@ class Codec:
         """Finds visible units for rows and what turns rows into their states, in one pass at most.
 
         Args:
-            X: a ``Sheet`` or a data frame, a table of columns of several kinds; a ``DataSet``, which is a
+            X: a ``Frame`` or a data frame, a table of columns of several kinds; a ``DataSet``, which is a
                 table where it is one (``DataSet.tabular``) and neither units of one kind nor grey levels are
                 asked for, where it has text or missing cells, and where kinds are given, and else sequences
                 where it is an alignment; or a matrix as ``Rows.of`` takes it, (rows, columns).
@@ -104,10 +117,10 @@ class Codec:
         if isinstance(X, DataSet):
             named = tabular and binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
-            X = X.sheet() if kinds or mixed else X.samples
-        elif is_sheet(X):
-            X = sheet_of(X)
-        if isinstance(X, Sheet):
+            X = X.frame() if kinds or mixed else X.samples
+        elif is_frame(X):
+            X = frame_of(X)
+        if isinstance(X, Frame):
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             chosen = {cells.name: visible for cells in X.columns} | dict(kinds or {})
@@ -128,7 +141,7 @@ class Codec:
         encoder = Compose(parts) if len(parts) > 1 else parts[0] if parts else Identity()
         return cls(encoder, [layer_of(group)])
 
-    def with_label(self, cells: Cells) -> Self:
+    def with_label(self, cells: Series) -> Self:
         """Returns the codec with a column of labels beside the others, a unit of one state for each label.
 
         Raises:
@@ -280,7 +293,7 @@ class Codec:
 
     # From rows to states
 
-    def apart(self, dataset: DataSet) -> tuple[DataSet, Cells | None]:
+    def apart(self, dataset: DataSet) -> tuple[DataSet, Series | None]:
         """Returns the data without the label, and the label where both have one."""
         if self.label is None:
             return dataset, None
@@ -302,9 +315,9 @@ class Codec:
         a sparse ``DataSet``, whenever they are asked for. Rows that are states already are not copied.
 
         Args:
-            X: a ``Sheet`` or a data frame for a ``Table``, a matrix for other encoders, or a ``DataSet``.
+            X: a ``Frame`` or a data frame for a ``Table``, a matrix for other encoders, or a ``DataSet``.
             dtype: of the states.
-            labels: of the rows, beside X: ``Cells``, or states (rows, label width) with NaN where there is
+            labels: of the rows, beside X: ``Series``, or states (rows, label width) with NaN where there is
                 none; None: those of a ``DataSet``, else all are missing.
             missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
@@ -318,11 +331,11 @@ class Codec:
         if isinstance(X, DataSet):
             X, cells = self.apart(X)
             labels = cells if labels is None else labels
-            X = X.sheet() if isinstance(self.encoder, Table) else X.matrix()
+            X = X.frame() if isinstance(self.encoder, Table) else X.matrix()
         encoder, plain = self.encoder, isinstance(self.encoder, Identity)
         if isinstance(encoder, Table):
-            X = sheet_of(X)
-            source = Rows(X, Sheet.take, True, dtype, missing=missing)
+            X = frame_of(X)
+            source = Rows(X, Frame.take, True, dtype, missing=missing)
         else:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
@@ -347,7 +360,7 @@ class Codec:
     def _label_states(self, labels: Any, rows: int) -> Array | None:
         if labels is None:
             return None if self.label is None else np.full((rows, self.label_width), np.nan)
-        if not isinstance(labels, Cells):
+        if not isinstance(labels, Series):
             return np.asarray(labels)
         assert self.label is not None
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
@@ -360,17 +373,17 @@ class Codec:
         width = states.shape[1] - self.label_width
         return states[:, :width], states[:, width:]
 
-    def decode(self, states: Tensor) -> tuple[Sheet | Array, Cells | None]:
+    def decode(self, states: Tensor) -> tuple[Frame | Array, Series | None]:
         """Returns states or means, (rows, width), in the units of the data, and labels where there are any.
 
         Returns:
             The columns of cells of a table, or an array (rows, columns); and the cells of the label.
         """
         data, label = (part.cpu().numpy() for part in self.split(states))
-        rows = self.encoder.sheet(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
+        rows = self.encoder.frame(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
         return rows, self._labels(label)
 
-    def fill(self, dataset: DataSet, absent: Array, states: Tensor) -> tuple[Sheet | Array, Cells | None]:
+    def fill(self, dataset: DataSet, absent: Array, states: Tensor) -> tuple[Frame | Array, Series | None]:
         """Returns data with what is missing taken from states.
 
         Args:
@@ -387,12 +400,12 @@ class Codec:
         if cells is not None and labels is not None:
             labels = cells.filled(labels.values)
         if isinstance(self.encoder, Table):
-            hidden, own = rest.samples.astype(object), self.encoder.order(rest.sheet())
+            hidden, own = rest.samples.astype(object), self.encoder.order(rest.frame())
             hidden[:, own] = np.where(absent[:, own], None, hidden[:, own])
-            return self.encoder.filled(replace(rest, samples=hidden).sheet(), data), labels
+            return self.encoder.filled(replace(rest, samples=hidden).frame(), data), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
-    def _labels(self, states: Array) -> Cells | None:
+    def _labels(self, states: Array) -> Series | None:
         if (column := self.label) is None:
             return None
-        return Cells(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
+        return Series(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
