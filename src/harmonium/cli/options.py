@@ -197,7 +197,7 @@ def own_device(name: str | None) -> str | None:
 
 
 def unknown_of(text: str | None) -> str | None:
-    """Translates ``--unknown`` into the argument ``unknown`` of ``harmonium.tables.Table``; None stays None."""
+    """Translates ``--unknown`` into ``unknown`` of ``harmonium.tables.Table``; None stays None."""
     return "error" if text == "refuse" else text
 
 
