@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, Self, TypeVar, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 from torch import Tensor
