@@ -198,13 +198,15 @@ class RunDirectory:
             os.replace(self._next, self.checkpoint)
         self.saved_step = state.step
 
-    def save_machines(self, state: TrainingState, ladder: Ladder | None) -> None:
+    def save_machines(
+        self, machine: BoltzmannMachine, averaged: BoltzmannMachine | None, ladder: Ladder | None
+    ) -> None:
         """Writes ``machine.safetensors``, and the average and the ladder where there are such."""
         with self._name_failures(self._machine):
-            state.machine.save(self._machine, overwrite=True)
-        if state.averaged is not None:
+            machine.save(self._machine, overwrite=True)
+        if averaged is not None:
             with self._name_failures(self._averaged):
-                state.averaged.save(self._averaged, overwrite=True)
+                averaged.save(self._averaged, overwrite=True)
         if ladder is not None:
             with self._name_failures(self._ladder):
                 save_ladder(self._ladder, ladder, overwrite=True)
@@ -261,6 +263,9 @@ class RunDirectory:
 
     def _extend_history(self, state: TrainingState, line: bytes, synchronise: bool = False) -> None:
         """Appends to ``history.jsonl``; writes it anew where it is not what this run has written so far."""
+        if not self._length:  # also where this run goes on from records of another
+            self._write_history(state)
+            return
         with self._name_failures(self._history), open(self._history, "ab") as file:
             whole = file.tell() == self._length
             if whole:

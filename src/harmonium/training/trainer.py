@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium.distributed import SHARDS, Distributed, Group, as_shards
+from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine
@@ -20,7 +20,7 @@ from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
-from harmonium.training.history import Metric, Validation
+from harmonium.training.history import Metric, Record, Validation
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
@@ -31,10 +31,10 @@ from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingState, find_problem, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
-from harmonium.training.updates import OneByOne, Updates
+from harmonium.training.updates import Made, OneByOne, Updates
 
-_CHECKPOINT_SECONDS = 60.0
-_STREAM_EVALUATE = 1000  # updates between evaluations where nobody knows an epoch
+_CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
+_STREAM_EVALUATE = 1000  # updates between evaluations of a stream, whose epochs have no known length
 
 
 def train(
@@ -179,206 +179,335 @@ def train(
         >>> run.status, run.updates
         ('completed', 50)
     """
-    rule, seed = rules.from_options(rule), as_seed(seed)
-    dealt = as_shards(distributed, shards)
-    sharded = None if dealt is None else Sharded(rule, dealt)
-    worker, group = sharded or rule, Group() if dealt is None else dealt.group
-    settings = Settings(
-        rule=rule,
-        updates=updates,
-        epochs=epochs,
-        batch_size=batch_size,
-        optimizer=optimizer,
-        learning_rate=learning_rate,
-        schedule=schedule,
-        momentum=momentum,
-        clip_norm=clip_norm,
-        weight_decay=weight_decay,
-        l1=l1,
-        penalties=penalties,
-        averaging=averaging,
-        ladder=ladder is not False,
-        transform=transform,
-        seed=seed,
-        precision=precision,
-        shards=None if sharded is None else shards,
+    rule, parts = rules.from_options(rule), as_shards(distributed, shards)
+    run = Run(
+        machine,
+        X,
+        Settings(
+            rule=rule,
+            updates=updates,
+            epochs=epochs,
+            batch_size=batch_size,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            schedule=schedule,
+            momentum=momentum,
+            clip_norm=clip_norm,
+            weight_decay=weight_decay,
+            l1=l1,
+            penalties=penalties,
+            averaging=averaging,
+            ladder=ladder is not False,
+            transform=transform,
+            seed=as_seed(seed),
+            precision=precision,
+            shards=None if parts is None else shards,
+        ),
+        sample_weight=sample_weight,
+        ladder=ladder,
+        rule_state=rule_state,
+        device=device,
+        validation=validation,
+        validation_weight=validation_weight,
+        metrics=metrics,
+        evaluate_every=evaluate_every,
+        record_every=record_every,
+        callbacks=callbacks,
+        run_dir=run_dir,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        shards=parts,
     )
-    for name, every in (
-        ("evaluate", evaluate_every),
-        ("record", record_every),
-        ("checkpoint", checkpoint_every),
-    ):
-        if every is not None:
-            _checks.positive_int(every, f"{name}_every")
-    if run_dir is None and (resume or overwrite):
-        raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
-    if resume and overwrite:
-        raise ValueError("resume, overwrite: expected at most one of them to be True")
+    return run.train()
 
-    move(machine, device)
-    evaluate = Validation(validation, validation_weight, metrics, machine)
-    if not group.is_rank_zero:
-        callbacks, progress = (), False
-    keeper = None
-    if group.is_rank_zero and ladder is not False:
-        _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a ladder.Ladder")
-        keeper = KeptLadder(
-            Ladder() if isinstance(ladder, bool) else ladder, partial(stream_seed, seed, "ladder")
+
+@final
+class Run:
+    """One training: ``prepare``, then ``step``, ``record`` and ``save`` in turns, then ``finish``.
+
+    Args:
+        machine: trained in place.
+        X: rows or a stream.
+        settings: by which a run is recognised; ``updates`` counts those before it too.
+        shards: into which batches and chains are cut; None: they are not.
+        show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
+            machine itself, or its running average.
+        earlier: records of updates that were made before; this run goes on counting from the last of them.
+        **others: as of ``train``, which documents them all.
+
+    Raises:
+        TypeError, ValueError: a malformed argument, as ``train``. Nothing was trained or written.
+    """
+
+    def __init__(
+        self,
+        machine: BoltzmannMachine,
+        X: Any,
+        settings: Settings,
+        *,
+        sample_weight: Any = None,
+        ladder: bool | Ladder = False,
+        rule_state: Any = None,
+        device: str | torch.device | None = None,
+        validation: Any = None,
+        validation_weight: Any = None,
+        metrics: Mapping[str, Metric] | None = None,
+        evaluate_every: int | None = None,
+        record_every: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        run_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: bool | None = None,
+        shards: Shards | None = None,
+        show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
+        earlier: Sequence[Record] = (),
+    ) -> None:
+        for name, every in (
+            ("evaluate", evaluate_every),
+            ("record", record_every),
+            ("checkpoint", checkpoint_every),
+        ):
+            if every is not None:
+                _checks.positive_int(every, f"{name}_every")
+        if run_dir is None and (resume or overwrite):
+            raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
+        if resume and overwrite:
+            raise ValueError("resume, overwrite: expected at most one of them to be True")
+        self.machine, self.settings, self.show = machine, settings, show
+        self.run_dir, self.resume, self.overwrite = run_dir, resume, overwrite
+        rule, seed = settings.rule, settings.seed
+        self.sharded = None if shards is None else Sharded(rule, shards)
+        self.group = Group() if shards is None else shards.group
+        move(machine, device)
+        self.evaluate = Validation(validation, validation_weight, metrics, machine)
+        self.progress = progress if self.group.is_rank_zero else False
+        self.callbacks = tuple(callbacks) if self.group.is_rank_zero else ()
+        self.keeper: KeptLadder | None = None
+        if self.group.is_rank_zero and ladder is not False:
+            _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a ladder.Ladder")
+            self.keeper = KeptLadder(
+                Ladder() if isinstance(ladder, bool) else ladder, partial(stream_seed, seed, "ladder")
+            )
+            self.callbacks = (*self.callbacks, self.keeper)
+        feed = make_batch_source(
+            machine, X, sample_weight, settings.batch_size, seed, transformed=settings.transform is not None
         )
-        callbacks = (*callbacks, keeper)
-    feed = make_batch_source(machine, X, sample_weight, batch_size, seed, transformed=transform is not None)
-    total = int(updates) if updates is not None else feed.updates(int(epochs or 1))
-    evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
-    record_every = record_every or max(1, min(100, total // 100))
+        epochs, updates = settings.epochs, settings.updates
+        self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
+        self.evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
+        self.record_every = record_every or max(1, min(100, self.total // 100))
+        self.checkpoint_every = checkpoint_every
+        self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
+        if not self.learned:
+            raise ValueError("machine: expected a parameter with requires_grad=True, received none")
+        assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
+        ascent = Ascent(settings.optimizer, self.learned.values(), settings.learning_rate, settings.momentum)
+        self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
+        averaged = None if self.average is None else self.average.machine
+        judged = self.judged
+        for callback in self.callbacks:
+            offer(callback, "begin", judged, tuple(self.evaluate.metrics))
+        self.state = TrainingState(
+            machine=machine,
+            averaged=averaged,
+            optimizer=ascent,
+            generator=_random.as_generator(stream_seed(seed, "rule"), machine.device),
+            callbacks=self.callbacks,
+            rule=self.sharded or rule,
+            batches=feed,
+        )
+        if earlier:
+            self.state.history.records = [*earlier]
+            self.state.step, self.state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
+        self.state.begin_from(rule_state)
+        compiled = served(self.state, settings, self.total, ascent)
+        self.engine: type[Updates] = CompiledUpdates if compiled else OneByOne
+        if isinstance(rule, Rule) and rule.condition_on is not None:
+            machine.check_condition(rule.condition_on)
+        self.directory: RunDirectory | None = None
+        self.made = Made(ascent.learning_rate, 0.0, {}, None)
 
-    parameters = {
-        name: parameter for name, parameter in machine.named_parameters() if parameter.requires_grad
-    }
-    if not parameters:
-        raise ValueError("machine: expected a parameter with requires_grad=True, received none")
-    climber = Ascent(optimizer, parameters.values(), learning_rate, momentum)
-    average = None if averaging is None else RunningAverage(machine, averaging)
-    generator = _random.as_generator(stream_seed(seed, "rule"), machine.device)
+    @property
+    def judged(self) -> BoltzmannMachine:
+        """The machine as metrics, callbacks, files and the result have it."""
+        machine = self.machine if self.average is None else self.average.machine
+        return machine if self.show is None else self.show(machine)
 
-    averaged = average.machine if average else None
-    judged = average.machine if average else machine
-    for callback in callbacks:
-        offer(callback, "begin", judged, tuple(evaluate.metrics))
-    state = TrainingState(machine, averaged, climber, generator, callbacks, worker, feed)
-    state.begin_from(rule_state)
-    way: type[Updates] = CompiledUpdates if served(state, settings, total, climber) else OneByOne
-    if isinstance(rule, Rule) and rule.condition_on is not None:
-        machine.check_condition(rule.condition_on)
-    directory = None
-    rate = climber.learning_rate
-    diagnostics: Mapping[str, float] = {}
+    def train(self) -> TrainingRun:
+        """Makes all updates that are left; to be called once."""
+        state, group = self.state, self.group
+        try:
+            self.prepare()
+            started = self.started = time.perf_counter() - state.seconds
+            with Interruption() as interruption, show_progress(self.total, state.step, self.progress) as bar:
+                saved_at = time.perf_counter()
+                state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
+                while state.step < self.total and not state.stopped and not halted:
+                    self.step()
+                    self.record()
+                    if bar:
+                        bar(state.step, {**state.metrics, "gradient_norm": self.made.norm})
+                    overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
+                    halted = interruption.signal is not None
+                    if group.size > 1:
+                        state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
+                    if state.step % self.checkpoint_every == 0 if self.checkpoint_every else overdue:
+                        self.save()
+                        saved_at = time.perf_counter()
+                self.save()
+                rule_state = state.whole_rule_state()
+            finished = state.stopped or state.step == self.total
+            signal = None if finished else max(group.all_gather(interruption.signal or 0))
+            machine = self.finish() if finished else self.judged
+        finally:
+            self.close()
+        return TrainingRun(
+            machine=machine if self.average is None else self.machine,
+            averaged_machine=None if self.average is None else machine,
+            ladder=None if self.keeper is None else self.keeper.ladder,
+            history=state.history.records,
+            status="stopped" if state.stopped else "completed" if finished else "interrupted",
+            updates=state.step,
+            seconds=time.perf_counter() - started,
+            run_dir=None if self.directory is None else self.directory.path,
+            rule_state=rule_state,
+            metrics=state.metrics,
+            signal=signal,
+        )
 
-    def require_sound(problem: Problem | None) -> None:
-        if problem:
-            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(problem, state.step, rate, diagnostics, checkpoint, clip_norm)
+    def prepare(self) -> None:
+        """Opens the folder of the run and goes to where it has come."""
+        state, group, settings = self.state, self.group, self.settings
+        if self.run_dir is not None or self.sharded:
+            identity = fingerprint(settings, state, self.total, self.engine.engine)
+            require_one_run(group.all_gather(identity))
+        with group.on_rank_zero() as leads:
+            if leads and self.run_dir is not None:
+                self.directory = RunDirectory(
+                    self.run_dir, identity, resume=self.resume, overwrite=self.overwrite
+                )
+                if self.resume:
+                    self.directory.restore(state, settings.schedule)
+                self.directory.write_config()
+        state.follow(group)
+        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
+        density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
+        self.updates = self.engine(
+            state, settings, self.total, state.optimizer, self.monitor, density, self.look_at_data
+        )
 
-    def begin(v: Tensor) -> None:
-        """Looks at the first batch."""
-        if sharded:
-            require_one_run(group.all_gather({"first batch": digest(v)}))
-        if state.step == 0 and group.is_rank_zero:
-            warn_of_saddle(machine, v)
+    def look_at_data(self, v: Tensor) -> None:
+        """Looks at the first batch: whether all processes have it, and whether the machine can learn it."""
+        if self.sharded:
+            require_one_run(self.group.all_gather({"first batch": digest(v)}))
+        if self.state.step == 0 and self.group.is_rank_zero:
+            warn_of_saddle(self.machine, v)
 
-    def due(step: int) -> tuple[bool, bool]:
+    def step(self) -> None:
+        """Makes the next update, or many at once where nothing else is due between them."""
+        self.made, step = self.updates.make(self.is_quiet), self.state.step
+        self.require_sound(self.made.problem)
+        if self.average:
+            self.average.update(step)
+        if step == self.total or self.monitor.is_due(step):
+            self.require_sound(self.monitor.check_machine(step))
+
+    def due(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
-        evaluating = bool(evaluate.metrics) and (step == total or step % evaluate_every == 0)
-        return evaluating, evaluating or step == total or step % record_every == 0
+        last = step == self.total
+        evaluating = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
+        return evaluating, evaluating or last or step % self.record_every == 0
 
-    def quiet(step: int) -> bool:
+    def is_quiet(self, step: int) -> bool:
         """Returns whether nothing but the next update is due after so many."""
-        saves = checkpoint_every is not None and step % checkpoint_every == 0
-        seen = any(wants(callback, step, total) for callback in callbacks)
-        return not (seen or average or saves or any(due(step)) or monitor.is_due(step))
+        saves = self.checkpoint_every is not None and step % self.checkpoint_every == 0
+        seen = any(wants(callback, step, self.total) for callback in self.callbacks)
+        return not (seen or self.average or saves or any(self.due(step)) or self.monitor.is_due(step))
 
-    def record(evaluating: bool) -> dict[str, float]:
-        require_sound(monitor.check_parameters(state.step))
-        values = evaluate(judged) if evaluating and group.is_rank_zero else {}
+    def record(self) -> None:
+        """Records the update where a record is due, and shows it to the callbacks, which may end the run."""
+        state, made = self.state, self.made
+        evaluating, recording = self.due(state.step)
+        values = self.write_record(evaluating) if recording else {}
+        if made.stop:
+            _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
+        if self.callbacks:
+            update = Update(
+                step=state.step,
+                total=self.total,
+                epoch=state.batches.epoch(state.step),
+                machine=self.machine if self.show is None else self.judged,
+                learning_rate=made.rate,
+                gradient_norm=made.norm,
+                diagnostics=made.diagnostics,
+                metrics=values,
+                averaged=state.averaged,
+            )
+            state.stopped = any([callback(update) is STOP for callback in self.callbacks])
+        state.stopped = state.stopped or made.stop is not None
+        if state.stopped and not recording:
+            self.write_record(bool(self.evaluate.metrics))
+
+    def write_record(self, evaluating: bool) -> dict[str, float]:
+        """Adds a record to the history; returns the metrics, where they are to be evaluated."""
+        state = self.state
+        self.require_sound(self.monitor.check_parameters(state.step))
+        values = self.evaluate(self.judged) if evaluating and self.group.is_rank_zero else {}
         state.metrics.update(values)
-        couplings = [W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")]
+        couplings = [
+            W.detach() for name, W in self.machine.named_parameters() if name.startswith("couplings")
+        ]
         measured = {"weight_norm": global_norm(couplings), **values}
-        state.history.record(state.step, time.perf_counter() - started, rate, measured)
-        if directory:
-            directory.append(state)
+        state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
+        if self.directory:
+            self.directory.append(state)
         return values
 
-    def save() -> None:
+    def save(self) -> None:
         """Writes a checkpoint, in which rank 0 puts what the rule keeps of all shards."""
-        if run_dir is None:
+        if self.run_dir is None:
             return
-        state.seconds = time.perf_counter() - started
+        state, directory = self.state, self.directory
+        state.seconds = time.perf_counter() - self.started
         content = state.state_dict()
-        require_sound(monitor.check_machine(state.step) or find_problem(content))
-        with group.on_rank_zero():
+        self.require_sound(self.monitor.check_machine(state.step) or find_problem(content))
+        with self.group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 directory.save(state, content)
 
-    try:
-        if run_dir is not None or sharded:
-            identity = fingerprint(settings, state, total, way.engine)
-            require_one_run(group.all_gather(identity))
-        with group.on_rank_zero() as leads:
-            if leads and run_dir is not None:
-                directory = RunDirectory(run_dir, identity, resume=resume, overwrite=overwrite)
-                if resume:
-                    directory.restore(state, schedule)
-                directory.write_config()
-        state.follow(group)
-        monitor = DivergenceMonitor(machine, parameters, state.step, clip_norm)
-        density = getattr(rule, "density_share", float(getattr(rule, "generative", True)))
-        maker = way(state, settings, total, climber, monitor, density, begin)
-        started = time.perf_counter() - state.seconds
-        with Interruption() as interruption, show_progress(total, state.step, progress) as display:
-            saved_at = time.perf_counter()
-            state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
-            while state.step < total and not state.stopped and not halted:
-                rate, norm, diagnostics, problem, cause = maker.make(quiet)
-                if problem:
-                    require_sound(problem)
-                if average:
-                    average.update(state.step)
-
-                last = state.step == total
-                if last or monitor.is_due(state.step):
-                    require_sound(monitor.check_machine(state.step))
-                evaluating, recording = due(state.step)
-                values = record(evaluating) if recording else {}
-                if cause:
-                    _checks.warn(f"rule: stopped after {state.step} updates: {cause}", RuntimeWarning)
-                if callbacks:
-                    epoch = feed.epoch(state.step)
-                    update = Update(
-                        state.step, total, epoch, machine, rate, norm, diagnostics, values, averaged
-                    )
-                    state.stopped = any([callback(update) is STOP for callback in callbacks])
-                state.stopped = state.stopped or cause is not None
-                if state.stopped and not recording:
-                    record(bool(evaluate.metrics))
-                if display:
-                    display(state.step, {**state.metrics, "gradient_norm": norm})
-
-                overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
-                halted = interruption.signal is not None
-                if group.size > 1:
-                    state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
-                if state.step % checkpoint_every == 0 if checkpoint_every else overdue:
-                    save()
-                    saved_at = time.perf_counter()
-
-            save()
-            rule_state = state.whole_rule_state()
-        finished = state.stopped or state.step == total
-        signal = None if finished else max(group.all_gather(interruption.signal or 0))
-        if finished and group.is_rank_zero:
-            monitor.warn()
-            for callback in callbacks:
+    def finish(self) -> BoltzmannMachine:
+        """Lets callbacks have their last say and writes what the run leaves; returns the judged machine."""
+        judged = self.judged
+        if self.group.is_rank_zero:
+            self.monitor.warn()
+            for callback in self.callbacks:
                 offer(callback, "finish", judged)
-            if directory:
-                directory.save_machines(state, None if keeper is None else keeper.ladder)
-    finally:
-        feed.close()
+            if self.directory:
+                averaged = None if self.average is None else judged
+                machine = judged if averaged is None else self.machine
+                ladder = None if self.keeper is None else self.keeper.ladder
+                self.directory.save_machines(machine, averaged, ladder)
+        return judged
+
+    def close(self) -> None:
+        """Lets go of the data and the folder."""
+        self.state.batches.close()
         try:
-            for callback in callbacks:
+            for callback in self.callbacks:
                 offer(callback, "close")
         finally:
-            if directory:
-                directory.close()
+            if self.directory:
+                self.directory.close()
 
-    return TrainingRun(
-        machine=machine,
-        averaged_machine=averaged,
-        ladder=None if keeper is None else keeper.ladder,
-        history=state.history.records,
-        status="stopped" if state.stopped else "completed" if finished else "interrupted",
-        updates=state.step,
-        seconds=time.perf_counter() - started,
-        run_dir=directory.path if directory else None,
-        rule_state=rule_state,
-        metrics=state.metrics,
-        signal=signal,
-    )
+    def require_sound(self, problem: Problem | None) -> None:
+        """Raises TrainingDiverged where there is a problem."""
+        if problem:
+            directory, made = self.directory, self.made
+            checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
+            raise TrainingDiverged(
+                problem, self.state.step, made.rate, made.diagnostics, checkpoint, self.settings.clip_norm
+            )
