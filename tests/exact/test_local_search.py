@@ -9,7 +9,7 @@ import torch
 import harmonium as hm
 from harmonium.backends import calls, choice
 from harmonium.chains import local_search
-from harmonium.chains.local_search import _PATIENCE, search
+from harmonium.chains.local_modes import _PATIENCE, search
 
 from . import machines, oracle
 from .specifications import SPECIFICATIONS, Specification, random_states

@@ -1,10 +1,10 @@
 """Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
 
-from harmonium.chains.convergence import Convergence, Diagnosis, convergence, diagnose
+from harmonium.chains.diagnostics import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin, relax_alone, relaxes_alone
-from harmonium.chains.local_search import local_search, search
+from harmonium.chains.local_modes import local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.moving import (
     Observer,

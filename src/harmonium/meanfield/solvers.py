@@ -6,10 +6,10 @@ import torch
 
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, ClampLike
-from harmonium.meanfield.adatap import AdaTAP
+from harmonium.meanfield.adaptive_tap import AdaTAP
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
+from harmonium.meanfield.message_passing import RelaxedBP
 from harmonium.meanfield.plefka import Plefka
-from harmonium.meanfield.relaxed_bp import RelaxedBP
 from harmonium.meanfield.solution import Solution
 
 

@@ -3,6 +3,7 @@
 from harmonium.report.baselines import Baselines, score_baselines
 from harmonium.report.card import model_card
 from harmonium.report.columns import compare_columns
+from harmonium.report.equilibrium import Resampling, resampling
 from harmonium.report.images import image_grid, image_panels, write_png
 from harmonium.report.inside import draw_directions, draw_tree
 from harmonium.report.landscape_maps import basin_map, embedding, free_energy_bands, solution_maps
@@ -10,7 +11,6 @@ from harmonium.report.links import Link, compare_links, compare_marginals
 from harmonium.report.logos import draw_logos, unit_logos
 from harmonium.report.moments import MomentErrors, moment_errors
 from harmonium.report.plots import learning_curve, mixing_curve, plane
-from harmonium.report.resampling import Resampling, resampling
 from harmonium.report.sample_quality import (
     KernelDistance,
     Neighbours,

@@ -12,8 +12,8 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield.fixed_point import prepare, solve
-from harmonium.meanfield.landscape import distinct, find_first
 from harmonium.meanfield.plefka import Plefka
+from harmonium.meanfield.tap_landscape import distinct, find_first
 
 
 class Node(NamedTuple):
