@@ -265,7 +265,7 @@ def deep(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images:
         callbacks=[Seconds(budget["deep"])], progress=False,
     ).whole()  # fmt: skip
     final = run.averaged_machine
-    start = run.rule_state["chains"][0]
+    start = run.rule_state.states[0]
     states = hm.chains.run(final, hm.chains.Gibbs(), start, 500, seed=2)
     law = final.hamiltonian()
     shown = law.mean(0, law.field(0, states)).detach().cpu()

@@ -105,8 +105,7 @@ def run(part: str, name: str, rate: float, seed: int, seconds: float, ways: bool
         }  # fmt: skip
         state = made.rule_state
         if name.startswith("ptt"):
-            own = state["own"]
-            record |= {"frozen": len(own["rungs"]), "rate_factor": own["rate"]}
+            record |= {"frozen": len(state.rungs), "rate_factor": state.rate}
         if ways:
             start = time.process_time()
             ladder = hm.ladder.log_partitions(machine, made.ladder, data=train, seed=seed)

@@ -142,7 +142,7 @@ def main() -> None:
     machine = stacked(pretrained.averaged_machine, torch.from_numpy(X[:10_000]).float())
     h2 = hm.Bernoulli(1000).sample(torch.zeros(100, 1000), torch.rand(100, 1000, generator=generator()))
     # The chains of the RBM go on: from noise they would take long to reach the law of a trained machine.
-    chains, seconds = [*pretrained.rule_state["chains"], h2], {"rbm": pretrained.seconds}
+    chains, seconds = [*pretrained.rule_state.states, h2], {"rbm": pretrained.seconds}
     if "second" in budget:
         freeze(machine, True)
         run = learned(
@@ -188,7 +188,7 @@ def main() -> None:
     active = law.mean(1, law.field(1, [train, train])).detach().mean(0)
     record["sum_of_hidden_variances"] = float((active * (1 - active)).sum())  # of the RBM
     (out / f"result_{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-    states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state["chains"], 1000, seed=generator())
+    states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state.states, 1000, seed=generator())
     hamiltonian = averaged.hamiltonian()
     with torch.no_grad():
         means = hamiltonian.mean(0, hamiltonian.field(0, states))

@@ -57,7 +57,7 @@ class Forgetful:
 
     def gradient(self, machine: hm.BoltzmannMachine, v: Any, state: Any = None, **own: Any) -> Any:
         estimate = self.rule.gradient(machine, v, state, **own)
-        return estimate._replace(state=estimate.state["free"])
+        return estimate._replace(state=estimate.state.free)
 
     def __repr__(self) -> str:
         return f"{self.rule}, forgotten"
@@ -159,7 +159,7 @@ def main() -> None:
     states = hm.chains.run(
         averaged,
         hm.chains.Gibbs(),
-        kept.get("free", kept)["chains"],
+        getattr(kept, "free", kept).states,
         1000,
         seed=torch.Generator(averaged.device).manual_seed(arguments.seed),
     )

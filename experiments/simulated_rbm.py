@@ -100,8 +100,8 @@ def variances(
     """Of the free phase with 1000 chains: E ‖f - E f‖² for each group of parameters (Fig. 12)."""
     generator = torch.Generator().manual_seed(seed)
     hamiltonian = machine.hamiltonian()
-    kept = state["free"] if isinstance(state, dict) and "free" in state else state  # without offsets
-    chains = kept["chains"] if isinstance(kept, dict) else kept
+    kept = getattr(state, "free", state)  # without offsets
+    chains = getattr(kept, "states", kept)
     keeps = chains is not None
     estimates: list[list[torch.Tensor]] = []
     for group in torch.arange(ROWS).chunk(GROUPS):

@@ -208,35 +208,3 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
     if float(times.max()) <= _REPEATS and bool(((times - whole).abs() <= _ROUNDING * times).all()):
         return whole
     return x / x[x > 0].mean()
-
-
-def require_alike(received: Any, expected: Any, name: str) -> None:
-    """Refuses a value, read from a file, of another build: keys, lengths, types; shapes, dtypes of tensors.
-
-    Tensors must be finite besides. Devices and the values of numbers and strings may differ.
-
-    Raises:
-        ValueError: naming the first place that differs.
-    """
-    if isinstance(expected, Tensor):
-        if not isinstance(received, Tensor):
-            raise ValueError(f"{name}: expected a tensor, received {type(received).__name__}")
-        if received.shape != expected.shape or received.dtype != expected.dtype:
-            raise ValueError(
-                f"{name}: expected {expected.dtype} of shape {tuple(expected.shape)}, "
-                f"received {received.dtype} of shape {tuple(received.shape)}"
-            )
-        if not bool(torch.isfinite(received).all()):
-            raise ValueError(f"{name}: holds values that are not finite")
-    elif type(received) is not type(expected):
-        raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
-    elif isinstance(expected, dict):
-        if received.keys() != expected.keys():
-            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
-        for key, value in expected.items():
-            require_alike(received[key], value, f"{name}[{key!r}]")
-    elif isinstance(expected, (list, tuple)):
-        if len(received) != len(expected):
-            raise ValueError(f"{name}: expected {len(expected)} entries, received {len(received)}")
-        for i, value in enumerate(expected):
-            require_alike(received[i], value, f"{name}[{i}]")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from covering import covering_product
 from torch import Tensor
 
 import harmonium as hm
@@ -30,17 +29,6 @@ NAMES = (
     *("bernoulli-gaussian-categorical", "gaussian-categorical"),
 )
 MACHINES = [*(s for s in SPECIFICATIONS if s.name in NAMES), ADJACENT]
-
-
-def covered(name: str, values: list[Any]) -> pytest.MarkDecorator:
-    """Machines, kernels and a third argument: every two values of these meet."""
-    cases = covering_product(MACHINES, KERNELS, values)
-    return pytest.mark.parametrize(
-        ("specification", "kernel", name),
-        [pytest.param(s, KERNELS[k], x, id=f"{s.name}-{k}-{x}") for s, k, x in cases],
-    )
-
-
 machines = pytest.mark.parametrize("specification", MACHINES, ids=lambda s: s.name)
 ROWS, SWEEPS = 7, 4
 
@@ -80,7 +68,7 @@ class Recorder:
 
     def __call__(self, number: int, state: KernelState, info: Info) -> None:
         self.numbers.append(number)
-        seen = state.states if state.own is None else state.own["replicas"]
+        seen = state.states if state.memory is None else state.memory.states
         self.states.append([x.clone() for x in seen])
 
 
@@ -94,7 +82,9 @@ def assert_held(clamp: dict[int, Tensor], seen: list[Tensor]) -> None:
 # Held entries ----------------------------------------------------------------------------------------------
 
 
-@covered("whole", [True, False])
+@machines
+@kernels
+@pytest.mark.parametrize("whole", [True, False], ids=["whole layers", "some units"])
 def test_held_entries_never_move_and_free_ones_do(
     specification: Specification, kernel: Kernel, whole: bool
 ) -> None:
@@ -165,7 +155,9 @@ def test_a_held_visible_layer_gives_exact_draws_of_one_hidden_layer(specificatio
 # The run loop ----------------------------------------------------------------------------------------------
 
 
-@covered("sweeps", [0, 1, SWEEPS])
+@machines
+@kernels
+@pytest.mark.parametrize("sweeps", [0, 1, SWEEPS])
 def test_arguments_are_not_modified(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     machine = build(specification)
     start = states(specification)
@@ -178,7 +170,9 @@ def test_arguments_are_not_modified(specification: Specification, kernel: Kernel
         assert torch.equal(torch.nan_to_num(x.detach(), 9), torch.nan_to_num(before, 9))
 
 
-@covered("sweeps", [0, 1, SWEEPS])
+@machines
+@kernels
+@pytest.mark.parametrize("sweeps", [0, 1, SWEEPS])
 def test_the_result_is_new(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     """Writing into it reaches no argument, whether or not the layer ever moved."""
     machine = build(specification)
@@ -203,7 +197,9 @@ def test_the_result_shares_nothing_with_the_clamp(specification: Specification, 
     assert torch.equal(clamp, kept)
 
 
-@covered("sweeps", [0, 1, 5])
+@machines
+@kernels
+@pytest.mark.parametrize("sweeps", [0, 1, 5])
 def test_the_observer_counts_from_one(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     """And sees what `run` returns: the last step, of which the first rows are the chains."""
     recorder = Recorder()
@@ -273,7 +269,9 @@ def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Ke
         assert torch.equal(a, b)
 
 
-@covered("whole", [True, False])
+@machines
+@kernels
+@pytest.mark.parametrize("whole", [True, False], ids=["free", "clamped"])
 def test_a_kernel_state_goes_in_and_comes_back(
     specification: Specification, kernel: Kernel, whole: bool
 ) -> None:
@@ -365,7 +363,7 @@ def test_persistent_chains_keep_their_number(rule: hm.learning.Rule, rows: int) 
     first = rule.gradient(machine, v[:10], seed=noise)
     batch = v[:rows]
     second = rule.gradient(machine, batch, first.state, seed=noise)
-    before, chains = first.state["chains"], second.state["chains"]
+    before, chains = first.state.states, second.state.states
     assert [x.shape for x in chains] == [x.shape for x in before]
     implied = batch.mean(0) - second.parameters["layers.0.bias"]
     torch.testing.assert_close(implied, chains[0][:10].mean(0))

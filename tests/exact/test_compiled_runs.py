@@ -57,7 +57,7 @@ class Seldom:
 
 
 def bits(run: Any) -> list[bytes]:
-    return [x.detach().numpy().tobytes() for x in (*run.machine.parameters(), *run.rule_state["chains"])]
+    return [x.detach().numpy().tobytes() for x in (*run.machine.parameters(), *run.rule_state.states)]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: py
     ):
         run = trained(60, schedule="constant", run_dir=tmp_path, resume=True)
     assert run.updates == 60
-    assert run.rule_state["sweeps"] == 120
+    assert run.rule_state.sweeps == 120
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -93,8 +93,8 @@ def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
         for name in mine.keys() - {"seconds"}:
             assert mine[name] == pytest.approx(theirs[name], rel=1e-9), name
     if persistent:
-        assert run.rule_state["sweeps"] == expected.rule_state["sweeps"]
-        for x, y in zip(run.rule_state["chains"], expected.rule_state["chains"], strict=True):
+        assert run.rule_state.sweeps == expected.rule_state.sweeps
+        for x, y in zip(run.rule_state.states, expected.rule_state.states, strict=True):
             assert float((x - y).detach().abs().max()) < 1e-10
 
 
@@ -230,7 +230,7 @@ def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.
         machine, X, rule=hm.rules.pcd(1, chains), updates=1, learning_rate=0.0, rule_state=start,
         seed=torch.Generator().manual_seed(1), progress=False,
     )  # fmt: skip
-    found = run.rule_state["chains"]
+    found = run.rule_state.states
     exact = machine.double()
     real = any(layer.gaussian for layer in exact.layers)
     v, weights = nodes_given(exact, hidden[0].double(), real=False)
@@ -292,12 +292,12 @@ def test_persistent_chains_keep_the_law_and_give_the_gradient(law: Law) -> None:
     X = rows_of(machine.layers[:-1], 6, 1)
     rule, settings = hm.rules.pcd(2, chains), {"rule_state": [*start, h], "progress": False}
     run = hm.train(machine, X, rule=rule, updates=updates, learning_rate=0.0, **settings)
-    assert run.rule_state["sweeps"] == 2 * updates
+    assert run.rule_state.sweeps == 2 * updates
     joint = torch.cat([
         p * nodes_given(machine, h, real=False)[1][:, None] * torch.eye(len(hidden))[i].double()
         for i, (h, p) in enumerate(zip(hidden, probability, strict=True))
     ], 1).view(-1, len(hidden), len(hidden)).sum(1).flatten()  # fmt: skip
-    check_state(machine, run.rule_state["chains"], run.rule_state["chains"][-1], joint, FAILURES / 30)
+    check_state(machine, run.rule_state.states, run.rule_state.states[-1], joint, FAILURES / 30)
     expected = expected_gradient(machine, torch.from_numpy(X), probability)
     before = {name: x.detach().clone() for name, x in machine.named_parameters()}
     hm.train(machine, X, rule=rule, updates=1, learning_rate=1.0, **settings)

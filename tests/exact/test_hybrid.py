@@ -58,10 +58,10 @@ def test_chains_go_on_from_update_to_update() -> None:
     rule = hm.rules.hybrid(hm.rules.pcd(chains=7), [0], 0.2)
     assert repr(rule) == "hybrid(pcd(1, chains=7), condition_on=[0], joint=0.2)" and rule.bias == "biased"
     run = hm.train(machine, v, rule=rule, updates=3, progress=False)
-    assert {len(x) for x in run.rule_state["chains"]} == {7}
+    assert {len(x) for x in run.rule_state.states} == {7}
     rule.check_state(machine, run.rule_state)
     with pytest.raises(ValueError, match=r"state: expected chains|state\[0\]"):
-        rule.check_state(machine, [x[:, :1] for x in run.rule_state["chains"]])
+        rule.check_state(machine, [x[:, :1] for x in run.rule_state.states])
 
 
 @pytest.mark.parametrize("joint", [-0.1, 1.1, float("nan")])

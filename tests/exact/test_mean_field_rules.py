@@ -60,7 +60,7 @@ def test_starts_and_their_number(start: str) -> None:
         assert first.diagnostics["mean_field_sweeps"] == 3
         second = gradient(rule, machine, v, first.state)
         if first.state is not None:
-            assert len(second.state["means"][0]) == solutions
+            assert len(second.state.means[0]) == solutions
     with pytest.raises(ValueError, match="start"):
         hm.rules.tap(start="somewhere")
 

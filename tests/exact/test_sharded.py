@@ -72,9 +72,9 @@ def test_chains_are_dealt_out() -> None:
     v = made.random_states(8, seed=2)[0]
     rule = Sharded(hm.rules.pcd(1, 12), Shards(Group(), 4))
     estimate = gradient(rule, made, v, seed=0)
-    assert [len(state["chains"][0]) for state in estimate.state] == [3, 3, 3, 3]
+    assert [len(state.states[0]) for state in estimate.state] == [3, 3, 3, 3]
     again = gradient(rule, made, v, estimate.state, seed=1)
-    assert len({part["chains"][1].sum().item() for part in again.state}) > 1  # noise of their own
+    assert len({part.states[1].sum().item() for part in again.state}) > 1  # noise of their own
     rule.check_state(made, again.state)
     with pytest.raises(ValueError, match="state: expected that of 4 shards, received 3"):
         rule.check_state(made, again.state[:3])

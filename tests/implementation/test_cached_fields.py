@@ -9,7 +9,7 @@ import torch
 
 import harmonium as hm
 from harmonium.backends import PreparedMatrix
-from harmonium.chains import Gibbs, GibbsLangevin, Kernel, KernelState, Langevin, Metropolis
+from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
 
 KERNELS: list[Kernel] = [
     Gibbs(),
@@ -51,7 +51,7 @@ def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
     state = kernel.init(hamiltonian, hamiltonian.clamp_states(states), generator, planned=5)
     for _ in range(5):
         before = generator.get_state()
-        without_caches = KernelState(state.states, state.sweeps, state.own)
+        without_caches = state.without_caches()
         afresh, _ = kernel.step(hamiltonian, without_caches, generator)
         generator.set_state(before)
         state, _ = kernel.step(hamiltonian, state, generator)

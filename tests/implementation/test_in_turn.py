@@ -6,6 +6,7 @@ Failure rate of every statistical test on a fresh seed: at most 1e-3, shared ove
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -293,7 +294,8 @@ def test_tempered_chains_keep_the_law(served, name):
     states, probability = exact_law(machine)
     law = machine.hamiltonian()
     state = kernel.init(law, lots[0], generator, SWEEPS)
-    state.own["replicas"] = [torch.cat(parts) for parts in zip(*lots, strict=True)]
+    replicas = [torch.cat(parts) for parts in zip(*lots, strict=True)]
+    state = state._replace(memory=replace(state.memory, states=replicas))
     with torch.no_grad():
         (x,) = hm.chains.run_kernel(law, kernel, state, SWEEPS, generator).states
     pairs = torch.triu_indices(x.shape[1], x.shape[1])

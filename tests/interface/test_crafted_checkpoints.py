@@ -15,6 +15,10 @@ from safetensors.torch import save
 
 import harmonium as hm
 from harmonium import _storage
+from harmonium.chains import KernelState
+from harmonium.chains.tempering import Replicas
+from harmonium.learning.coupled import PairState
+from harmonium.meanfield import Point
 from harmonium.training import TrainingRun, callbacks, checkpoint, train
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
@@ -41,13 +45,14 @@ def run(run_dir: Path, **settings: Any) -> TrainingRun:
 
 
 def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
-    """An edit of a nested value."""
+    """An edit of a nested value, of dicts, lists and records."""
 
-    def edit(content: dict[str, Any]) -> None:
-        place: Any = content
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
+    def edit(content: Any, path: tuple[Any, ...] = path) -> Any:
+        key, *rest = path
+        if isinstance(content, KernelState):
+            return content._replace(**{key: edit(getattr(content, key), tuple(rest)) if rest else value})
+        content[key] = edit(content[key], tuple(rest)) if rest else value
+        return content
 
     return edit
 
@@ -117,11 +122,10 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), 2.0)]), "state"),
         (put("rule", value=[torch.zeros(8, 6), torch.full((8, 4), torch.nan)]), "rule"),
         (put("rule", value=[torch.zeros(0, 6), torch.zeros(0, 4)]), "state"),
-        (put("rule", "sweeps", value=-1), "state['sweeps']"),
-        (put("rule", "sweeps", value="3"), "state['sweeps']"),
-        (put("rule", "chains", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
-        (without("rule", "sweeps"), "state"),
-        (put("rule", "own", value={"step": 1.0}), "state['own']"),
+        (put("rule", "sweeps", value=-1), "state.sweeps"),
+        (put("rule", "sweeps", value="3"), "state.sweeps"),
+        (put("rule", "states", value=[torch.zeros(8, 6), torch.zeros(7, 4)]), "state"),
+        (put("rule", "memory", value={"step": 1.0}), "state.memory"),
         (put("rule", value={"k": 1}), "state"),
         (put("rule", value=3), "state"),
         (put("generator", value=torch.zeros(3, dtype=torch.uint8)), "generator"),
@@ -156,19 +160,20 @@ def test_what_does_not_fit_is_refused_by_name(edit: Any, named: str, tmp_path: P
     [
         (
             hm.rules.tempered_pcd(1, chains=2, replicas=3),
-            {
-                "chains": [torch.zeros(2, 6), torch.zeros(2, 4)],
-                "sweeps": 9,
-                "own": {"replicas": [torch.zeros(7, 6), torch.zeros(7, 4)], "kernel": None},
-            },
+            KernelState(
+                [torch.zeros(2, 6), torch.zeros(2, 4)],
+                9,
+                Replicas([torch.zeros(7, 6), torch.zeros(7, 4)], None),
+                {},
+            ),
         ),
         (
             hm.rules.ucd(chains=4, start="persistent"),
-            {"k": -1, "chains": [torch.zeros(4, 6), torch.zeros(4, 4)]},
+            PairState(-1, [torch.zeros(4, 6), torch.zeros(4, 4)]),
         ),
-        (hm.rules.ucd(chains=4, start="persistent"), {"k": 1, "chains": None}),
-        (hm.rules.ucd(chains=4, start="persistent"), {"k": 1, "chains": [torch.zeros(4, 6)]}),
-        (hm.rules.tap(start="persistent"), {"means": [torch.zeros(4, 6), torch.zeros(4, 4)]}),
+        (hm.rules.ucd(chains=4, start="persistent"), PairState(1, None)),
+        (hm.rules.ucd(chains=4, start="persistent"), PairState(1, [torch.zeros(4, 6)])),
+        (hm.rules.tap(start="persistent"), Point([torch.zeros(4, 6), torch.zeros(4, 4)], [], [], [], [])),
     ],
     ids=lambda value: str(value)[:24],
 )

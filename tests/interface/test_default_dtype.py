@@ -23,8 +23,8 @@ for name, layers in machines.items():
     for rule in rules:
         estimate = rule.gradient(machine, v, seed=0)
         assert {g.dtype for g in estimate.parameters.values()} == {single}, (name, rule)
-        if isinstance(estimate.state, dict) and "chains" in estimate.state:
-            assert {x.dtype for x in estimate.state["chains"]} == {single}, (name, rule)
+        if getattr(estimate.state, "states", None):
+            assert {x.dtype for x in estimate.state.states} == {single}, (name, rule)
     run = hm.train(machine, v, rule=hm.rules.centred(rules[0]), updates=3, batch_size=50, progress=False)
     assert {p.dtype for p in run.machine.parameters()} == {single}, name
     hm.likelihood.ais(machine, 10, 20, seed=0)

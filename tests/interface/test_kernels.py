@@ -13,7 +13,10 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium._states import branches, map_leaves
 from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
+from harmonium.chains.langevin import Annealing
+from harmonium.chains.tempering import Replicas
 from harmonium.cli.options import Chains, words
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
@@ -31,11 +34,11 @@ class Adaptive(Kernel):
         return KernelState(list(states), 0, {"step": 1.0, "mean": [torch.zeros(x.shape[1]) for x in states]})
 
     def step(self, law, state, generator):
-        size, means = state.own["step"], state.own["mean"]
+        size, means = state.memory["step"], state.memory["mean"]
         after, info = Metropolis(step=size).step(law, state, generator)
         size *= math.exp((float(info["acceptance"]) - 0.6) / math.sqrt(after.sweeps))
         means = [(mean + x.mean(0)) / 2 for mean, x in zip(means, after.states, strict=True)]
-        return after._replace(own={"step": size, "mean": means}), {**info, "step_size": size}
+        return after._replace(memory={"step": size, "mean": means}), {**info, "step_size": size}
 
 
 class Counting(Kernel):
@@ -49,9 +52,9 @@ class Counting(Kernel):
 
     def step(self, law, state, generator):
         after, info = Gibbs().step(law, state, generator)
-        count = state.own["count"] + 1
+        count = state.memory["count"] + 1
         self.seen.append((count, after.sweeps))
-        return after._replace(own={"count": count}), info
+        return after._replace(memory={"count": count}), info
 
 
 KERNELS = (Adaptive(), Counting(), Tempering(3), Tempering(3, kernel=Counting()), Langevin(0.3, anneal=True))
@@ -94,8 +97,8 @@ def assert_same(a: Any, b: Any) -> None:
         assert a.keys() == b.keys()
         for key in a:
             assert_same(a[key], b[key])
-    elif isinstance(a, list):
-        for x, y in zip(a, b, strict=True):
+    elif (parts := branches(a)) is not None:
+        for (_, x), (_, y) in zip(parts, branches(b) or [], strict=True):
             assert_same(x, y)
     else:
         assert a == b
@@ -107,14 +110,14 @@ def assert_same(a: Any, b: Any) -> None:
 def test_a_kernel_counts_through_all_updates() -> None:
     run = train(Counting(), updates=4)
     assert Counting.seen == [(n, n) for n in range(1, 9)]
-    assert (run.rule_state["sweeps"], run.rule_state["own"]) == (8, {"count": 8})
+    assert (run.rule_state.sweeps, run.rule_state.memory) == (8, {"count": 8})
 
 
 def test_a_step_goes_on_adapting_from_update_to_update() -> None:
     run = train(Adaptive())
     sizes = [record["step_size"] for record in run.history]
     assert len(set(sizes)) == len(sizes) == 8
-    assert run.rule_state["own"]["step"] != 1.0
+    assert run.rule_state.memory["step"] != 1.0
     begun = train(Adaptive(), updates=1).history[0]["step_size"]
     assert sizes[0] == begun and abs(math.log(sizes[-1])) > abs(math.log(begun))
 
@@ -140,60 +143,57 @@ def test_a_run_goes_on_from_the_state_of_another(kernel: Kernel) -> None:
     """``rule_state`` and ``Rule.gradient`` take it whole."""
     first = train(kernel, updates=3)
     second = train(kernel, updates=2, rule_state=first.rule_state)
-    assert second.rule_state["sweeps"] == 10
+    assert second.rule_state.sweeps == 10
     kept = copy.deepcopy(second.rule_state)
     estimate = hm.rules.pcd(2, kernel=kernel).gradient(real(), X, second.rule_state, seed=0)
-    assert estimate.state["sweeps"] == 12
+    assert estimate.state.sweeps == 12
     assert_same(kept, second.rule_state)  # what was handed in is not written over
 
 
 def test_shards_keep_their_own() -> None:
     run = train(Counting(), distributed="auto", shards=2)
-    assert [part["own"] for part in run.rule_state] == [{"count": 16}, {"count": 16}]
+    assert [part.memory for part in run.rule_state] == [{"count": 16}, {"count": 16}]
 
 
 @pytest.mark.parametrize("kernel", [Adaptive(), Tempering(3), Langevin(0.3, anneal=True)], ids=repr)
 def test_chains_without_what_the_kernel_keeps_begin_it(kernel: Kernel, tmp_path: Path) -> None:
-    """From a list of chains, and from the two keys of an earlier form, in memory and in a checkpoint."""
+    """From a list of chains, in memory and in a checkpoint."""
     with pytest.raises(InterruptedError):
         train(kernel, tmp_path, callbacks=[crash])
     path = tmp_path / "checkpoint.safetensors"
     content = read_checkpoint(path)
-    chains = content["rule"]["chains"]
-    rule = hm.rules.pcd(2, kernel=kernel)
-    for state, sweeps in ((chains, 0), ({"chains": chains, "sweeps": 7}, 7)):
-        assert rule.gradient(real(), X, state, seed=0).state["sweeps"] == sweeps + 2
-        write_checkpoint(path, {**content, "rule": state})
-        assert train(kernel, tmp_path, resume=True).rule_state["sweeps"] == sweeps + 8
-        (tmp_path / "checkpoint-previous.safetensors").unlink(missing_ok=True)
+    chains, rule = content["rule"].states, hm.rules.pcd(2, kernel=kernel)
+    assert rule.gradient(real(), X, chains, seed=0).state.sweeps == 2
+    write_checkpoint(path, {**content, "rule": chains})
+    assert train(kernel, tmp_path, resume=True).rule_state.sweeps == 8
 
 
 @pytest.mark.parametrize(
-    ("kernel", "own", "message"),
+    ("kernel", "memory", "message"),
     [
-        (Gibbs(), {"step": 1.0}, r"state\['own'\]: expected NoneType"),
-        (Adaptive(), None, r"state\['own'\]: expected dict"),
-        (Adaptive(), {"step": 1.0}, r"state\['own'\]: expected \['step', 'mean'\]"),
+        (Gibbs(), {"step": 1.0}, r"state.memory: expected NoneType"),
+        (Adaptive(), None, r"state.memory: expected dict"),
+        (Adaptive(), {"step": 1.0}, r"state.memory: expected \['step', 'mean'\]"),
         (
             Adaptive(),
             {"step": 1, "mean": [torch.zeros(4), torch.zeros(3)]},
             r"\['step'\]: expected float, received int",
         ),
         (Adaptive(), {"step": 1.0, "mean": [torch.zeros(4), torch.zeros(2)]}, r"\['mean'\]\[1\]: expected"),
-        (Langevin(0.3, anneal=True), {"planned": 0}, r"\['planned'\]: expected an int of at least 1"),
+        (Langevin(0.3, anneal=True), Annealing(0), r"memory.planned: expected an int of at least 1"),
         (
             Tempering(2),
-            {"replicas": [torch.zeros(12, 4), 0.5 * torch.ones(12, 3)], "kernel": None},
+            Replicas([torch.zeros(12, 4), 0.5 * torch.ones(12, 3)], None),
             r"state\[1\]: expected values in \{0, 1\}",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_state_that_a_kernel_did_not_return_is_refused(
-    kernel: Kernel, own: Any, message: str, tmp_path: Path
+    kernel: Kernel, memory: Any, message: str, tmp_path: Path
 ) -> None:
     """By the rule, at the start of a run and from a checkpoint."""
-    state = {"chains": [torch.zeros(6, 4), torch.zeros(6, 3)], "sweeps": 4, "own": own}
+    state = KernelState([torch.zeros(6, 4), torch.zeros(6, 3)], 4, memory, {})
     with pytest.raises(ValueError, match=message):
         hm.rules.pcd(2, kernel=kernel).gradient(real(), X, state, seed=0)
     with pytest.raises(ValueError, match=message):
@@ -220,16 +220,37 @@ def test_what_a_sweep_has_computed_ends_with_the_law(kernel: Kernel) -> None:
     assert_same(known.states, afresh.states)
 
 
+ALL = (*KERNELS, *(kernel() for kernel in Kernel.registry.values()), Tempering(3, kernel=Langevin(0.3)))
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize("kernel", ALL, ids=repr)
+@torch.no_grad()
+def test_a_step_changes_nothing_that_it_was_given(kernel: Kernel, held: bool) -> None:
+    """States, memory and caches are the same bits, in the same containers, after each of three sweeps."""
+    machine, generator = real(), torch.Generator().manual_seed(0)
+    v = torch.zeros(20, 4) if held else None
+    law = machine.hamiltonian().clamp(v, 20)
+    state = kernel.init(law, law.clamp_states(machine.random_states(20, seed=0)), generator, 3)
+    for _ in range(3):
+        given = [state.states, state.memory, dict(state.fields)]
+        before = map_leaves(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, given)
+        after, _ = kernel.step(law, state, generator)
+        assert_same(before, given)
+        assert dict(state.fields).keys() == before[2].keys()
+        state = after
+
+
 def test_replicas_are_not_among_the_chains() -> None:
     """Of what tempering hands on to pairs, those at β = 1 alone follow the machine."""
     run = train(Tempering(3))
     state = run.rule_state
-    assert [len(x) for x in state["chains"]] == [6, 6]
-    assert [len(x) for x in state["own"]["replicas"]] == [18, 18]
-    for chains, replicas in zip(state["chains"], state["own"]["replicas"], strict=True):
+    assert [len(x) for x in state.states] == [6, 6]
+    assert [len(x) for x in state.memory.states] == [18, 18]
+    for chains, replicas in zip(state.states, state.memory.states, strict=True):
         assert torch.equal(chains, replicas[:6])
     pairs = hm.rules.ucd(start="persistent", max_steps=50)
-    assert len(pairs.gradient(real(), X, state, seed=0).state["chains"][0]) == 6
+    assert len(pairs.gradient(real(), X, state, seed=0).state.states[0]) == 6
 
 
 def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
@@ -261,7 +282,7 @@ def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> N
     }
     for kind, kernel in Kernel.registry.items():
         assert kernel.kind == kind and isinstance(kernel(), kernel)
-    exported = {getattr(hm.chains, name) for name in hm.chains.__all__}
+    exported = {getattr(room, name) for room in (hm.chains, hm.ladder) for name in room.__all__}
     kernels = {each for each in exported if isinstance(each, type) and issubclass(each, Kernel)}
     assert set(Kernel.registry.values()) == kernels - {Kernel}
 

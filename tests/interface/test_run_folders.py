@@ -58,7 +58,7 @@ def crash() -> None:
 
 def assert_same(a: TrainingRun, b: TrainingRun) -> None:
     assert all(torch.equal(x, y) for x, y in zip(a.machine.parameters(), b.machine.parameters(), strict=True))
-    chains = [each.rule_state["chains"] for each in (a, b)]
+    chains = [each.rule_state.states for each in (a, b)]
     assert all(torch.equal(x, y) for x, y in zip(*chains, strict=True))
     histories = [[{**record, "seconds": 0} for record in each.history] for each in (a, b)]
     assert histories[0] == histories[1]

@@ -79,16 +79,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
     "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)[:5]),
-    "halve": lambda **s: hm.ladder.halve(
-        machine(), hm.ladder.log_partitions(machine(), chains=10, rounds=20, seed=0).state, 1.0, **s
-    ).own["states"][1][1],
     "ladder": lambda **s: hm.ladder.log_partitions(machine(), chains=10, rounds=20, **s).values,
     "lead_to": lambda **s: hm.ladder.lead_to(
         hm.ladder.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
     ).rungs[1],
-    "ladder_of": lambda **s: hm.learning.ladder_of(
+    "ladder_of": lambda **s: hm.ladder.ladder_of(
         machine(), hm.rules.ptt(1, 8).gradient(machine(), ROWS, seed=0).state, **s
-    ).own["states"][1][1],
+    ).memory.states[1][1],
     "annealed_bound": lambda **s: hm.likelihood.annealed_bound(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
     ),

@@ -504,7 +504,7 @@ def test_a_run_goes_on_with_the_chains_of_another(tmp_path: Path) -> None:
 
     first = run()
     second = run(rule=hm.rules.ucd(start="persistent"), updates=2, rule_state=first.rule_state)
-    assert [tuple(x.shape) for x in second.rule_state["chains"]] == [(8, VISIBLE), (8, HIDDEN)]
+    assert [tuple(x.shape) for x in second.rule_state.states] == [(8, VISIBLE), (8, HIDDEN)]
 
 
 def test_chains_that_a_rule_cannot_take_are_named() -> None:
@@ -513,7 +513,7 @@ def test_chains_that_a_rule_cannot_take_are_named() -> None:
         run(rule=hm.rules.ucd(), rule_state=chains)
     for rule in (hm.rules.ucd(start="persistent"), hm.rules.pcd()):
         with pytest.raises(ValueError, match=r"^state: expected chains of width \[\(6,\), \(4,\)\]"):
-            run(rule=rule, rule_state=chains["chains"][:1])
+            run(rule=rule, rule_state=chains.states[:1])
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.5), ("adam", 0.0)])

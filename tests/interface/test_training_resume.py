@@ -11,6 +11,7 @@ import resource
 import signal
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 from campaigns._runs import ended, forked
 
 import harmonium as hm
+from harmonium._states import leaves
 from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
@@ -90,7 +92,7 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
     assert (a.status, a.updates, a.metrics) == (b.status, b.updates, b.metrics)
     untimed = [[{**record, "seconds": 0} for record in each.history] for each in (a, b)]
     assert untimed[0] == untimed[1]
-    kept = [torch.utils._pytree.tree_leaves(each.rule_state) for each in (a, b)]
+    kept = [[leaf for _, leaf in leaves(each.rule_state)] for each in (a, b)]
     for x, y in zip(*kept, strict=True):
         assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
 
@@ -135,20 +137,21 @@ def test_first_sweeps_of_persistent_chains_go_on_where_they_stopped(tmp_path: Pa
         run(tmp_path / "part", on=copy.deepcopy(made), callbacks=[crash_at(8)], **settings)
     resumed = run(tmp_path / "part", on=copy.deepcopy(made), resume=True, **settings)
     assert_same(run(None, on=copy.deepcopy(made), **settings), resumed)
-    assert resumed.rule_state["sweeps"] == 30
+    assert resumed.rule_state.sweeps == 30
 
 
-def test_chains_of_a_checkpoint_without_their_number_of_sweeps_go_on(tmp_path: Path) -> None:
-    """A list of tensors: with Gibbs chains the bits are those of an uninterrupted run."""
+def test_chains_alone_in_a_checkpoint_go_on(tmp_path: Path) -> None:
+    """With Gibbs chains the bits are those of an uninterrupted run, but for the number of sweeps."""
     with pytest.raises(Crash):
         run(tmp_path / "part", callbacks=[crash_at(12)])
     content = read_checkpoint(tmp_path / "part" / "checkpoint.safetensors")
     write_checkpoint(
-        tmp_path / "part" / "checkpoint.safetensors", {**content, "rule": content["rule"]["chains"]}
+        tmp_path / "part" / "checkpoint.safetensors", {**content, "rule": content["rule"].states}
     )
     resumed, whole = run(tmp_path / "part", resume=True), run(None)
-    assert (whole.rule_state.pop("sweeps"), resumed.rule_state.pop("sweeps")) == (60, 50)
-    assert_same(whole, resumed)
+    assert (whole.rule_state.sweeps, resumed.rule_state.sweeps) == (60, 50)
+    assert_same(replace(whole, rule_state=None), replace(resumed, rule_state=None))
+    assert all(map(torch.equal, whole.rule_state.states, resumed.rule_state.states))
 
 
 @pytest.mark.parametrize("optimizer", ["adam", torch.optim.RMSprop])

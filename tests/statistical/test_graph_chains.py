@@ -6,6 +6,7 @@ test on a fresh seed: at most 1e-3, shared over its comparisons.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -70,7 +71,8 @@ def test_no_drift(name, kernel):
     law = make(name).hamiltonian()
     state = kernel.init(law, lots[0], generator, SWEEPS)
     if len(betas) > 1:
-        state.own["replicas"] = [torch.cat(parts) for parts in zip(*lots, strict=True)]
+        replicas = [torch.cat(parts) for parts in zip(*lots, strict=True)]
+        state = state._replace(memory=replace(state.memory, states=replicas))
     with torch.no_grad():
         states = hm.chains.run_kernel(law, kernel, state, SWEEPS, generator).states
     z, limit = largest_z(seen(name, states), expected(name))

@@ -76,7 +76,7 @@ def of_persistent_chains(kernel: Kernel, dtype: torch.dtype) -> tuple[float, flo
     updated, v = made.to(dtype), torch.zeros(1, 3, dtype=dtype)
     for _ in range(2 * UPDATES):  # first sweeps need as many again to be forgotten
         state = rule.gradient(updated, v, state, seed=generator).state
-    states = [x.double() for x in state["chains"]]
+    states = [x.double() for x in state.states]
     return largest_z(row_statistics(law, states).detach(), exact)
 
 
@@ -115,10 +115,10 @@ def test_first_sweeps_are_those_of_persistent_chains(kernel: Kernel, dtype: torc
         estimate = rule.gradient(made, torch.zeros(1, 3, dtype=dtype), state, seed=len(rates))
         state = estimate.state
         rates.append(estimate.diagnostics["acceptance"])
-    assert state["sweeps"] == 8
+    assert state.sweeps == 8
     assert rates[:2] == [1.0, 1.0] and 0.5 <= rates[2] < 0.55 and rates[3] < 0.05
-    again = rule.gradient(made, torch.zeros(1, 3, dtype=dtype), state["chains"], seed=0)
-    assert again.diagnostics["acceptance"] == 1.0 and again.state["sweeps"] == 2  # chains alone begin
+    again = rule.gradient(made, torch.zeros(1, 3, dtype=dtype), state.states, seed=0)
+    assert again.diagnostics["acceptance"] == 1.0 and again.state.sweeps == 2  # chains alone begin
 
 
 def test_replicas_follow_the_schedule_of_their_kernel() -> None:
@@ -148,7 +148,7 @@ def test_replicas_follow_the_schedule_of_their_kernel() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [{"sweeps": -1}, {"sweeps": 1.5}, {"sweeps": True}, {"sweeps": None}, {"chains": None}, {"chains": []}],
+    [{"sweeps": -1}, {"sweeps": 1.5}, {"sweeps": True}, {"sweeps": None}, {"states": None}, {"states": []}],
     ids=str,
 )
 def test_a_count_that_no_rule_returned_is_refused(state: dict) -> None:
@@ -156,10 +156,10 @@ def test_a_count_that_no_rule_returned_is_refused(state: dict) -> None:
     rule, v = hm.rules.pcd(1, 5, kernel=Langevin(adjust=3)), torch.zeros(1, 3).double()
     kept = rule.gradient(made, v, seed=0).state
     rule.check_state(made, kept)
-    rule.check_state(made, kept["chains"])
+    rule.check_state(made, kept.states)
     for use in (rule.check_state, lambda made, state: rule.gradient(made, v, state, seed=0)):
         with pytest.raises((TypeError, ValueError), match=r"^state"):
-            use(made, {**kept, **state})
+            use(made, kept._replace(**state))
 
 
 # What conditional rules make of a label ---------------------------------------------------------------------

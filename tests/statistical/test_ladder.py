@@ -5,6 +5,7 @@ Failure rate of every test on a fresh seed: at most 1e-3, shared over its compar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -14,13 +15,13 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.chains import KernelState, Metropolis
-from harmonium.ladder import Ladder, traffic
+from harmonium.ladder import Ladder, lead_to, traffic
 from harmonium.ladder.rungs import as_rung, law_of, mix
 from harmonium.machine import Hamiltonian
 
 from .support import FAILURE_RATE, all_states, exact_states, exact_statistics, flat, machine
 
-ROWS, ROUNDS = 8_000, 5
+ROWS, ROUNDS = 20_000, 5
 
 
 def spins_in_two_modes() -> hm.BoltzmannMachine:
@@ -110,13 +111,13 @@ def drift(made: hm.BoltzmannMachine, kernel: Ladder, seed: int = 1) -> tuple[flo
     rungs = [mix(foot, top, t) for t in (0.0, 0.4, 0.75)]
     laws = [law_of(law, rung) for rung in rungs]
     below = [draw(each, ROWS, generator) for each in laws]
-    state = kernel.begin(law, draw(law, ROWS, generator), rungs, below, generator)
+    state = kernel.init(law, draw(law, ROWS, generator), generator, rungs=rungs, below=below)
     start = max(largest_z(each, x) for each, x in zip([*laws, law], [*below, state.states], strict=True))
     assert start < limit(law, 4)
     for _ in range(ROUNDS):
         state, _ = kernel.step(law, state, generator)
     kernel.check(law, state)
-    ends = [*state.own["states"], state.states]
+    ends = [*state.memory.states, state.states]
     assert bool((traffic(state).acceptance > 0.05).all())
     return max(largest_z(each, x) for each, x in zip([*laws, law], ends, strict=True)), limit(law, 4)
 
@@ -152,7 +153,7 @@ def test_layers_that_keep_the_states_of_another_rung_are_caught(
     assert z > most
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(10))
 def test_chains_cross_between_two_modes(seed: int) -> None:
     """All states of all rungs start up. |z| < 4 fails with probability 6e-5 a seed."""
     made, chains = spins_in_two_modes(), 500
@@ -164,7 +165,8 @@ def test_chains_cross_between_two_modes(seed: int) -> None:
         up = [torch.ones(chains, 10)] * 2
         kernel = Ladder()
         state = kernel.init(law, up, generator)
-        state.own["states"] = [up for _ in state.own["states"]]
+        below = [up for _ in state.memory.states]
+        state = state._replace(memory=replace(state.memory, states=below))
         state = hm.chains.run(made, kernel, state, 100, seed=generator)
     assert truth == pytest.approx(0.6457, abs=1e-4)
     error = (truth * (1 - truth) / chains) ** 0.5
@@ -206,7 +208,7 @@ def test_runs_of_any_lengths_are_one_run() -> None:
         parts = hm.chains.run(made, kernel, state, 2, seed=generator)
         parts = hm.chains.run(made, kernel, parts, 3, seed=generator)
     assert all(map(torch.equal, whole.states, parts.states))
-    assert torch.equal(whole.own["births"], parts.own["births"])
+    assert torch.equal(whole.memory.births, parts.memory.births)
     assert traffic(whole).round_trips == traffic(parts).round_trips
 
 
@@ -247,14 +249,14 @@ def test_a_state_that_a_ladder_did_not_return_is_refused() -> None:
     with torch.no_grad():
         state = kernel.init(made.hamiltonian(), made.random_states(5, seed=0), torch.Generator())
     for change, message in [
-        (None, "expected what a Ladder keeps"),
-        ({"births": state.own["births"][:1]}, r"\['births'\]: expected torch.int64 of shape"),
-        ({"states": [[x * 0.5 for x in state.states]] * len(state.own["rungs"])}, r"expected values in"),
+        (None, "expected a LadderState"),
+        ({"births": state.memory.births[:1]}, r"memory.births: expected torch.int64 of shape"),
+        ({"states": [[x * 0.5 for x in state.states]] * len(state.memory.rungs)}, r"expected values in"),
         ({"rungs": [as_rung(made)]}, r"couplings are all 0"),
     ]:
-        own = None if change is None else {**state.own, **change}
+        memory = None if change is None else replace(state.memory, **change)
         with pytest.raises(ValueError, match=message):
-            hm.chains.run(made, kernel, KernelState(state.states, 0, own), 1, seed=0)
+            hm.chains.run(made, kernel, KernelState(state.states, 0, memory), 1, seed=0)
 
 
 def test_too_many_rungs_are_refused() -> None:
@@ -263,28 +265,20 @@ def test_too_many_rungs_are_refused() -> None:
         hm.chains.run(made, Ladder(max_rungs=1), made.random_states(5, seed=0), 1, seed=0)
 
 
-def test_gaps_that_are_too_wide_are_halved() -> None:
-    """From a foot alone, whose exchanges with the machine fail, to rungs that carry states to the top."""
+@pytest.mark.parametrize("given", [(), (0.9,)], ids=["foot", "foot and one rung"])
+def test_gaps_that_are_too_wide_are_filled(given: tuple[float, ...]) -> None:
+    """From a foot, or one and a rung near the machine, to rungs that carry states to the top."""
     made = spins_in_two_modes()
-    law, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
     foot = [x * (x.dim() == 1) for x in as_rung(made)]
-    with torch.no_grad():
-        kernel = Ladder([foot])
-        state = kernel.init(law, [torch.ones(200, 10)] * 2, generator)
-        with pytest.raises(ValueError, match="at least 2 rounds"):
-            hm.ladder.halve(made, state)
-        numbers = [1]
-        for _ in range(6):
-            state = hm.chains.run(made, kernel, state, 40, seed=generator)
-            if float(traffic(state).acceptance.min()) >= 0.3:
-                break
-            state = hm.ladder.halve(made, state, 0.3, seed=generator)
-            numbers.append(len(state.own["rungs"]))
-        assert numbers[0] < numbers[-1] < 12 and float(traffic(state).acceptance.min()) >= 0.3
-        found = hm.ladder.log_partitions(made, state=state, rounds=100, seed=1)
-        with pytest.raises(ValueError, match=r"max_rungs: halving makes \d+ rungs"):
-            hm.ladder.halve(made, state, 1.0, max_rungs=2)
+    rungs = [foot, *(mix(foot, as_rung(made), t) for t in given)]
+    ladder = lead_to(Ladder(rungs, ages=range(len(rungs))), made, seed=0)
+    assert len(rungs) < len(ladder.rungs) < 12 and len(ladder.ages) == len(ladder.rungs)
+    assert list(ladder.ages) == sorted(ladder.ages) and ladder.ages[-1] == len(rungs) - 1
+    found = hm.ladder.log_partitions(made, ladder, rounds=100, seed=1)
+    assert float(found.traffic.acceptance.min()) >= 0.25
     assert abs(found.value - float(hm.likelihood.exact_log_partition(made))) < 4 * found.standard_error
+    with pytest.raises(ValueError, match=r"max_rungs, max_bytes: .* more rungs lead"):
+        lead_to(Ladder(rungs, max_rungs=2), made, seed=0)
 
 
 def test_flat_order_is_that_of_the_statistics() -> None:

@@ -26,7 +26,7 @@ DEEP = {
     "three hidden": lambda: [hm.Bernoulli(2), hm.Spin(2), hm.Bernoulli(2), hm.Spin(1)],
 }
 LOTS = 40
-CHAINS = 2400
+CHAINS = 6000
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:

@@ -15,7 +15,7 @@ from harmonium.learning.expectations import ClampedChains
 
 from .support import exact_states, largest_z, machine
 
-CHAINS = 1200
+CHAINS = 2000
 REPLICATES = 16
 """Some chains for the price of others: a sweep of a small machine costs what its calls cost. So many
 estimates of so many chains show a bias of 0.03 standard deviations of a statistic."""
@@ -44,11 +44,11 @@ def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
 
 
 LONG = {
-    "pcd": hm.rules.pcd(5, CHAINS),
+    "pcd": hm.rules.pcd(8, CHAINS),
     "pcd metropolis": hm.rules.pcd(20, CHAINS, kernel=Metropolis()),
-    "tempered_pcd": hm.rules.tempered_pcd(5, CHAINS, replicas=4),
-    "noise_cd": hm.rules.noise_cd(10, burn_in=5, chains=CHAINS),
-    "cd": hm.rules.cd(5),
+    "tempered_pcd": hm.rules.tempered_pcd(8, CHAINS, replicas=4),
+    "noise_cd": hm.rules.noise_cd(16, burn_in=8, chains=CHAINS),
+    "cd": hm.rules.cd(8),
 }
 
 
@@ -71,7 +71,7 @@ tested kernel by kernel in ``test_chains``."""
 def test_long_chains_give_the_exact_gradient(name, rule):
     """At a coupling scale that mixes within the sweeps, what bias is left is far below the standard error."""
     made = machine(name, scale=0.4)
-    v = data_for(made, CHAINS if rule == "cd" else 50)
+    v = data_for(made, 2000 if rule == "cd" else 50)
     z, limit = largest_z(replicates(made, LONG[rule], v), exact(made, v))
     assert z < limit
 
@@ -164,7 +164,7 @@ def test_states_of_rules_that_keep_chains_are_handed_on_and_others_keep_none():
         assert (first.state is not None) == keeps
         second = recipe().gradient(made, v, first.state, seed=generator)
         if keeps:
-            pairs = list(zip(first.state["chains"], second.state["chains"], strict=True))
+            pairs = list(zip(first.state.states, second.state.states, strict=True))
             assert all(a.shape == b.shape for a, b in pairs)
             assert any(not torch.equal(a, b) for a, b in pairs)
 
@@ -184,7 +184,7 @@ def test_long_noise_started_chains_give_the_exact_gradient(kernel, sweeps, gradi
     made = machine("gaussian-bernoulli", scale=0.4)
     v = data_for(made)
     truth = exact(made, v)
-    rule = hm.rules.noise_cd(sweeps, kernel=kernel, burn_in=sweeps // 2, chains=800, gradient=gradient)
+    rule = hm.rules.noise_cd(sweeps, kernel=kernel, burn_in=sweeps // 2, chains=1200, gradient=gradient)
     rows = replicates(made.to(dtype), rule, v.to(dtype)).double()
     z, limit = largest_z(rows, truth)
     assert z < limit

@@ -104,9 +104,9 @@ def test_pairs_may_begin_at_the_chains_of_another_rule():
     for seed in range(REPLICATES):
         generator = torch.Generator().manual_seed(seed)
         chains = hm.rules.pcd(1, 2 * ROWS).gradient(made, v, seed=generator).state
-        chains["chains"][0].fill_(1.0)
+        chains.states[0].fill_(1.0)
         estimate = rule.gradient(made, v, chains, seed=generator)
-        assert [len(x) for x in estimate.state["chains"]] == [2 * ROWS] * 2
+        assert [len(x) for x in estimate.state.states] == [2 * ROWS] * 2
         estimates.append(estimate.parameters)
     largest, limit = compared(estimates, truth)
     assert largest < limit

@@ -2,7 +2,7 @@
 
 from harmonium.chains.diagnostics import Convergence, Diagnosis, convergence, diagnose
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains
+from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains, exchange
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin, relax_alone, relaxes_alone
 from harmonium.chains.local_modes import local_search, search
 from harmonium.chains.metropolis import Metropolis
@@ -33,6 +33,7 @@ __all__ = [
     "check_chains",
     "convergence",
     "diagnose",
+    "exchange",
     "fill_hidden",
     "fill_hidden_state",
     "initial_states",

@@ -56,4 +56,4 @@ class Gibbs(Kernel):
                     known[l] = field
             for joint in law.graph.joints[l]:
                 known.pop(joint.other, None)
-        return KernelState(moved, state.sweeps + 1, state.own, known), {}
+        return KernelState(moved, state.sweeps + 1, state.memory, known), {}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._checks import require_alike
+from harmonium._states import record, require_alike
 from harmonium.machine import Hamiltonian, States
 
 Info = Mapping[str, float | Tensor]
@@ -19,14 +19,15 @@ Info = Mapping[str, float | Tensor]
 the host need not wait on a GPU."""
 
 
+@record
 class KernelState(NamedTuple):
     """Chains between two sweeps of a kernel.
 
     Attributes:
         states: chains that follow the machine's law, for each layer (batch, width_l).
         sweeps: that they have taken since they began.
-        own: what the kernel keeps beside them, such as a step size: nested dicts and lists of tensors and
-            numbers. Rules keep it from update to update and in checkpoints. None: nothing.
+        memory: what the kernel keeps beside them, such as a step size: a record, or nested dicts and lists,
+            of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.
         fields: of layers given the others of ``states``, where the last sweep has made them. A cache, which
             is dropped when the law changes.
         known: anything else that the kernel may use again under the same law. A cache too.
@@ -34,9 +35,13 @@ class KernelState(NamedTuple):
 
     states: States
     sweeps: int
-    own: Any = None
+    memory: Any = None
     fields: Mapping[int, Tensor] = MappingProxyType({})
     known: Any = None
+
+    def without_caches(self) -> KernelState:
+        """Returns the chains as they go on under another law, or in a file."""
+        return KernelState(self.states, self.sweeps, self.memory, {})
 
 
 class Kernel(ABC):
@@ -93,7 +98,7 @@ class Kernel(ABC):
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        """Moves every chain by one sweep, but for what the law holds; the given tensors are not changed.
+        """Moves every chain by one sweep, but for what the law holds; nothing that is given is changed.
 
         Args:
             law: as for ``init``; another one than at the last sweep where a machine learns.
@@ -117,14 +122,19 @@ class Kernel(ABC):
             TypeError, ValueError: naming what is wrong with it.
         """
         check_chains(law, state.states)
-        _checks.positive_int(state.sweeps, "state['sweeps']", minimum=0)
+        _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         fresh = self.init(law, state.states, _random.as_generator(0, law.device), planned=1)
-        require_alike(state.own, fresh.own, "state['own']")
+        require_alike(state.memory, fresh.memory, "state.memory")
 
     def __repr__(self) -> str:
         """Returns the settings; rules, and through them runs that go on, are recognised by it."""
         settings = (f"{name}={value!r}" for name, value in vars(self).items() if not name.startswith("_"))
         return f"{type(self).__name__}({', '.join(settings)})"
+
+
+def exchange(swap: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns two tensors, such as (chains, width_l), that have exchanged their entries where ``swap``."""
+    return torch.where(swap, y, x), torch.where(swap, x, y)
 
 
 def check_chains(law: Hamiltonian, states: Any) -> None:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._states import record
 from harmonium.backends import choice
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, States, Statistics
 
 Correction = Literal["none", "metropolis", "exact"]
+
+
+@record
+@dataclass(frozen=True)
+class Annealing:
+    """The sweeps that steps fall over, at least 1."""
+
+    planned: int
 
 
 @final
@@ -74,13 +84,13 @@ class Langevin(Kernel):
         if not self.anneal:
             return KernelState(list(states), 0)
         planned = max(1, _checks.positive_int(planned, "planned", minimum=0))
-        return KernelState(list(states), 0, {"planned": planned})
+        return KernelState(list(states), 0, Annealing(planned))
 
     def relaxation(self, state: KernelState) -> Relaxation:
         """Returns the move of the next sweep."""
         size = self.step_size
         if self.anneal:
-            planned = state.own["planned"]
+            planned = state.memory.planned
             size *= 0.5 * (1 + math.cos(math.pi * (state.sweeps % planned) / planned))
         adjusted = self.adjust is not None and state.sweeps >= self.adjust
         return Relaxation(1 - size, math.sqrt(2 * size), collapsed=True, adjusted=adjusted)
@@ -93,7 +103,7 @@ class Langevin(Kernel):
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         super().check(law, state)
         if self.anneal:
-            _checks.positive_int(state.own["planned"], "state['own']['planned']")
+            _checks.positive_int(state.memory.planned, "state.memory.planned")
 
     def __repr__(self) -> str:
         return f"Langevin(step={self.step_size:g}, adjust={self.adjust}, anneal={self.anneal})"
@@ -232,7 +242,7 @@ class Relaxation(NamedTuple):
             diagnostics.append(numbers)
         acceptance, jump = torch.stack(diagnostics).mean(0)
         kept = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
-        after = KernelState(states, state.sweeps + 1, state.own, known, kept)
+        after = KernelState(states, state.sweeps + 1, state.memory, known, kept)
         return after, {"acceptance": acceptance, "squared_jump": jump}
 
 
@@ -391,4 +401,4 @@ def relax_alone(
         into=into, weight=weight, burn_in=burn_in, marginal=marginal,
     )  # fmt: skip
     known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump}
-    return KernelState(states, state.sweeps + sweeps, state.own), known
+    return KernelState(states, state.sweeps + sweeps, state.memory), known

@@ -68,7 +68,7 @@ class Metropolis(Kernel):
             if l in law.graph.summed:
                 fields[l] = field
         acceptance = torch.stack(accepted).mean() if accepted else 1.0
-        return KernelState(moved, state.sweeps + 1, state.own, fields), {"acceptance": acceptance}
+        return KernelState(moved, state.sweeps + 1, state.memory, fields), {"acceptance": acceptance}
 
     def _move_whole(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
@@ -78,7 +78,7 @@ class Metropolis(Kernel):
         accept = _random.accept(law.energy(state.states) - law.energy(proposal), generator)
         pairs = zip(proposal, state.states, strict=True)
         moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]
-        return KernelState(moved, state.sweeps + 1, state.own), {"acceptance": accept.float().mean()}
+        return KernelState(moved, state.sweeps + 1, state.memory), {"acceptance": accept.float().mean()}
 
     def _propose(self, law: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator) -> Tensor:
         return law.units(l)[0].propose(x, law.noise(l, len(x), generator), self.step_size)

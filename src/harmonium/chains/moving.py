@@ -106,9 +106,7 @@ def run(
     if isinstance(states, KernelState):
         kernel.check(law, states)
         law = law.clamp(clamp, len(states.states[0]))
-        held = KernelState(
-            law.clamp_states(states.states), states.sweeps, states.own
-        )  # another law: no caches
+        held = states.without_caches()._replace(states=law.clamp_states(states.states))
         end = run_kernel(law, kernel, held, sweeps, generator, observer)
         return end._replace(states=_copy_given(end.states, states.states))
     begun = initial_states(machine, law, states, "states", generator)

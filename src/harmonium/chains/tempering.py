@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._states import record
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian
+from harmonium.chains.kernel import Info, Kernel, KernelState, exchange
+from harmonium.machine import Hamiltonian, States
+
+
+@record
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of all chains, and what the kernel that moves them keeps.
+
+    Attributes:
+        states: those of one temperature side by side, for each layer (temperatures · chains, width_l).
+        memory: of the inner kernel, or None.
+    """
+
+    states: States
+    memory: Any
 
 
 @final
@@ -23,7 +39,7 @@ class Tempering(Kernel):
     A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps
     (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ x_lᵀ J_lm x_m
     over the edges (½ of it over inner ones). At β = 0 units are independent. The chains of a ``KernelState``
-    are the replicas at β = 1; its ``own`` has all of them, those of one temperature side by side.
+    are the replicas at β = 1; its ``memory`` has all of them (``Replicas``).
 
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.
@@ -81,18 +97,18 @@ class Tempering(Kernel):
     ) -> KernelState:
         replicas = [x.repeat(len(self.betas), 1) for x in states]
         inner = self.kernel.init(self._temper(law, len(states[0])), replicas, generator, planned)
-        return KernelState(list(states), 0, {"replicas": inner.states, "kernel": inner.own})
+        return KernelState(list(states), 0, Replicas(inner.states, inner.memory))
 
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         replicas, chains = len(self.betas), len(state.states[0])
-        tempered, states = state.known, state.own["replicas"]
+        tempered, states = state.known, state.memory.states
         if tempered is None:  # another law than at the last sweep, and what it holds
             tempered = self._temper(law, chains)
             states = tempered.clamp_states(states)
         # What the kernel keeps of its own stays with its temperature; states change places.
-        inner = KernelState(states, state.sweeps, state.own["kernel"])
+        inner = KernelState(states, state.sweeps, state.memory.memory)
         inner, _ = self.kernel.step(tempered, inner, generator)
 
         betas = _place_betas(self.betas, law.dtype, law.device)
@@ -106,16 +122,15 @@ class Tempering(Kernel):
             swap = _random.accept(gain, generator)
             accepted = accepted + swap.sum()
             for values in (coupling, order):
-                low, high = values[lower].clone(), values[upper].clone()
-                values[lower], values[upper] = torch.where(swap, high, low), torch.where(swap, low, high)
+                values[lower], values[upper] = exchange(swap, values[lower], values[upper])
         moved = [x[order.view(-1)] for x in inner.states]
-        own = {"replicas": moved, "kernel": inner.own}
-        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, own, known=tempered)
+        memory = Replicas(moved, inner.memory)
+        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=tempered)
         return after, {"swap_rate": accepted.double() / ((replicas - 1) * chains)}
 
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         super().check(law, state)
-        inner = KernelState(state.own["replicas"], state.sweeps, state.own["kernel"])
+        inner = KernelState(state.memory.states, state.sweeps, state.memory.memory)
         self.kernel.check(self._temper(law, len(state.states[0])), inner)
 
     def _temper(self, law: Hamiltonian, chains: int) -> Hamiltonian:

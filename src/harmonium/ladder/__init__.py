@@ -1,19 +1,37 @@
 """Ladders of machines: chains at all rungs that exchange states, ln Z of every rung, training along them."""
 
-from harmonium.ladder.bennett import BennettRatio, bennett_ratio
-from harmonium.ladder.files import laws_along, lead_to, load_ladder, save_ladder
+from harmonium.ladder.bennett import (
+    BennettRatio,
+    LadderPartition,
+    bennett_ratio,
+    likelihood_curve,
+    log_partitions,
+)
+from harmonium.ladder.equilibrium import LEAST, Follower, PttState, ladder_of
 from harmonium.ladder.kept import KeptLadder
-from harmonium.ladder.kernel import Ladder, Traffic, halve, traffic
-from harmonium.ladder.partition import LadderPartition, likelihood_curve, log_partitions
+from harmonium.ladder.kernel import (
+    Ladder,
+    LadderState,
+    Traffic,
+    laws_along,
+    lead_to,
+    load_ladder,
+    save_ladder,
+    traffic,
+)
 
 __all__ = [
+    "LEAST",
     "BennettRatio",
+    "Follower",
     "KeptLadder",
     "Ladder",
     "LadderPartition",
+    "LadderState",
+    "PttState",
     "Traffic",
     "bennett_ratio",
-    "halve",
+    "ladder_of",
     "laws_along",
     "lead_to",
     "likelihood_curve",

@@ -1,4 +1,4 @@
-"""Bennett's acceptance ratio: ln Z of one machine from another's, by states of both."""
+"""ln Z of every machine of a ladder: by Bennett's acceptance ratio, and by thermodynamic integration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_STEPS = 200
-_TOLERANCE = 1e-15
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
+from harmonium.chains import Gibbs, KernelState, fill_hidden_state, run_kernel
+from harmonium.ladder.kernel import Ladder, Traffic, traffic
+from harmonium.ladder.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom, space_rungs
+from harmonium.likelihood import LogPartition
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+
+RENEWED = 0.99
+"""The part of a ladder's states that has to come from rung 0 before it counts as in equilibrium."""
+_OVERLAP = 0.03  # below it hardly any state of one machine is one of the other's, and errors are too small
+_START_SWEEPS = 100  # of chains that begin at data, to leave single rows for the modes that they lie in
+_STEPS = 200  # of Newton's method, which takes about ten: a bound on bisections that rounding never ends
+_TOLERANCE = 1e-15  # relative, of float64
 
 
 class BennettRatio(NamedTuple):
@@ -92,3 +104,255 @@ def bennett_ratio(
 def _bumps(weights: Tensor, u: Tensor) -> Tensor:
     """Returns weighted σ(u) σ(-u), of the shape of u."""
     return weights * torch.sigmoid(u) * torch.sigmoid(-u)
+
+
+class LadderPartition(NamedTuple):
+    """ln Z along a ladder.
+
+    Attributes:
+        log_partition: of the machine at the top. ``lower`` and ``upper`` are three standard errors away, and
+            no bounds; ``ess`` is the least effective sample size of any rung; ``vouched``: data took part in
+            the run, at the top or along the training, and were renewed from rung 0 as all else.
+        values: of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
+        standard_errors: of them, (rungs + 1,), from the spread over chains, which are independent.
+        overlaps: of neighbours, (rungs,), from 0 to 1.
+        integrated: ln Z of every rung by thermodynamic integration of the same states, (rungs + 1,). It lacks
+            what lies between the rungs, and shows gaps that are too wide.
+        traffic: exchanges, ages and round trips of the run.
+        state: the chains at the end of the run, with which a ``Ladder`` goes on.
+    """
+
+    log_partition: LogPartition
+    values: Tensor
+    standard_errors: Tensor
+    overlaps: Tensor
+    integrated: Tensor
+    traffic: Traffic
+    state: KernelState
+
+    @property
+    def value(self) -> float:
+        """Returns ln Z of the machine."""
+        return self.log_partition.value
+
+    @property
+    def standard_error(self) -> float:
+        """Returns the standard error of ``value``."""
+        return self.log_partition.standard_error
+
+    def __str__(self) -> str:
+        return f"{self.log_partition}; {len(self.values)} machines"
+
+    def __repr__(self) -> str:
+        return f"LadderPartition({self.log_partition!r}, {len(self.values)} machines)"
+
+
+@torch.no_grad()
+def log_partitions(
+    machine: BoltzmannMachine,
+    kernel: Ladder | None = None,
+    *,
+    data: Numbers | None = None,
+    state: KernelState | None = None,
+    chains: int = 100,
+    rounds: int = 400,
+    warm_up: int = 2000,
+    seed: int | torch.Generator = 0,
+) -> LadderPartition:
+    """Estimates ln Z of a machine and of every rung below it, by chains on a ladder (FORMULAS §8).
+
+    ln Z of rung 0 is known; every gap adds ln Z_b - ln Z_a by Bennett's ratio. Chains are run until 99 % of
+    all states have come from rung 0, and from then on counted.
+
+    A ladder along the couplings is made without regard to a training. Where the law changes its nature on
+    the way (a phase transition of first order, as in the segmentation models of the UAI competition), states
+    that come from rung 0 may all miss a mode, and ln Z is too low by what it weighs. ``data`` in that mode
+    then stay at the top for ever, which the result says; without data it may go unseen.
+
+    Args:
+        machine: the machine.
+        kernel: the ladder; None: ``ladder.Ladder()``, whose rungs are made for the machine.
+        data: visible states (rows, visible_width) where the chains at the top begin, after 100 Gibbs sweeps.
+            Training data serve best.
+        state: chains to begin with at all rungs, such as ``learning.ladder_of(machine, run.rule_state)``;
+            ``data`` and ``chains`` are not read then, nor the rungs of ``kernel``.
+        chains: each with a ladder of its own, at least 10.
+        rounds: that are counted, at least 20; every second one is.
+        warm_up: most rounds before.
+        seed: an int or a generator.
+
+    Returns:
+        ln Z with its error and overlap for every rung, (rungs + 1,); see ``LadderPartition``.
+
+    Warns:
+        RuntimeWarning: states that have not come from rung 0, an overlap that is too small, or no round trip.
+
+    Raises:
+        ValueError: arguments out of range, or data and states that do not fit.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+        >>> found = hm.ladder.log_partitions(machine, rounds=50, seed=0)
+        >>> abs(found.value - hm.likelihood.exact_log_partition(machine)) < 0.01
+        True
+    """
+    kernel = Ladder() if kernel is None else kernel
+    _checks.instance(kernel, "kernel", Ladder, "a ladder.Ladder")
+    chains = _checks.positive_int(chains, "chains", minimum=10)
+    rounds = _checks.positive_int(rounds, "rounds", minimum=20)
+    warm_up = _checks.positive_int(warm_up, "warm_up", minimum=0)
+    generator = _random.as_generator(seed, machine.device)
+    law = machine.hamiltonian()
+    if state is None:
+        begun = _begin(machine, law, kernel, data, chains, generator)
+    else:
+        kernel.check(law, state)
+        begun = kernel.init(law, state.states, generator, rungs=state.memory.rungs, below=state.memory.states)
+    while traffic(begun).renewed < RENEWED and begun.sweeps < warm_up:
+        begun, _ = kernel.step(law, begun, generator)
+    warm, noted = begun, list[Tensor]()
+
+    def observe(number: int, now: KernelState, info: object) -> None:
+        if number % 2 == 0:
+            noted.append(_gaps([*now.known, law], [*now.memory.states, now.states]))
+
+    end = run_kernel(law, kernel, begun, rounds, generator, observe)
+    bottom = log_partition_of_bottom(end.known[0])
+    found = _solve(torch.stack(noted, -1), bottom)
+    seen, renewed = traffic(end), traffic(warm).renewed
+    doubts = _list_doubts(renewed, found.overlaps, seen)
+    for doubt in doubts:
+        _checks.warn(doubt, RuntimeWarning)
+    vouched = (data is not None or state is not None) and renewed >= RENEWED
+    value, error = float(found.values[-1]), float(found.errors[-1])
+    partition = LogPartition(
+        value, error, found.ess, value - 3 * error, value + 3 * error, vouched, tuple(doubts)
+    )
+    return LadderPartition(partition, found.values, found.errors, found.overlaps, found.integrated, seen, end)
+
+
+@torch.no_grad()
+def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbers) -> Tensor:
+    """Returns the mean log-likelihood of rows under every machine of a ladder, in nats.
+
+    Its standard errors by ln Z are ``found.standard_errors``; the spread of the rows shifts all alike.
+
+    Args:
+        machine: at the top, whose hidden layers can all be summed out.
+        found: what ``log_partitions`` has found for it.
+        X: visible states, (rows, visible_width), nothing missing.
+
+    Returns:
+        (rungs + 1,), float64, from the bottom.
+
+    Raises:
+        ValueError: joined hidden layers, or rows that do not fit.
+    """
+    if not machine.graph.independent:
+        raise ValueError("machine: expected hidden layers that no edge joins, received others")
+    law, v = machine.hamiltonian(), machine.visible_rows(X, "X")
+    states = law.split(v)
+    means = [
+        -float(each.free_energy(states, law.graph.summed).mean()) - float(value)
+        for each, value in zip(laws_of(law, found.state.memory.rungs), found.values, strict=True)
+    ]
+    return torch.tensor(means, dtype=torch.float64)
+
+
+def _begin(
+    machine: BoltzmannMachine,
+    law: Hamiltonian,
+    kernel: Ladder,
+    data: Numbers | None,
+    chains: int,
+    generator: torch.Generator,
+) -> KernelState:
+    """Returns chains at all rungs, those at the top from data or noise."""
+    if data is None:
+        return kernel.init(law, machine.random_states(chains, seed=generator), generator)
+    rows = machine.visible_rows(data, "data")
+    if kernel.rungs is None:
+        filled = fill_hidden_state(law, rows, generator).states
+        rungs = space_rungs(law, generator, kernel.acceptance, kernel.most(as_rung(law)), filled)
+        kernel = kernel.with_rungs(rungs)
+    drawn = rows[_random.integers(len(rows), (chains,), generator)]
+    start = fill_hidden_state(law, drawn, generator)
+    start = run_kernel(law, Gibbs(), start, _START_SWEEPS, generator)
+    return kernel.init(law, start.states, generator)
+
+
+def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
+    """Returns, for every gap, F_b - F_a and E_a - E_b of the states below and above it.
+
+    Returns:
+        (gaps, 2, 2, chains): free energies or joint energies; of the states of a or of b.
+    """
+    gaps = []
+    summed = laws[0].graph.summed
+    for low, high, x, y in zip(laws, laws[1:], places, places[1:], strict=False):
+        free = [
+            high.free_energy(each, summed, fields_of(high, each))
+            - low.free_energy(each, summed, fields_of(low, each))
+            for each in (x, y)
+        ]
+        joint = [low.energy(each) - high.energy(each) for each in (x, y)]
+        gaps.append(torch.stack([torch.stack(free), torch.stack(joint)]))
+    return torch.stack(gaps).cpu()
+
+
+class _Solved(NamedTuple):
+    values: Tensor
+    errors: Tensor
+    overlaps: Tensor
+    integrated: Tensor
+    ess: float
+
+
+def _solve(gaps: Tensor, bottom: float) -> _Solved:
+    """Returns ln Z of every rung from the gaps, (gaps, 2, 2, chains, rounds), and ln Z of the bottom."""
+    chains, rounds = gaps.shape[-2:]
+    steps, paths, overlaps, sizes = [], [], [], []
+    for free, _ in gaps:
+        found = bennett_ratio(free[0].flatten(), free[1].flatten())
+        influence = found.influence.view(2, chains, rounds).sum((0, 2))  # of whole chains
+        spread = float(influence.square().sum()) * chains / (chains - 1)
+        steps.append(found.value)
+        paths.append(influence)
+        overlaps.append(found.overlap)
+        sizes.append(chains * rounds * found.standard_error**2 / spread if spread > 0 else torch.inf)
+    low, high = gaps[:, 1, 0].flatten(1), gaps[:, 1, 1].flatten(1)
+    integrals = (low.mean(1) + high.mean(1)) / 2 - (high.var(1) - low.var(1)) / 12
+    path = torch.stack(paths).cumsum(0)
+    errors = (path.square().sum(1) * chains / (chains - 1)).sqrt()
+    zero = torch.zeros(1, dtype=torch.float64)
+    return _Solved(
+        bottom + torch.cat((zero, torch.tensor(steps, dtype=torch.float64).cumsum(0))),
+        torch.cat((zero, errors)),
+        torch.tensor(overlaps, dtype=torch.float64),
+        bottom + torch.cat((zero, integrals.cumsum(0))),
+        min(min(sizes), float(chains * rounds)),
+    )
+
+
+def _list_doubts(renewed: float, overlaps: Tensor, seen: Traffic) -> list[str]:
+    doubts = []
+    if renewed < RENEWED:
+        doubts.append(
+            f"log_partition: {1 - renewed:.1%} of the ladder's states have not come from rung 0 before the "
+            "count began: it may not be in equilibrium, or states at its top lie in a mode that none from "
+            "below reaches; allow a longer warm_up, more sweeps or a higher acceptance, or give rungs that "
+            "were frozen along the training"
+        )
+    least = int(overlaps.argmin())
+    if float(overlaps[least]) < _OVERLAP:
+        doubts.append(
+            f"log_partition: rungs {least} and {least + 1} have an overlap of {float(overlaps[least]):.3g}: "
+            "ln Z above them rests on hardly any state; ask for a higher acceptance"
+        )
+    if seen.round_trips == 0:
+        doubts.append(
+            "log_partition: no state has gone from rung 0 to the machine: what the top counts is where it "
+            "began; run more rounds"
+        )
+    return doubts

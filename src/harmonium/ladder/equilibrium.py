@@ -1,22 +1,41 @@
-"""Equilibrium samples of a machine from those of another one nearby, by exchanges and sweeps."""
+"""Chains that stay in equilibrium with a machine that learns: they exchange with samples of frozen ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, isfinite
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from harmonium import _random
-from harmonium.chains import Gibbs, KernelState, convergence, run_kernel
-from harmonium.ladder.rungs import complete, fields_of
-from harmonium.machine import Hamiltonian, States
+from harmonium import _checks, _random
+from harmonium._states import record, require_alike
+from harmonium.chains import Gibbs, KernelState, check_chains, convergence, exchange, run_kernel
+from harmonium.ladder.bennett import bennett_ratio
+from harmonium.ladder.kernel import Ladder
+from harmonium.ladder.rungs import (
+    Rung,
+    as_rung,
+    climb,
+    complete,
+    draw_bottom,
+    fields_of,
+    law_of,
+    laws_of,
+    log_partition_of_bottom,
+    require_bottom,
+    space_rungs,
+)
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 LEAST = 0.1
 """The acceptance of exchanges below which a machine counts as out of reach."""
-_TIMES = 20  # autocorrelation times of a run
+_FIRST_GAPS = 0.5  # acceptance on the way from independent units to the machine of the start
+_SOON = 0.3  # acceptance in the first update after a freeze, below which a step was too long
+_PATIENCE = 30  # rejections in a row: rates are then 1e-9 of what they were
+_TIMES = 20  # autocorrelation times of a run, of which the time is known to about a third
 _FIRST, _MOST = 40, 20_480  # rounds of the first stage and of the longest
 _WATCHED = 200  # chains whose autocorrelation is measured
 
@@ -30,6 +49,7 @@ def successive(count: int, total: int, generator: torch.Generator) -> Tensor:
     return (start + torch.arange(count, device=start.device)) % total
 
 
+@record
 class Population(NamedTuple):
     """States of a machine, those of the layers that are summed out left empty.
 
@@ -104,19 +124,17 @@ class Exchange(NamedTuple):
     def accept(
         self, law: Hamiltonian, chains: Sequence[Tensor], reservoir: Population, generator: torch.Generator
     ) -> tuple[States, Population]:
-        """Exchanges by the law of Metropolis; summed layers of the chains are drawn anew.
+        """Exchanges with Metropolis's probability; summed layers of the chains are drawn again.
 
         Returns:
             The chains, for each layer (chains, width_l), and the reservoir.
         """
         swap = _random.accept(self.gain, generator)
-        chosen, members = swap.unsqueeze(-1), self.members
-        moved, given = list(chains), list(members.states)
+        chosen, moved, given = swap.unsqueeze(-1), list(chains), list(self.members.states)
         for l in law.graph.kept:
-            moved[l] = torch.where(chosen, members.states[l], chains[l])
-            given[l] = torch.where(chosen, chains[l], members.states[l])
-        energies = torch.where(swap, self.under_rung, members.energies)
-        fields = {l: torch.where(chosen, self.fields[1][l], own) for l, own in self.fields[0].items()}
+            moved[l], given[l] = exchange(chosen, chains[l], self.members.states[l])
+        energies = exchange(swap, self.members.energies, self.under_rung)[0]
+        fields = {l: exchange(chosen, ours, self.fields[1][l])[0] for l, ours in self.fields[0].items()}
         return complete(law, moved, fields, generator), reservoir.put(self.rows, given, energies)
 
 
@@ -191,12 +209,277 @@ def equilibrate(
         if stage >= _MOST:
             cause = f"an autocorrelation time of {time:.3g} rounds in a run of {rounds}"
             return Frozen(cause, samples, chains, rounds, time)
-    found: list[States] = []
+    collected: list[States] = []
     for _ in range(len(samples.energies) // len(chains[0])):
         reservoir = samples
         for _ in range(ceil(2 * time)):
             chains, reservoir, _ = advance(chains, reservoir)
-        found.append(chains)
-    rounds += len(found) * ceil(2 * time)
-    collected: Any = [torch.cat(each) for each in zip(*found, strict=True)]
-    return Frozen("", Population.of(law, collected), chains, rounds, time)
+        collected.append(chains)
+    rounds += len(collected) * ceil(2 * time)
+    together = [torch.cat(parts) for parts in zip(*collected, strict=True)]
+    return Frozen("", Population.of(law, together), chains, rounds, time)
+
+
+@record
+@dataclass(frozen=True)
+class PttState:
+    """What a training in equilibrium keeps from update to update.
+
+    Attributes:
+        chains: of the machine, for each layer (chains, width_l).
+        sweeps: of the chains so far.
+        rungs: the natural parameters of the frozen machines, from independent units on.
+        populations: a sample of every frozen machine for each chain, as in ``Population.states``.
+        log_partitions: ln Z of the frozen machines, (rungs,) float64.
+        variances: of their errors, (rungs,) float64.
+        samples: of the machine that was frozen last, a multiple of the chains.
+        reservoir: a copy of the samples that chains exchange with.
+        offering: rows of the chains that offer to exchange at the next update, (offers,).
+        energies: their free energies under the machine before its last step, (offers,).
+        parameters: learnable parameters of the machine that was frozen last, by name.
+        since: updates since then; -1: a step was taken back.
+        rejections: steps taken back in a row.
+        rate: factor of all learning rates.
+        restart: 1: go back to ``parameters`` in place of a step.
+        cause: why a step was taken back last, or nothing.
+        stop: why the run is to end, or nothing.
+    """
+
+    chains: States
+    sweeps: int
+    rungs: list[Rung]
+    populations: list[States]
+    log_partitions: Tensor
+    variances: Tensor
+    samples: Population
+    reservoir: Population
+    offering: Tensor
+    energies: Tensor
+    parameters: dict[str, Tensor]
+    since: int = 0
+    rejections: int = 0
+    rate: float = 1.0
+    restart: int = 0
+    cause: str = ""
+    stop: str = ""
+
+
+@dataclass(frozen=True)
+class Follower:
+    """The settings by which chains follow a machine; ``learning.LadderChains`` documents them."""
+
+    sweeps: int
+    chains: int | None
+    freeze: float
+    samples: int
+    offers: int | None
+    max_rungs: int
+
+    def begin(
+        self, law: Hamiltonian, rows: int, parameters: Mapping[str, Tensor], generator: torch.Generator
+    ) -> PttState:
+        """Returns the state with the first frozen machines: independent units, and the machine as it is.
+
+        Raises:
+            ValueError: a machine that chains from independent units do not reach.
+        """
+        number = self.chains or max(2, rows)
+        rungs = space_rungs(law, generator, _FIRST_GAPS, self.max_rungs - 1)
+        foot = law_of(law, rungs[0])
+        samples = Population.of(foot, draw_bottom(foot, number * self.samples, generator))
+        bottom = torch.tensor([log_partition_of_bottom(foot)], dtype=torch.float64, device=law.device)
+        state = PttState(
+            draw_bottom(law, number, generator),
+            0,
+            rungs[:1],
+            [samples.take(slice(number)).states],
+            bottom,
+            torch.zeros_like(bottom),
+            samples,
+            samples,
+            torch.arange(number, device=law.device),
+            samples.energies[:number],
+            {},
+        )
+        laws = laws_of(law, rungs[1:])
+        for at in laws:
+            state = replace(state, chains=climb([foot, at], number, generator)[-1])
+            state = self._freeze(at, state, parameters if at is law else {}, generator)
+            if state.restart:
+                raise ValueError(
+                    "machine: expected one that chains from independent units reach; received "
+                    f"{state.cause} on the way, at rung {len(state.rungs)} of {len(laws)}. Begin with "
+                    "weaker couplings"
+                )
+        return state
+
+    def advance(
+        self,
+        law: Hamiltonian,
+        state: PttState,
+        parameters: Mapping[str, Tensor],
+        generator: torch.Generator,
+    ) -> tuple[PttState, dict[str, float]]:
+        """Returns the state after an update, and diagnostics."""
+        state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
+        rows, reservoir = state.offering, state.reservoir
+        offering = [x[rows] for x in state.chains]
+        offered = Exchange.offer(law, law_of(law, state.rungs[-1]), offering, reservoir, generator)
+        weights = (state.energies - offered.energies[0]).softmax(0)
+        size = float(1 / weights.square().sum() / len(weights))
+        rate = float((weights * offered.gain.clamp(max=0).exp()).sum())
+        seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
+        least = min(self.freeze, _SOON) if state.since == 0 else LEAST
+        if not (size >= LEAST and rate >= least):  # also where they are no numbers
+            cause = f"acceptance {rate:.3g} and effective sample size {size:.3g} after a step"
+            return self._reject(law, state, cause, generator), seen
+        if rate < self.freeze:
+            state = self._freeze(law, state, parameters, generator)
+            return state, {**seen, "frozen": float(not state.restart)}
+        offering, reservoir = offered.accept(law, offering, reservoir, generator)
+        chains = [x.index_copy(0, rows, y) for x, y in zip(state.chains, offering, strict=True)]
+        moved = run_kernel(law, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
+        rows = self._choose(len(chains[0]), generator)
+        fields = {l: moved.fields[l][rows] for l in law.graph.summed}
+        energies = law.free_energy([x[rows] for x in moved.states], law.graph.summed, fields)
+        after = replace(
+            state,
+            chains=list(moved.states),
+            offering=rows,
+            energies=energies,
+            reservoir=reservoir,
+            rejections=0 if state.since >= 0 else state.rejections,  # a step was taken, not too long a one
+            since=state.since + 1,
+        )
+        return after, seen
+
+    def _choose(self, chains: int, generator: torch.Generator) -> Tensor:
+        """Draws the rows of the chains that offer at the next update, (offers,)."""
+        return successive(min(self.offers or chains, chains), chains, generator)
+
+    def _reject(self, law: Hamiltonian, state: PttState, cause: str, generator: torch.Generator) -> PttState:
+        """Returns the state at the last frozen machine."""
+        rung, samples = law_of(law, state.rungs[-1]), state.samples
+        number = len(state.populations[0][rung.graph.kept[0]])
+        drawn = samples.take(_random.permutation(len(samples.energies), generator)[:number])
+        rows, rejections, stop = self._choose(number, generator), state.rejections + 1, state.stop
+        if rejections >= _PATIENCE:
+            stop = f"{_PATIENCE} steps in a row have led out of reach of equilibrium; the last: {cause}"
+        return replace(
+            state,
+            chains=drawn.whole(rung, generator),
+            reservoir=samples,
+            offering=rows,
+            energies=drawn.energies[rows],
+            since=-1,  # the next update finds the machine as it was frozen
+            rejections=rejections,
+            rate=state.rate / 2,
+            restart=1,
+            cause=cause,
+            stop=stop,
+        )
+
+    def _freeze(
+        self,
+        law: Hamiltonian,
+        state: PttState,
+        parameters: Mapping[str, Tensor],
+        generator: torch.Generator,
+    ) -> PttState:
+        """Returns the state with the machine among the frozen ones, or at the last one where that failed."""
+        rung, samples = law_of(law, state.rungs[-1]), state.samples
+        frozen = equilibrate(law, rung, state.chains, samples, self.sweeps, generator)
+        if frozen.cause:
+            return self._reject(law, state, frozen.cause, generator)
+        under = rung.free_energy(frozen.samples.states, law.graph.summed)
+        gap = law.free_energy(samples.states, law.graph.summed) - samples.energies
+        ratio = bennett_ratio(gap, frozen.samples.energies - under)
+        values, variances, number = state.log_partitions, state.variances, len(state.chains[0])
+        rows, stop = self._choose(number, generator), state.stop
+        if len(state.rungs) + 1 >= self.max_rungs:
+            stop = f"{self.max_rungs} machines are frozen, which is max_rungs"
+        return replace(
+            state,
+            chains=frozen.chains,
+            rungs=[*state.rungs, [x.clone() for x in as_rung(law)]],
+            populations=[*state.populations, frozen.samples.take(slice(number)).states],
+            log_partitions=torch.cat((values, values[-1:] + ratio.value)),
+            variances=torch.cat((variances, variances[-1:] + ratio.standard_error**2)),
+            samples=frozen.samples,
+            reservoir=frozen.samples,
+            offering=rows,
+            energies=Population.of(law, [x[rows] for x in frozen.chains]).energies,
+            parameters={name: p.detach().clone() for name, p in parameters.items()},
+            since=0,
+            rejections=0,
+            stop=stop,
+        )
+
+    def check(self, law: Hamiltonian, state: Any) -> None:
+        """Refuses a state, read from a file, that ``advance`` could not have returned for this machine.
+
+        Raises:
+            TypeError, ValueError: naming what is wrong with it.
+        """
+        if not isinstance(state, PttState):
+            raise ValueError(f"state: expected a PttState, as ptt keeps it, received {type(state).__name__}")
+        check_chains(law, state.chains)
+        _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
+        if not isinstance(state.rungs, list) or not state.rungs:
+            raise ValueError("state.rungs: expected frozen machines, received none")
+        number, kept = len(state.chains[0]), law.graph.kept
+
+        def rows(count: int) -> States:
+            shapes = [(count, x.shape[1]) if l in kept else (0, 0) for l, x in enumerate(state.chains)]
+            return [x.new_zeros(shape) for x, shape in zip(state.chains, shapes, strict=True)]
+
+        by_rung = torch.zeros(len(state.rungs), dtype=torch.float64)
+        by_sample = torch.zeros(number * self.samples, dtype=torch.float64)
+        population, offers = Population(rows(len(by_sample)), by_sample), min(self.offers or number, number)
+        expected = PttState(
+            state.chains,
+            0,
+            [as_rung(law)] * len(state.rungs),
+            [rows(number)] * len(state.rungs),
+            by_rung,
+            by_rung,
+            population,
+            population,
+            torch.zeros(offers, dtype=torch.int64),
+            by_sample[:offers],
+            state.parameters if isinstance(state.parameters, dict) else {},
+        )
+        require_alike(state, expected, "state")
+        require_bottom(law, state.rungs)
+        for name in ("samples", "reservoir"):
+            for l in kept:
+                law.layers[l].check_rows(getattr(state, name).states[l], f"state.{name}.states[{l}]")
+
+
+@torch.no_grad()
+def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Generator = 0) -> KernelState:
+    """Returns the ladder that a training by ``rules.ptt`` has left, with states of all its machines.
+
+    ``chains.run(machine, ladder.Ladder(), state, ...)`` goes on with it, and ``ladder.log_partitions(machine,
+    state=state)`` finds ln Z of all its machines.
+
+    Args:
+        machine: the trained machine, which is the top.
+        state: ``TrainingRun.rule_state``.
+        seed: of the layers that are summed out: an int or a generator.
+
+    Returns:
+        The chains of a ``ladder.Ladder``, for each layer (chains, width_l).
+
+    Raises:
+        ValueError: the state of another rule or machine.
+    """
+    if not isinstance(state, PttState):
+        raise ValueError("state: expected the rule_state of a training by ptt, received another")
+    law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
+    require_bottom(law, state.rungs)
+    below = []
+    for rung, kept in zip(state.rungs, state.populations, strict=True):
+        frozen = law_of(law, rung)
+        below.append(Population.of(frozen, kept).whole(frozen, generator))
+    return Ladder().init(law, state.chains, generator, rungs=state.rungs, below=below)

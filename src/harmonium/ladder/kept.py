@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, final
 
 import torch
 
 from harmonium import _checks, _random
-from harmonium._checks import require_alike
+from harmonium._states import record, require_alike
 from harmonium.ladder.kernel import Ladder
-from harmonium.ladder.rungs import Rung, as_rung, law_of, mix
-from harmonium.ladder.spacing import Pilots, space_rungs
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.ladder.rungs import PILOTS, Pilots, Rung, as_rung, climb, law_of, laws_of, mix, space_rungs
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _SAMPLES = 128  # of the parameters from one power of two of updates to the next, at least
 _LOOK = 8  # samples from one look at the reach of exchanges to the next
 _WINDOW = 1 / 3  # of the age: updates that an average reaches back
+
+
+@record
+@dataclass(frozen=True)
+class Averages:
+    """The rungs so far, and what the next ones are made of.
+
+    Attributes:
+        rungs: from the bottom.
+        ages: updates after which they stood, not falling.
+        average: of the machine, as a rung.
+        pilots: states that follow the last rung, for each layer (200, width_l).
+        acceptance: of exchanges, that gaps are made for.
+        step: updates that were averaged.
+    """
+
+    rungs: list[Rung]
+    ages: list[float]
+    average: Rung
+    pilots: States
+    acceptance: float
+    step: int
 
 
 @final
@@ -48,14 +70,14 @@ class KeptLadder:
             )
         self.asked, self._seed_of = asked, seed_of
         self.ladder: Ladder | None = None
-        self._state: dict[str, Any] = {}
+        self._state: Averages | None = None
         self._machine: Rung = []
 
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
-        """Starts afresh."""
+        """Starts again."""
         self._machine = as_rung(machine)
         self.asked.most(self._machine)
-        self._state, self.ladder = {}, None
+        self._state = self.ladder = None
 
     def wants(self, step: int, total: int) -> bool:
         """Returns whether the parameters are looked at after so many updates."""
@@ -68,24 +90,20 @@ class KeptLadder:
         if not self.wants(step, update.total):
             return
         law = update.machine.hamiltonian()
-        if not self._state:
-            self._start(law, step)
+        state = self._start(law, step) if self._state is None else self._state
         weight = min(1.0, _interval(step) / (_WINDOW * step))
-        self._state["step"] = step
-        self._state["average"] = mix(self._state["average"], as_rung(law), weight)
+        self._state = replace(state, step=step, average=mix(state.average, as_rung(law), weight))
         if step % (_LOOK * _interval(step)) == 0:
-            self._extend(law_of(law, self._state["average"]), step)
+            self._state = self._extend(self._state, law_of(law, self._state.average))
 
     @torch.no_grad()
     def finish(self, machine: BoltzmannMachine) -> None:
         """Leads the ladder from the last average to the machine as it is."""
-        kept, law = dict(self._state), machine.hamiltonian()
-        if not self._state:
-            self._start(law, 0)
-        for end in (law_of(law, self._state["average"]), law):
-            self._extend(end, self._state["step"])
-        self.ladder = self.asked.with_rungs(self._state["rungs"], self._state["ages"])
-        self._state = kept
+        law = machine.hamiltonian()
+        state = self._start(law, 0) if self._state is None else self._state
+        for end in (law_of(law, state.average), law):
+            state = self._extend(state, end)
+        self.ladder = self.asked.with_rungs(state.rungs, state.ages)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps: rungs and their ages, the average, the pilots."""
@@ -98,71 +116,64 @@ class KeptLadder:
             ValueError: of another machine, or damaged.
         """
         kept = state["kept"]
-        if kept:
-            require_alike(kept["average"], self._machine, "KeptLadder: average")
-            require_alike(kept["rungs"], [self._machine] * len(kept["ages"]), "KeptLadder: rungs")
+        if kept is not None:
+            expected = Averages([], [], self._machine, [], 0.0, 0)
+            if isinstance(kept, Averages):
+                rungs = [self._machine] * len(kept.rungs)
+                expected = replace(expected, rungs=rungs, ages=[0.0] * len(rungs), pilots=kept.pilots)
+            require_alike(kept, expected, "KeptLadder")
         self._state = kept
 
-    def _start(self, law: Hamiltonian, step: int) -> None:
-        """Begins with rungs from independent units to the machine."""
+    def _start(self, law: Hamiltonian, step: int) -> Averages:
+        """Returns rungs from independent units to the machine."""
         generator = self._noise(law, step)
         rungs = space_rungs(law, generator, self.asked.acceptance, self.asked.most(as_rung(law)))
-        self._state = {
-            "rungs": rungs,
-            "ages": [0.0] * len(rungs),
-            "average": [x.clone() for x in as_rung(law)],
-            "pilots": Pilots.climb(law, rungs, generator).states,
-            "acceptance": self.asked.acceptance,
-            "step": step,
-        }
+        pilots = climb(laws_of(law, rungs)[:-1], PILOTS, generator)[-1]
+        average = [x.clone() for x in as_rung(law)]
+        return Averages(rungs, [0.0] * len(rungs), average, pilots, self.asked.acceptance, step)
 
-    def _extend(self, average: Hamiltonian, step: int) -> None:
-        """Adds rungs up to where exchanges reach the average."""
-        own = self._state
-        generator, most = self._noise(average, step), self.asked.most(as_rung(average))
+    def _extend(self, state: Averages, average: Hamiltonian) -> Averages:
+        """Returns the averages with rungs up to where exchanges reach a machine."""
+        generator, most = self._noise(average, state.step), self.asked.most(as_rung(average))
         while True:
-            room, pilots = most - len(own["rungs"]), Pilots(own["rungs"][-1], own["pilots"])
+            pilots = Pilots(law_of(average, state.rungs[-1]), state.pilots)
             try:
-                rungs, places, pilots = pilots.reach(average, own["acceptance"], room, generator)
+                room = most - len(state.rungs)
+                rungs, places, pilots = pilots.reach(average, state.acceptance, room, generator)
             except ValueError:
-                self._thin(most)
+                state = _thin(state, most)
                 continue
-            age = own["ages"][-1]
-            self._state = {
-                **own,
-                "rungs": [*own["rungs"], *rungs],
-                "ages": [*own["ages"], *(age + t * (step - age) for t in places)],
-                "pilots": pilots.states,
-            }
-            return
-
-    def _thin(self, most: int) -> None:
-        """Drops every second rung but the first and the last.
-
-        Raises:
-            ValueError: too few are left to drop any.
-        """
-        own, number = self._state, len(self._state["rungs"])
-        kept = list(range(0, number, 2)) if number % 2 else [0, *range(1, number, 2)]
-        if len(kept) == number:
-            raise ValueError(
-                f"ladder: max_rungs, max_bytes: expected room for more than {most} machines on the way of "
-                "this training; allow more, or ask for a lower acceptance"
-            )
-        normal = NormalDist()
-        wider = 2 * normal.cdf(2 * normal.inv_cdf(own["acceptance"] / 2))
-        _checks.warn(
-            f"ladder: {number} machines are kept and no more than {most} may be (max_rungs, max_bytes); "
-            "every second one is dropped, and exchanges between those to come succeed with probability "
-            f"{wider:.2g} in place of {own['acceptance']:.2g}",
-            RuntimeWarning,
-        )
-        for name in ("rungs", "ages"):
-            own[name] = [own[name][r] for r in kept]
-        own["acceptance"] = wider
+            age = state.ages[-1]
+            ages = [*state.ages, *(age + t * (state.step - age) for t in places)]
+            return replace(state, rungs=[*state.rungs, *rungs], ages=ages, pilots=pilots.states)
 
     def _noise(self, law: Hamiltonian, step: int) -> torch.Generator:
         return _random.as_generator(self._seed_of(step), law.device)
+
+
+def _thin(state: Averages, most: int) -> Averages:
+    """Returns the averages without every second rung but the first and the last.
+
+    Raises:
+        ValueError: too few are left to drop any.
+    """
+    number = len(state.rungs)
+    kept = list(range(0, number, 2)) if number % 2 else [0, *range(1, number, 2)]
+    if len(kept) == number:
+        raise ValueError(
+            f"ladder: max_rungs, max_bytes: expected room for more than {most} machines on the way of "
+            "this training; allow more, or ask for a lower acceptance"
+        )
+    normal = NormalDist()
+    wider = 2 * normal.cdf(2 * normal.inv_cdf(state.acceptance / 2))
+    _checks.warn(
+        f"ladder: {number} machines are kept and no more than {most} may be (max_rungs, max_bytes); "
+        "every second one is dropped, and exchanges between those to come succeed with probability "
+        f"{wider:.2g} in place of {state.acceptance:.2g}",
+        RuntimeWarning,
+    )
+    rungs, ages = [state.rungs[r] for r in kept], [state.ages[r] for r in kept]
+    return replace(state, rungs=rungs, ages=ages, acceptance=wider)
 
 
 def _interval(step: int) -> int:

@@ -1,32 +1,63 @@
-"""Chains on a ladder of machines, from independent units to the machine itself, that change places."""
+"""Chains on a ladder of machines, from independent units to the machine itself, that exchange states."""
 
 from __future__ import annotations
 
+import copy
+import os
 import reprlib
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._checks import require_alike
-from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains
+from harmonium._states import record, require_alike
+from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
+from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, exchange, run_kernel
 from harmonium.ladder.rungs import (
+    Pilots,
     Rung,
     as_rung,
     climb,
-    climb_from,
     complete,
     draw_bottom,
     fields_of,
     law_of,
     laws_of,
-    mix,
     require_bottom,
+    space_rungs,
 )
-from harmonium.ladder.spacing import space_rungs
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+
+_FORM, _VERSION = f"{FORMAT} ladder", 1
+_LEAST = 0.15  # acceptance below which a given gap is filled: a gap made for 0.5 is measured at 0.3 and more
+
+
+@record
+@dataclass(frozen=True)
+class LadderState:
+    """What a ladder keeps beside the chains at its top.
+
+    Attributes:
+        rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).
+        states: at these rungs, for each layer (chains, width_l).
+        births: the round in which the state at a rung was drawn at rung 0, or 0, (rungs + 1, chains).
+        from_bottom: 1 where a state was at the bottom after it was last at the top, (rungs + 1, chains).
+        climbs: number of passages from the bottom to the top so far, of all chains.
+        accepted: sums of accepted exchanges of neighbours over the rounds, as parts of the chains, (rungs,).
+        memories: what the inner kernel keeps at every rung above the first.
+    """
+
+    rungs: list[Rung]
+    states: list[States]
+    births: Tensor
+    from_bottom: Tensor
+    climbs: Tensor
+    accepted: Tensor
+    memories: list[Any]
 
 
 class Traffic(NamedTuple):
@@ -63,13 +94,12 @@ class Ladder(Kernel):
     and down (Syed et al. 2022).
 
     Every chain has a ladder of its own, independent of the others. The chains of a ``KernelState`` are those
-    at the top. Its ``own`` has the rest: the machines below, their states, and the counts of ``traffic``.
-    A ladder is of the machine that it leads to. Below one that learns, the highest exchanges cease in time;
-    ``rules.ptt`` adds rungs.
+    at the top. Its ``memory``, a ``LadderState``, has the rest. A ladder is of the machine that it leads to.
+    Below one that learns, the highest exchanges cease in time; ``rules.ptt`` adds rungs.
 
     Args:
         rungs: machines below the top from rung 0 on, at least one. None: ``init`` makes them along the
-            couplings of its law. ``ladder.halve`` adds some where exchanges fail.
+            couplings of its law. ``ladder.lead_to`` adds some where exchanges fail.
         kernel: moves the states of every rung but the first; Gibbs by default.
         sweeps: of the inner kernel in a round, at least 1.
         acceptance: of exchanges, which decides how many rungs are made, in (0, 1).
@@ -107,8 +137,8 @@ class Ladder(Kernel):
         if rungs is not None:
             _checks.instance(rungs, "rungs", Sequence, "machines from rung 0 on")
             self.rungs = tuple(
-                each if isinstance(each, list) else as_rung(each, f"rungs[{r}]")
-                for r, each in enumerate(rungs)
+                rung if isinstance(rung, list) else as_rung(rung, f"rungs[{r}]")
+                for r, rung in enumerate(rungs)
             )
             require_bottom(None, self.rungs)
         self.kernel = Gibbs() if kernel is None else kernel
@@ -134,36 +164,28 @@ class Ladder(Kernel):
         Raises:
             ValueError: not even two.
         """
-        each = sum(x.numel() * x.element_size() for x in rung)
-        if 2 * each > self.max_bytes:
+        size = sum(x.numel() * x.element_size() for x in rung)
+        if 2 * size > self.max_bytes:
             raise ValueError(
-                f"max_bytes: expected at least {2 * each}, of two machines of {each} bytes, received "
+                f"max_bytes: expected at least {2 * size}, of two machines of {size} bytes, received "
                 f"{self.max_bytes}"
             )
-        return min(self.max_rungs, self.max_bytes // each)
+        return min(self.max_rungs, self.max_bytes // size)
 
     @property
     def invariant(self) -> bool:
         return self.kernel.invariant
 
     def scaled(self, factor: float) -> Ladder:
-        kernel = self.kernel.scaled(factor)
-        return self if kernel is self.kernel else self._like(self.rungs, self.ages, kernel)
+        other = copy.copy(self)
+        other.kernel = self.kernel.scaled(factor)
+        return other
 
     def with_rungs(self, rungs: Sequence[Rung], ages: Sequence[float] | None = None) -> Ladder:
         """Returns a ladder with these settings and other rungs, from the bottom, of some ages."""
-        return self._like(rungs, ages, self.kernel)
-
-    def _like(self, rungs: Sequence[Rung] | None, ages: Sequence[float] | None, kernel: Kernel) -> Ladder:
-        return Ladder(
-            rungs,
-            kernel=kernel,
-            sweeps=self.sweeps,
-            acceptance=self.acceptance,
-            max_rungs=self.max_rungs,
-            max_bytes=self.max_bytes,
-            ages=ages,
-        )
+        other = copy.copy(self)
+        other.rungs, other.ages = tuple(rungs), None if ages is None else tuple(ages)
+        return other
 
     def init(
         self,
@@ -171,148 +193,96 @@ class Ladder(Kernel):
         states: Sequence[Tensor],
         generator: torch.Generator,
         planned: int | None = None,
+        *,
+        rungs: Sequence[Rung] | None = None,
+        below: Sequence[States] | None = None,
     ) -> KernelState:
-        """Returns chains that have taken no sweep yet, as ``Kernel.init`` does.
+        """Returns chains that have taken no sweep yet, as ``Kernel.init`` does; none count as born at rung 0.
 
-        The given states are those of the top. Below it they are drawn from rung 0 and moved up rung by rung.
+        The given states are those of the top. Below it they are drawn from rung 0 and moved up rung by rung,
+        where they are not given.
 
         Args:
             law: the machine in natural parameters, with what is held.
             states: for each layer (chains, width_l).
             generator: source of noise.
             planned: rounds of the run, or None.
+            rungs: as in ``LadderState``; None: those of the ladder, or made for the law.
+            below: states at the rungs, for each layer (chains, width_l).
 
         Raises:
             ValueError: more than ``max_rungs`` would be needed.
         """
         chains = len(states[0])
-        if self.rungs is None:
+        if rungs is None and self.rungs is None:
             free = law if law.held is None else law.clamp(None, chains)
-            most = self.most(as_rung(free))
-            rungs = space_rungs(free, generator, self.acceptance, most)
-        else:
-            require_bottom(law, self.rungs)
-            rungs = [[x.to(law.device, law.dtype) for x in rung] for rung in self.rungs]
-        below = climb([law_of(law, rung) for rung in rungs], chains, generator)
-        return self.begin(law, states, rungs, below, generator, planned)
-
-    def begin(
-        self,
-        law: Hamiltonian,
-        states: Sequence[Tensor],
-        rungs: Sequence[Sequence[Tensor]],
-        below: Sequence[States],
-        generator: torch.Generator,
-        planned: int | None = None,
-    ) -> KernelState:
-        """Returns chains whose states at all rungs are given; they count as not born at rung 0.
-
-        Args:
-            law: the machine in natural parameters, with what is held.
-            states: at the top, for each layer (chains, width_l).
-            rungs: the natural parameters of every machine below it, as in ``state.own["rungs"]``.
-            below: the states at every rung below the top, for each layer (chains, width_l).
-            generator: source of noise.
-            planned: rounds of the run, or None.
-        """
-        chains, number = len(states[0]), len(rungs)
-        every = laws_of(law, rungs[1:])
-        moved = [*below[1:], list(states)]
-        inner = [
-            self.kernel.init(each, x, generator, planned).own for each, x in zip(every, moved, strict=True)
-        ]
-        places = torch.zeros(number + 1, chains, dtype=torch.int64, device=law.device)
-        own = {
-            "rungs": [list(rung) for rung in rungs],
-            "states": [list(each) for each in below],
-            "births": places,
-            "from_bottom": places.clone(),
-            "climbs": places[0, 0].clone(),
-            "accepted": torch.zeros(number, dtype=torch.float64, device=law.device),
-            "kernel": inner,
-        }
-        return KernelState(list(states), 0, own)
+            rungs = space_rungs(free, generator, self.acceptance, self.most(as_rung(free)))
+        elif rungs is None:
+            require_bottom(law, self.rungs or ())
+            rungs = [[x.to(law.device, law.dtype) for x in rung] for rung in self.rungs or ()]
+        *lower, top = laws_of(law, rungs)
+        below = climb(lower, chains, generator) if below is None else below
+        moved = zip([*lower[1:], top], [*below[1:], list(states)], strict=True)
+        memories = [self.kernel.init(at, x, generator, planned).memory for at, x in moved]
+        rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=law.device)
+        memory = LadderState(
+            [list(rung) for rung in rungs],
+            [list(x) for x in below],
+            rounds,
+            rounds.clone(),
+            rounds[0, 0].clone(),
+            torch.zeros(len(rungs), dtype=torch.float64, device=law.device),
+            memories,
+        )
+        return KernelState(list(states), 0, memory)
 
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        own, chains = state.own, len(state.states[0])
-        laws: list[Hamiltonian] = state.known or [law_of(law, rung) for rung in own["rungs"]]
-        every, number = [*laws, law], len(laws)
-        births, from_bottom = own["births"].clone(), own["from_bottom"].clone()
-        places = [draw_bottom(laws[0], chains, generator)]
-        fields = [fields_of(laws[0], places[0])]
+        before: LadderState = state.memory
+        laws: list[Hamiltonian] = state.known or [law_of(law, rung) for rung in before.rungs]
+        every, top = [*laws, law], len(laws)
+        bottom = draw_bottom(laws[0], len(state.states[0]), generator)
+        replicas, memories = [_Replica(bottom, fields_of(laws[0], bottom))], list[Any]()
+        for r in range(1, top + 1):
+            x = before.states[r] if r < top else state.states
+            moved = KernelState(x, state.sweeps * self.sweeps, before.memories[r - 1])
+            moved = run_kernel(every[r], self.kernel, moved, self.sweeps, generator)
+            replicas.append(_Replica(list(moved.states), fields_of(every[r], moved.states, moved.fields)))
+            memories.append(moved.memory)
+        births, from_bottom = before.births.clone(), before.from_bottom.clone()
         births[0], from_bottom[0] = state.sweeps + 1, 1
-        inner = []
-        for r in range(1, number + 1):
-            x = own["states"][r] if r < number else state.states
-            moved = KernelState(x, state.sweeps * self.sweeps, own["kernel"][r - 1])
-            for _ in range(self.sweeps):
-                moved, _ = self.kernel.step(every[r], moved, generator)
-            places.append(list(moved.states))
-            fields.append(fields_of(every[r], moved.states, moved.fields))
-            inner.append(moved.own)
-        accepted = own["accepted"].clone()
-        pairs = range(state.sweeps % 2, number, 2)
+        accepted = before.accepted.clone()
+        pairs = range(state.sweeps % 2, top, 2)
         for a in pairs:
-            swap = self._exchange(every[a : a + 2], places, fields, a, generator)
-            accepted[a] += swap.mean(dtype=torch.float64)
-            for each in (births, from_bottom):
-                each[a], each[a + 1] = torch.where(swap > 0, each[a : a + 2].flip(0), each[a : a + 2])
-        climbs = own["climbs"] + from_bottom[number].sum()
-        from_bottom[number] = 0
-        after = {
-            "rungs": own["rungs"],
-            "states": places[:number],
-            "births": births,
-            "from_bottom": from_bottom,
-            "climbs": climbs,
-            "accepted": accepted,
-            "kernel": inner,
-        }
-        rate = (accepted - own["accepted"]).sum() / max(len(pairs), 1)
+            swap, replicas[a : a + 2] = _exchange(every[a : a + 2], replicas[a : a + 2], generator)
+            accepted[a] += swap.double().mean()
+            for times in (births, from_bottom):
+                times[a], times[a + 1] = exchange(swap, times[a], times[a + 1])
+        climbs = before.climbs + from_bottom[top].sum()
+        from_bottom[top] = 0
+        *below, chains = replicas
+        memory = LadderState(
+            before.rungs, [x.states for x in below], births, from_bottom, climbs, accepted, memories
+        )
+        rate = (accepted - before.accepted).sum() / max(len(pairs), 1)
         info = {"exchange_rate": rate, "renewed": (births > 0).double().mean()}
-        return KernelState(places[number], state.sweeps + 1, after, fields[number], laws), info
-
-    def _exchange(
-        self,
-        pair: Sequence[Hamiltonian],
-        places: list[States],
-        fields: list[dict[int, Tensor]],
-        a: int,
-        generator: torch.Generator,
-    ) -> Tensor:
-        """Exchanges states of rungs a and a + 1 in place; returns 1 for every chain that did, (chains,)."""
-        summed = pair[0].graph.summed
-        across = [fields_of(pair[i], places[a + 1 - i]) for i in (0, 1)]  # the other's states under this law
-        gain = torch.zeros((), dtype=torch.float64, device=pair[0].device)
-        for i in (0, 1):
-            gain = gain + pair[i].free_energy(places[a + i], summed, fields[a + i])
-            gain = gain - pair[i].free_energy(places[a + 1 - i], summed, across[i])
-        swap = _random.accept(gain, generator)
-        chosen = swap.unsqueeze(-1)
-        before = [places[a], places[a + 1]]
-        for i in (0, 1):
-            kept = [torch.where(chosen, y, x) for x, y in zip(before[i], before[1 - i], strict=True)]
-            fields[a + i] = {l: torch.where(chosen, across[i][l], fields[a + i][l]) for l in summed}
-            places[a + i] = complete(pair[i], kept, fields[a + i], generator)
-        return swap.to(pair[0].dtype)
+        return KernelState(chains.states, state.sweeps + 1, memory, chains.fields, laws), info
 
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         check_chains(law, state.states)
-        _checks.positive_int(state.sweeps, "state['sweeps']", minimum=0)
-        name, own = "state['own']", state.own
-        rungs = own.get("rungs") if isinstance(own, dict) else None
-        if not isinstance(rungs, list) or not rungs:
-            raise ValueError(f"{name}: expected what a Ladder keeps, a dict with 'rungs', received another")
-        for r, rung in enumerate(rungs):
-            require_alike(rung, as_rung(law), f"{name}['rungs'][{r}]")
-        require_bottom(law, rungs)
-        generator = _random.as_generator(0, law.device)
-        fresh = self.begin(law, state.states, rungs, [list(state.states)] * len(rungs), generator, 1)
-        require_alike(own, fresh.own, name)
-        for r, x in enumerate(own["states"]):
-            check_chains(law_of(law, rungs[r]), x)
+        _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
+        name, memory = "state.memory", state.memory
+        if not isinstance(memory, LadderState) or not isinstance(memory.rungs, list) or not memory.rungs:
+            raise ValueError(f"{name}: expected a LadderState with rungs, as a Ladder keeps it")
+        for r, rung in enumerate(memory.rungs):
+            require_alike(rung, as_rung(law), f"{name}.rungs[{r}]")
+        require_bottom(law, memory.rungs)
+        generator, below = _random.as_generator(0, law.device), [list(state.states)] * len(memory.rungs)
+        fresh = self.init(law, state.states, generator, 1, rungs=memory.rungs, below=below)
+        require_alike(memory, fresh.memory, name)
+        for x in memory.states:
+            check_chains(law, x)
 
     def __repr__(self) -> str:
         rungs = None if self.rungs is None else f"<{len(self.rungs)} machines>"
@@ -320,6 +290,33 @@ class Ladder(Kernel):
             f"Ladder({rungs}, kernel={self.kernel!r}, sweeps={self.sweeps}, acceptance={self.acceptance:g}, "
             f"max_rungs={self.max_rungs})"
         )
+
+
+class _Replica(NamedTuple):
+    """States of a rung, for each layer (chains, width_l), with the fields of its summed layers."""
+
+    states: States
+    fields: dict[int, Tensor]
+
+
+def _exchange(
+    laws: Sequence[Hamiltonian], replicas: Sequence[_Replica], generator: torch.Generator
+) -> tuple[Tensor, list[_Replica]]:
+    """Offers the states of two rungs to each other; returns who accepted, (chains,), and both rungs."""
+    summed = laws[0].graph.summed
+    sides = list(zip(laws, replicas, replicas[::-1], strict=True))
+    across = [fields_of(law, theirs.states) for law, _, theirs in sides]  # their states under this law
+    gain = torch.zeros((), dtype=torch.float64, device=laws[0].device)
+    for (law, ours, theirs), fields in zip(sides, across, strict=True):
+        gain = gain + law.free_energy(ours.states, summed, ours.fields)
+        gain = gain - law.free_energy(theirs.states, summed, fields)
+    swap = _random.accept(gain, generator)
+    chosen, moved = swap.unsqueeze(-1), list[_Replica]()
+    for (law, ours, theirs), other in zip(sides, across, strict=True):
+        states = [exchange(chosen, x, y)[0] for x, y in zip(ours.states, theirs.states, strict=True)]
+        fields = {l: exchange(chosen, ours.fields[l], other[l])[0] for l in summed}
+        moved.append(_Replica(complete(law, states, fields, generator), fields))
+    return swap, moved
 
 
 def traffic(state: KernelState) -> Traffic:
@@ -334,64 +331,107 @@ def traffic(state: KernelState) -> Traffic:
     Raises:
         ValueError: a state of another kernel.
     """
-    if not isinstance(state.own, dict) or "births" not in state.own:
+    memory = state.memory
+    if not isinstance(memory, LadderState):
         raise ValueError("state: expected that of a Ladder, received another kernel's")
-    accepted, births = state.own["accepted"], state.own["births"]
-    offers = torch.tensor([(state.sweeps + 1 - a % 2) // 2 for a in range(len(accepted))])
-    acceptance = accepted.cpu() / offers
-    chains = births.shape[1]
+    offers = torch.tensor([(state.sweeps + 1 - a % 2) // 2 for a in range(len(memory.accepted))])
+    acceptance = memory.accepted.cpu() / offers
+    chains = memory.births.shape[1]
     return Traffic(
         acceptance,
-        state.sweeps - births,
-        float((births > 0).double().mean()),
-        int(state.own["climbs"]) / (chains * max(state.sweeps, 1)),
+        state.sweeps - memory.births,
+        float((memory.births > 0).double().mean()),
+        int(memory.climbs) / (chains * max(state.sweeps, 1)),
         1 / (2 + 2 * float(((1 - acceptance) / acceptance).sum())) if bool((acceptance > 0).all()) else 0.0,
     )
 
 
-@torch.no_grad()
-def halve(
-    machine: BoltzmannMachine,
-    state: KernelState,
-    least: float = 0.15,
-    *,
-    kernel: Ladder | None = None,
-    max_rungs: int = 200,
-    seed: int | torch.Generator = 0,
-) -> KernelState:
-    """Puts the mean of two neighbours, in natural parameters, where their exchanges succeed too rarely.
-
-    States of the new rungs are those of the rung below after some sweeps; counts begin anew. Where the
-    acceptance is far below ``least`` one call does not do: run some rounds and call again.
-
-    Args:
-        machine: at the top.
-        state: of a ``Ladder`` after at least 2 rounds, for each layer (chains, width_l).
-        least: acceptance below which a gap is halved, in (0, 1).
-        kernel: the ladder that goes on; None: ``Ladder()``.
-        max_rungs: most rungs below the machine.
-        seed: an int or a generator.
-
-    Returns:
-        Chains at the old and the new rungs, for each layer (chains, width_l).
+def laws_along(machine: BoltzmannMachine, ladder: Ladder) -> list[Hamiltonian]:
+    """Returns the laws of all machines of a ladder from the bottom, the last that of the machine.
 
     Raises:
-        ValueError: more than ``max_rungs``, or exchanges that have not been offered yet.
+        ValueError: rungs of another graph, or none.
     """
-    least = _checks.real(least, "least", 0.0, 1.0)
-    law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
-    kernel = Ladder() if kernel is None else kernel
-    kernel.check(law, state)
-    seen = traffic(state).acceptance
-    if state.sweeps < 2:
-        raise ValueError(f"state: expected one after at least 2 rounds, received {state.sweeps}")
-    old, rungs, below = state.own["rungs"], list[Rung](), list[States]()
-    for r, (rung, x) in enumerate(zip(old, state.own["states"], strict=True)):
-        rungs.append(rung)
-        below.append(x)
-        if float(seen[r]) < least:
-            rungs.append(mix(rung, old[r + 1] if r + 1 < len(old) else as_rung(law), 0.5))
-            below.append(climb_from(law_of(law, rungs[-1]), x, generator))
-    if len(rungs) > max_rungs:
-        raise ValueError(f"max_rungs: halving makes {len(rungs)} rungs of {len(old)}, more than {max_rungs}")
-    return kernel.begin(law, state.states, rungs, below, generator)
+    law = machine.hamiltonian()
+    require_bottom(law, ladder.rungs or ())
+    return laws_of(law, ladder.rungs or ())
+
+
+@torch.no_grad()
+def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Generator = 0) -> Ladder:
+    """Returns a ladder that goes on from its last rung to a machine, with more rungs where exchanges fail.
+
+    They lie on the straight way in natural parameters, and have the age of the rung below. Between the given
+    rungs some are added where exchanges would succeed more rarely than in 15 of 100.
+
+    Args:
+        ladder: one with rungs, such as those of another training, or of averages.
+        machine: its new top, of the same graph.
+        seed: an int or a generator.
+
+    Raises:
+        ValueError: rungs of another graph, or more than the ladder allows.
+    """
+    _checks.instance(ladder, "ladder", Ladder, "a ladder.Ladder")
+    (*laws, law), generator = laws_along(machine, ladder), _random.as_generator(seed, machine.device)
+    room, ages = ladder.most(as_rung(law)) - len(laws), list(ladder.ages or [0.0] * len(laws))
+    rungs, grown, pilots = list[Rung](), list[float](), Pilots.at_bottom(laws[0], generator)
+    for rung, age, above in zip(map(as_rung, laws), ages, [*laws[1:], law], strict=True):
+        added = list[Rung]()
+        if above is law or pilots.acceptance(above) < _LEAST:
+            added, _, pilots = pilots.reach(above, ladder.acceptance, room, generator)
+        rungs, grown, room = [*rungs, rung, *added], [*grown, *[age] * (1 + len(added))], room - len(added)
+        if above is not law:
+            pilots = pilots.climb(above, generator)
+    return ladder.with_rungs(rungs, None if ladder.ages is None else grown)
+
+
+def save_ladder(path: str | os.PathLike[str], ladder: Ladder, *, overwrite: bool = False) -> None:
+    """Writes the rungs of a ladder, with their ages and its settings, as a safetensors file.
+
+    Args:
+        path: the file.
+        ladder: one with rungs.
+        overwrite: whether to replace a file that is there.
+
+    Raises:
+        ValueError: a ladder without rungs.
+        FileExistsError: the file is there.
+    """
+    path = Path(path)
+    if ladder.rungs is None:
+        raise ValueError("ladder: expected one with rungs, which nothing but a machine makes, received none")
+    check_free(path, overwrite)
+    tensors = {str(i): torch.stack(same).cpu() for i, same in enumerate(zip(*ladder.rungs, strict=True))}
+    names = ("sweeps", "acceptance", "max_rungs", "max_bytes")
+    settings = {name: getattr(ladder, name) for name in names}
+    settings["ages"] = None if ladder.ages is None else list(ladder.ages)
+    replace_file(path, pack(tensors, {"format": _FORM, "version": _VERSION, "settings": settings}))
+
+
+def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladder:
+    """Reads the ladder of a machine, such as ``ladder.safetensors`` of a run; its kernel is Gibbs.
+
+    Args:
+        path: the file.
+        machine: at its top, or another of the same graph.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a damaged file, or rungs of another graph than the machine's.
+    """
+    path, law = Path(path), machine.hamiltonian()
+    if not path.is_file():
+        raise FileNotFoundError(f"path: {path} is not a file")
+    try:
+        tensors, header = unpack(path, _FORM, _VERSION)
+        stacked = [tensors[str(i)] for i in range(len(tensors))]
+        rungs = [[x.clone() for x in rung] for rung in zip(*stacked, strict=True)]
+        ladder = Ladder(rungs, **header["settings"])
+    except Exception as error:  # whatever a damaged file leads to
+        raise ValueError(f"path: {path} is damaged, or not a ladder of harmonium ({error})") from error
+    try:
+        require_bottom(law, rungs)
+    except ValueError as error:
+        raise ValueError(f"path: {path} has the ladder of another machine, {error}") from error
+    return ladder.with_rungs([[x.to(law.device, law.dtype) for x in rung] for rung in rungs], ladder.ages)

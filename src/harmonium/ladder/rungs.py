@@ -1,21 +1,27 @@
-"""Rungs of a ladder: machines as lists of natural parameters, their mixtures, and states that follow them."""
+"""Rungs of a ladder: machines as lists of natural parameters, their states, and where to put them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks
-from harmonium.chains import Gibbs, KernelState
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium import _checks, _random
+from harmonium.chains import Gibbs, KernelState, run_kernel
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 
 Rung = list[Tensor]
 """The natural parameters of a machine: those of every layer, (width_l,), then J of every edge."""
 
-_CLIMB_SWEEPS = 3  # at every rung, of states that begin at rung 0
+_FOOT, _FOOT_SWEEPS = 1000, 50  # of a pilot run, for moments of the foot to 0.03: it may lie anywhere
+PILOTS = 200  # acceptances to about 0.03, for a twentieth of the time of ten chains each
+_CLIMB_SWEEPS = 3  # of states that come from the rung below: a start, which no result rests on
+_SWEEPS = 5  # of pilots that were drawn by weights, among which a few states are repeated
+_BISECTIONS = 12  # to 1/4096 of the way
 
 
 def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> Rung:
@@ -23,7 +29,7 @@ def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> R
 
     Args:
         machine: a machine, or its law at one inverse temperature.
-        name: what to call it in messages.
+        name: its name in messages.
 
     Raises:
         TypeError: no machine.
@@ -33,17 +39,12 @@ def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> R
     _checks.instance(law, name, Hamiltonian, "a BoltzmannMachine")
     if not isinstance(law.beta, float) or any(p.dim() != 1 for theta in law.thetas for p in theta):
         raise ValueError(f"{name}: expected one law for all rows, received one that differs by row")
-    J = law.J if law.beta == 1.0 else [law.beta * each for each in law.J]
+    J = law.J if law.beta == 1.0 else [law.beta * edge for edge in law.J]
     return [x.detach() for x in (*chain.from_iterable(law.thetas), *J)]
 
 
 def law_of(like: Hamiltonian, rung: Sequence[Tensor]) -> Hamiltonian:
-    """Returns the law of a rung, with the layers, the graph and the held entries of another law.
-
-    Args:
-        like: a law of the same graph.
-        rung: natural parameters, (width_l,) and (width_l, width_m).
-    """
+    """Returns the law of a rung, with the layers, the graph and the held entries of another law."""
     rest = iter(rung)
     thetas = tuple(tuple(next(rest) for _ in theta) for theta in like.thetas)
     return Hamiltonian(like.layers, like.graph, thetas, tuple(rest), 1.0, like.held)  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) 
     """Refuses rungs that do not begin with independent units, or that are not of one graph.
 
     Args:
-        like: the law that they lead to, where it is known.
+        like: the law that they lead to; None: not known.
         rungs: natural parameters, (width_l,) and (width_l, width_m).
 
     Raises:
@@ -87,13 +88,7 @@ def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) 
 def fields_of(
     law: Hamiltonian, states: Sequence[Tensor], known: Mapping[int, Tensor] | None = None
 ) -> dict[int, Tensor]:
-    """Returns the fields of the layers that are summed out, by layer (rows, width_l).
-
-    Args:
-        law: the machine.
-        states: for each layer (rows, width_l).
-        known: fields that have been made.
-    """
+    """Returns the fields of the layers that are summed out, by layer (rows, width_l)."""
     known = known or {}
     return {l: known[l] if l in known else law.field(l, states) for l in law.graph.summed}
 
@@ -101,14 +96,7 @@ def fields_of(
 def complete(
     law: Hamiltonian, states: Sequence[Tensor], fields: Mapping[int, Tensor], generator: torch.Generator
 ) -> States:
-    """Returns the states with the layers that are summed out drawn anew from their fields.
-
-    Args:
-        law: the machine.
-        states: for each layer (rows, width_l); those of summed layers are not read.
-        fields: of the summed layers, by layer (rows, width_l).
-        generator: source of noise.
-    """
+    """Returns states, (rows, width_l), with the summed layers drawn from their fields."""
     drawn = list(states)
     for l in law.graph.summed:
         if not law.is_clamped(l):
@@ -122,32 +110,163 @@ def draw_bottom(law: Hamiltonian, chains: int, generator: torch.Generator) -> St
     return law.clamp_states([law.sample(l, zero, generator) for l, zero in enumerate(zeros)])
 
 
+def log_partition_of_bottom(law: Hamiltonian) -> float:
+    """Returns ln Z of independent units, with the held ones as they are."""
+    zeros = [law.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(law.layers)]
+    return sum(float(law.log_partition(l, zero)) for l, zero in enumerate(zeros))
+
+
+def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps: int) -> States:
+    """Returns states of another rung, for each layer (chains, width_l), after some sweeps of a law."""
+    begun = KernelState(complete(law, states, fields_of(law, states), generator), 0)
+    return list(run_kernel(law, Gibbs(), begun, sweeps, generator).states)
+
+
 def climb(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
     """Draws states at rung 0 and moves copies up by some sweeps at every rung.
-
-    Args:
-        laws: of the rungs from the bottom.
-        chains: states of every rung.
-        generator: source of noise.
 
     Returns:
         For every rung and each layer (chains, width_l); equilibrium is exact at rung 0 alone.
     """
     states = [draw_bottom(laws[0], chains, generator)]
     for law in laws[1:]:
-        states.append(climb_from(law, states[-1], generator))
+        states.append(settle(law, states[-1], generator, _CLIMB_SWEEPS))
     return states
 
 
-def climb_from(law: Hamiltonian, states: States, generator: torch.Generator) -> States:
-    """Returns states of another rung, for each layer (chains, width_l), after some sweeps of a law."""
-    moved = KernelState(complete(law, states, fields_of(law, states), generator), 0)
-    for _ in range(_CLIMB_SWEEPS):
-        moved, _ = Gibbs().step(law, moved, generator)
-    return list(moved.states)
+def space_rungs(
+    law: Hamiltonian,
+    generator: torch.Generator,
+    acceptance: float,
+    max_rungs: int,
+    data: Sequence[Tensor] | None = None,
+) -> list[Rung]:
+    """Finds machines on the straight way from independent units to a law, exchanges between which succeed.
+
+    The units at its foot have the marginal moments of data or of a pilot run from noise. From rung to rung,
+    200 pilots are drawn by their weights and moved by a few sweeps; they tell how far the next rung may be.
+    This is no more than annealing: a mode that the pilots never see decides nothing, and the gaps are
+    too wide for it.
+
+    Args:
+        law: the machine, with nothing held.
+        generator: source of noise.
+        acceptance: of exchanges between neighbours, in (0, 1).
+        max_rungs: most rungs.
+        data: states for the foot, for each layer (rows, width_l).
+
+    Returns:
+        The rungs below the law, from the bottom; at least one.
+
+    Raises:
+        ValueError: more rungs would be needed.
+    """
+    if data is None:
+        noise = KernelState([law.pure_noise(l, _FOOT, generator) for l in range(law.graph.size)], 0)
+        data = run_kernel(law, Gibbs(), noise, _FOOT_SWEEPS, generator).states
+    foot = _independent(law, data)
+    pilots = Pilots.at_bottom(law_of(law, foot), generator)
+    return [foot, *pilots.reach(law, acceptance, max_rungs - 1, generator)[0]]
 
 
-def log_partition_of_bottom(law: Hamiltonian) -> float:
-    """Returns ln Z of independent units, with the held ones as they are."""
-    zeros = [law.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(law.layers)]
-    return sum(float(law.log_partition(l, zero)) for l, zero in enumerate(zeros))
+def _independent(law: Hamiltonian, states: Sequence[Tensor]) -> Rung:
+    """Returns independent units between noise and the marginal moments of states, (rows, width_l) a layer.
+
+    Halfway to noise in natural parameters, a foot leans less to the modes that a pilot run has happened to
+    see more often, and costs a few more rungs.
+    """
+    layers = [deepcopy(layer) for layer in law.layers]
+    for layer, x in zip(layers, states, strict=True):
+        fit_states_(layer, x)
+    thetas = [
+        (p.detach().to(law.dtype) + q) / 2
+        for layer, theta in zip(law.layers, law.with_layers(layers).thetas, strict=True)
+        for p, q in zip(theta, layer.reference(), strict=True)
+    ]
+    return [*thetas, *map(torch.zeros_like, law.J)]
+
+
+class Pilots(NamedTuple):
+    """States that follow a rung, and tell how far exchanges with it reach.
+
+    Attributes:
+        law: of the rung.
+        states: for each layer (200, width_l).
+    """
+
+    law: Hamiltonian
+    states: States
+
+    @classmethod
+    def at_bottom(cls, law: Hamiltonian, generator: torch.Generator) -> Pilots:
+        """Draws pilots of independent units."""
+        return cls(law, draw_bottom(law, PILOTS, generator))
+
+    def climb(self, law: Hamiltonian, generator: torch.Generator) -> Pilots:
+        """Returns the pilots after some sweeps of the next rung."""
+        return Pilots(law, settle(law, self.states, generator, _CLIMB_SWEEPS))
+
+    def acceptance(self, law: Hamiltonian) -> float:
+        """Returns how often exchanges with another law would succeed."""
+        return _acceptance(self._log_ratios(as_rung(law), 0.0, 1.0))
+
+    def reach(
+        self, law: Hamiltonian, acceptance: float, most: int, generator: torch.Generator
+    ) -> tuple[list[Rung], list[float], Pilots]:
+        """Finds rungs on the straight way to a law that leave exchanges with it to succeed.
+
+        Args:
+            law: the machine that they lead to.
+            acceptance: of exchanges between neighbours, in (0, 1).
+            most: rungs.
+            generator: source of noise.
+
+        Returns:
+            The rungs, their places on the way in (0, 1), and the pilots at the last of them; none, and these
+            pilots, where the law is within reach.
+
+        Raises:
+            ValueError: more rungs would be needed.
+        """
+        low, high, pilots = as_rung(self.law), as_rung(law), self
+        rungs, places, t = list[Rung](), list[float](), 0.0
+        while (following := pilots._next(high, t, acceptance)) < 1:
+            if len(rungs) == most:
+                raise ValueError(
+                    f"max_rungs, max_bytes: {most} more rungs lead {t:.3g} of the way to the machine at "
+                    f"acceptance {acceptance:g}; allow more, ask for a lower acceptance, or give rungs "
+                    "that were frozen along its training"
+                )
+            weights = (-pilots._log_ratios(high, t, following)).softmax(0)
+            drawn = _random.weighted(weights, len(weights), generator)
+            rungs.append(mix(low, high, following))
+            states = settle(law_of(law, rungs[-1]), [x[drawn] for x in pilots.states], generator, _SWEEPS)
+            pilots, t = Pilots(self.law, states), following
+            places.append(t)
+        return rungs, places, Pilots(law_of(law, rungs[-1]), pilots.states) if rungs else self
+
+    def _log_ratios(self, high: Rung, t: float, following: float) -> Tensor:
+        """Returns F at one place of the way to a rung less F at another, of every state, (rows,)."""
+        low, summed, values = as_rung(self.law), self.law.graph.summed, []
+        ends = [fields_of(law_of(self.law, rung), self.states) for rung in (low, high)]
+        for place in (following, t):
+            fields = {l: torch.lerp(ends[0][l], ends[1][l], place) for l in summed}
+            values.append(law_of(self.law, mix(low, high, place)).free_energy(self.states, summed, fields))
+        return values[0] - values[1]
+
+    def _next(self, high: Rung, t: float, acceptance: float) -> float:
+        """Returns the farthest place that exchanges with states at t, at most 1."""
+        if _acceptance(self._log_ratios(high, t, 1.0)) >= acceptance:
+            return 1.0
+        near, far = t, 1.0
+        for _ in range(_BISECTIONS):
+            middle = (near + far) / 2
+            succeeds = _acceptance(self._log_ratios(high, t, middle)) >= acceptance
+            near, far = (middle, far) if succeeds else (near, middle)
+        return near if near > t else far
+
+
+def _acceptance(gap: Tensor) -> float:
+    """Returns the mean acceptance of states x in equilibrium and of y that are drawn from them by weights."""
+    accepted = (gap - gap.unsqueeze(-1)).clamp(max=0).exp()  # x in rows, y in columns
+    return float((accepted @ (-gap).softmax(0)).mean())

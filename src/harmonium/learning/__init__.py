@@ -10,7 +10,7 @@ from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChai
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback
-from harmonium.learning.ptt import LadderChains, ladder_of
+from harmonium.learning.ptt import LadderChains
 from harmonium.learning.rule import Estimate, Rule
 from harmonium.learning.sharded import Sharded
 
@@ -35,7 +35,6 @@ __all__ = [
     "centred_pullback",
     "exact_gradient",
     "label_rate",
-    "ladder_of",
     "pullback",
     "rules",
 ]

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from harmonium._states import record
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Hamiltonian, States
 
@@ -15,6 +16,7 @@ _SWEEPS = 2  # docs/decisions/0035
 
 
 @final
+@record
 @dataclass(frozen=True)
 class PreviousBatch:
     """The rows of the batch before, whose means under the present machine are offsets μ_l of this batch.
@@ -28,32 +30,28 @@ class PreviousBatch:
     Attributes:
         rows: (batch, visible_width), with means for what was not observed; None before the first batch.
         weights: of the rows, (batch,), above 0 and of mean 1; None where all count alike.
+        free: the state of the free side of the rule.
     """
 
     rows: Tensor | None = None
     weights: Tensor | None = None
+    free: Any = None
 
     @staticmethod
-    def split_state(state: Any) -> tuple[PreviousBatch, Any]:
-        """Returns the earlier batch and the state of the free side; any other state is the latter alone."""
-        if isinstance(state, dict) and "free" in state:
-            return PreviousBatch(state.get("rows"), state.get("weights")), state["free"]
-        return PreviousBatch(), state
+    def of(state: Any) -> PreviousBatch:
+        """Returns the state of a rule that is centred; any other is that of the free side alone."""
+        return state if isinstance(state, PreviousBatch) else PreviousBatch(free=state)
 
     @staticmethod
-    def from_request(request: ExpectationRequest) -> PreviousBatch:
-        """Returns the rows of a request."""
+    def from_request(request: ExpectationRequest, free: Any = None) -> PreviousBatch:
+        """Returns the rows of a request, with the state of the free side."""
         law = request.hamiltonian
         v = (
             request.v.clone()
             if request.complete
             else law.visible_states(given_data(law, request.v, complete=False))
         )
-        return PreviousBatch(v, request.row_weights)
-
-    def state(self, free: Any) -> dict[str, Any]:
-        """Returns the state for the next call of the rule, with that of its free side."""
-        return {"rows": self.rows, "weights": self.weights, "free": free}
+        return PreviousBatch(v, request.row_weights, free)
 
     def means(self, hamiltonian: Hamiltonian) -> list[Tensor]:
         """Returns the mean over the rows of every layer given them, (width_l,)."""
@@ -69,11 +67,11 @@ class PreviousBatch:
         received = (tuple(getattr(self.rows, "shape", ()))[1:], getattr(self.rows, "dtype", None))
         if received != ((expected[0],), expected[1]) or len(self.rows) == 0:
             raise ValueError(
-                f"state['rows']: expected rows of width and type {expected}, received {received}; "
+                f"state.rows: expected rows of width and type {expected}, received {received}; "
                 "hand in the state of a rule for this machine, or None"
             )
         if self.weights is not None and getattr(self.weights, "shape", None) != (len(self.rows),):
-            raise ValueError(f"state['weights']: expected one for each of {len(self.rows)} rows, or None")
+            raise ValueError(f"state.weights: expected one for each of {len(self.rows)} rows, or None")
 
 
 def given_data(hamiltonian: Hamiltonian, v: Tensor, *, complete: bool) -> States:

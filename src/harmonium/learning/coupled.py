@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
+from harmonium._states import record
 from harmonium.chains import KernelState, check_chains
 from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
-from harmonium.learning.expectations import Start, begin, chains_of
-from harmonium.machine import Hamiltonian
+from harmonium.learning.expectations import Start, begin
+from harmonium.machine import Hamiltonian, States
 
 _MUCH = 0.05
+
+
+@record
+class PairState(NamedTuple):
+    """What pairs of one call hand to the next.
+
+    Attributes:
+        k: first sweep that is averaged.
+        states: where they go on, for each layer (pairs, width_l); None where they begin anew.
+    """
+
+    k: int
+    states: States | None
 
 
 @final
@@ -86,13 +100,13 @@ class CoupledChains(Expectation):
         pairs = request.chains_of_this_shard(None if self.clamped else self.chains, "chains")
         if self.chains is None:
             pairs *= 1 + self.antithetic
-        k = self.k if state is None else max(self.k, int(state["k"]))
+        k = self.k if state is None else max(self.k, state.k)
         m = k + self.m - self.k
         if self.max_steps is not None:
             m = min(m, self.max_steps)
             k = min(k, m)
-        if state is not None and self.start == "persistent":
-            start = KernelState(state["chains"], 0)
+        if state is not None and state.states is not None and self.start == "persistent":
+            start = KernelState(state.states, 0)
         else:
             start = self._begin(hamiltonian, v, pairs, generator)
         pairs = len(start.states[0])  # persistent chains keep their number, whatever the batch
@@ -111,10 +125,9 @@ class CoupledChains(Expectation):
             row_weights=request.row_weights if self.clamped else None,
             antithetic=self.antithetic,
         )
-        kept: dict[str, Any] = {"k": self._next_k(meetings), "chains": None}
-        if self.start == "persistent" and not self.clamped:
-            kept["chains"] = meetings.states
-        keeps = self.quantile is not None or kept["chains"] is not None
+        going_on = self.start == "persistent" and not self.clamped
+        kept = PairState(self._next_k(meetings), meetings.states if going_on else None)
+        keeps = self.quantile is not None or going_on
         diagnostics = diagnose(meetings, self._prefix, self.max_steps)
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
 
@@ -122,10 +135,10 @@ class CoupledChains(Expectation):
         state = self._own(state)
         if state is None:
             return
-        _checks.positive_int(state["k"], "state['k']", minimum=0)
+        _checks.positive_int(state.k, "state.k", minimum=0)
         if self.start == "persistent":
-            check_chains(hamiltonian, state["chains"])
-            if self.antithetic and len(state["chains"][0]) % 2:
+            check_chains(hamiltonian, state.states)
+            if self.antithetic and len(state.states[0]) % 2:
                 raise ValueError("state: expected an even number of antithetic pairs")
 
     def _begin(
@@ -145,15 +158,15 @@ class CoupledChains(Expectation):
     def _prefix(self) -> str:
         return "clamped_" if self.clamped else ""
 
-    def _own(self, state: Any) -> dict[str, Any] | None:
+    def _own(self, state: Any) -> PairState | None:
         """Returns the state that ``add`` keeps; pairs begin at the chains of another rule."""
-        if state is None or (isinstance(state, dict) and state.keys() == {"k", "chains"}):
+        if state is None or isinstance(state, PairState):
             return state
         if self.start != "persistent":
             raise ValueError(
                 f'state: expected None with start={self.start!r}; start="persistent" takes chains'
             )
-        return {"k": self.k, "chains": chains_of(state)}
+        return PairState(self.k, state.states if isinstance(state, KernelState) else state)
 
     def _next_k(self, meetings: Meetings) -> int:
         if self.quantile is None:

@@ -125,9 +125,8 @@ class FreeChains(Expectation):
         sweeps: sweeps of every call, at least 1.
         start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
             begin as independent units at the machine's biases (PCD); "noise": fresh chains whose visible
-            units are uniform or standard normal noise. Persistent chains are kept whole in the state,
-            ``{"chains", "sweeps", "own"}``: with the number of sweeps since they began, and with what the
-            kernel keeps of its own. A list of chains alone is taken as chains that begin.
+            units are uniform or standard normal noise. The state of persistent chains is a ``KernelState``.
+            A list of chains alone is taken as chains that begin.
         chains: how many; None is as many as the batch has rows. Chains from data always are.
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
@@ -193,8 +192,7 @@ class FreeChains(Expectation):
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
-            kept = {"chains": state.states, "sweeps": state.sweeps, "own": state.own}
-            return Outcome(kept, diagnostics, sampled)
+            return Outcome(state.without_caches(), diagnostics, sampled)
         return Outcome(None if self.step_decay is None else (request.state or 0) + 1, diagnostics, sampled)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
@@ -203,9 +201,8 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             _checks.positive_int(state, "state", minimum=0)
         elif self.start == "persistent":
-            chains = chains_of(state)
-            if not (isinstance(state, dict) and "own" in state):
-                check_chains(hamiltonian, chains)  # the kernel is to begin with them
+            if not isinstance(state, KernelState):
+                check_chains(hamiltonian, state)  # the kernel is to begin with them
             begun = self.go_on(hamiltonian, state, as_generator(0, hamiltonian.device))
             self.kernel.check(hamiltonian, begun)
 
@@ -217,10 +214,9 @@ class FreeChains(Expectation):
 
     def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
         """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
-        if isinstance(state, dict) and "own" in state:
-            return KernelState(state["chains"], state["sweeps"], state["own"])
-        begun = self.kernel.init(law, chains_of(state), generator, self.sweeps)
-        return begun._replace(sweeps=state["sweeps"]) if isinstance(state, dict) else begun
+        if isinstance(state, KernelState):
+            return state.without_caches()
+        return self.kernel.init(law, state, generator, self.sweeps)
 
 
 def _means(infos: Sequence[Info]) -> dict[str, float]:
@@ -263,19 +259,3 @@ def begin(
         for l, layer in enumerate(hamiltonian.layers)
     ]
     return KernelState(states, 0)
-
-
-def chains_of(state: Any) -> Any:
-    """Returns the chains in what a rule with persistent chains returned, or the chains that are all there is.
-
-    Raises:
-        ValueError: a dict of something else.
-    """
-    if isinstance(state, dict):
-        if not {"chains", "sweeps"} <= state.keys() <= {"chains", "sweeps", "own"}:
-            raise ValueError(
-                'state: expected chains, or {"chains", "sweeps", "own"} as a rule with persistent chains '
-                f"returned them, received {list(state)}"
-            )
-        return state["chains"]
-    return state

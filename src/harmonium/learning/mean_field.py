@@ -97,21 +97,20 @@ class MeanField(Expectation):
             f"{name}_unbounded": unbounded,
         }
         keeps = not self.clamped and self.start in ("persistent", "mixture")
-        return Outcome(point._asdict() if keeps else None, diagnostics)
+        return Outcome(point if keeps else None, diagnostics)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
         if state is None or self.clamped or self.start not in ("persistent", "mixture"):
             return
-        if not isinstance(state, dict) or state.keys() != set(Point._fields):
-            raise ValueError(f"state: expected {list(Point._fields)}, as a mean-field rule returns them")
+        _require_point(state)
         one = torch.zeros(1, hamiltonian.visible_width, dtype=hamiltonian.dtype, device=hamiltonian.device)
         expected = self.scheme(hamiltonian).begin(one)._asdict()
-        rows = len(state["means"][0])
+        rows = len(state.means[0])
         for part, tensors in expected.items():
             shapes = [((rows, *x.shape[1:]), x.dtype) for x in tensors]
-            received = [(tuple(x.shape), x.dtype) for x in state[part]]
+            received = [(tuple(x.shape), x.dtype) for x in getattr(state, part)]
             if rows == 0 or received != shapes:
-                raise ValueError(f"state[{part!r}]: expected {shapes}, received {received}")
+                raise ValueError(f"state.{part}: expected {shapes}, received {received}")
 
     def _start(self, request: ExpectationRequest) -> Tensor | Point:
         hamiltonian, v, state, generator = request.hamiltonian, request.v, request.state, request.generator
@@ -119,10 +118,9 @@ class MeanField(Expectation):
         if self.start == "noise":
             return hamiltonian.visible_states(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:
-            if not isinstance(state, dict) or "means" not in state:
-                raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
+            point = _require_point(state)
             if self.start == "persistent":
-                return Point(**state)
+                return point
         data = v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
             noise = hamiltonian.visible_states(
@@ -131,8 +129,14 @@ class MeanField(Expectation):
             data = torch.cat([data, noise])
         if state is None:
             return data
-        old = hamiltonian.visible_states(state["means"])
+        old = hamiltonian.visible_states(state.means)
         return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
+
+
+def _require_point(state: Any) -> Point:
+    if not isinstance(state, Point):
+        raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
+    return state
 
 
 def _naive(hamiltonian: Hamiltonian) -> Plefka:

@@ -131,7 +131,7 @@ class Rule:
         )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
         asks = self.free.controls and self.generative
-        control = self.free.control(PreviousBatch.split_state(kept)[1]) if asks else StepControl()
+        control = self.free.control(PreviousBatch.of(kept).free) if asks else StepControl()
         return Estimate(self.direction(law, sums, centre), diagnostics, kept, control)
 
     def request(
@@ -188,9 +188,7 @@ class Rule:
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics = self._add_clamped(request)
         clamped = request.into.means() if self.centred else []
-        earlier = PreviousBatch()
-        if isinstance(state, dict) and "free" in state:
-            earlier, state = PreviousBatch.split_state(state)
+        earlier = PreviousBatch.of(state)
         if self.condition_on is not None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
@@ -201,7 +199,7 @@ class Rule:
         free = Outcome(None, {})
         if self.generative:
             weight = -self.density_share * request.weight
-            free = self.free.add(replace(request, weight=weight, state=state))
+            free = self.free.add(replace(request, weight=weight, state=earlier.free))
             diagnostics |= free.diagnostics
         if not self.centred:
             return [], diagnostics, free.state
@@ -209,11 +207,11 @@ class Rule:
             off = request.into.means()
             return [x - y / 2 for x, y in zip(clamped, off, strict=True)], diagnostics, free.state
         earlier.check(request.hamiltonian)
-        own = PreviousBatch.from_request(request)
-        offsets = (own if earlier.rows is None else earlier).means(request.hamiltonian)
+        now = PreviousBatch.from_request(request, free.state)
+        offsets = (now if earlier.rows is None else earlier).means(request.hamiltonian)
         if free.initial_means is not None:
             offsets = [(x + y) / 2 for x, y in zip(offsets, free.initial_means, strict=True)]
-        return [request.weight * x for x in offsets], diagnostics, own.state(free.state)
+        return [request.weight * x for x in offsets], diagnostics, now
 
     def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
         """Returns the direction of ascent for every learnable parameter, of its shape.
@@ -259,12 +257,13 @@ class Rule:
         self._check_state(machine.hamiltonian(), state)
 
     def _check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        earlier, state = PreviousBatch.split_state(state)
+        earlier = PreviousBatch.of(state)
         earlier.check(hamiltonian)
         if self.generative:
-            self.free.check_state(hamiltonian, state)
-        elif state is not None:
-            raise ValueError(f"state: expected None, as {self} keeps none, received {type(state).__name__}")
+            self.free.check_state(hamiltonian, earlier.free)
+        elif earlier.free is not None:
+            received = type(earlier.free).__name__
+            raise ValueError(f"state: expected None, as {self} keeps none, received {received}")
 
     def __repr__(self) -> str:
         return self.name

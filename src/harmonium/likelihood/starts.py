@@ -38,7 +38,7 @@ def draw_likely_modes(
     tempering = Tempering(_REPLICAS)
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
     begun = tempering.init(law, few, generator, sweeps)
-    tempered = run_kernel(law, tempering, begun, sweeps, generator).own["replicas"]
+    tempered = run_kernel(law, tempering, begun, sweeps, generator).memory.states
     modes = _climb(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
     states = torch.cat([modes[l] for l in law.graph.kept], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 from harmonium import _device
+from harmonium._states import record
 from harmonium.layers import Theta
 from harmonium.machine import Hamiltonian
 
 Damping = float | Tensor
 
 
+@record
 class Point(NamedTuple):
     """The state of an iteration; every entry is a list of tensors whose first dimension is the batch.
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._checks import require_alike
+from harmonium._states import require_alike
 from harmonium.machine import BoltzmannMachine
 
 __all__ = ["STOP", "Callback", "EarlyStopping", "Signal", "TensorBoard", "Update"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from harmonium._states import RECORDS, field_names, leaves
 from harmonium._storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
@@ -26,11 +27,12 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
     The file is a safetensors file: tensors by their place in ``content``, and ``content`` as JSON in its
     header, with ``{"$tensor": place}`` where a tensor stands, ``{"$tuple": [...]}`` for a tuple, and
-    ``{"$items": [[key, value], ...]}`` for a dict with keys that JSON does not know.
+    ``{"$items": [[key, value], ...]}`` for a dict with keys that JSON does not know, and ``{"$record": [name,
+    {field: value, ...}]}`` for a record (``harmonium._states``).
 
     Args:
         path: the file; its folder exists.
-        content: nested dicts, lists and tuples of dense tensors, numbers, strings and None.
+        content: nested dicts, lists, tuples and records of dense tensors, numbers, strings and None.
 
     Raises:
         OSError: it could not be written, for instance because the disk is full; the earlier one is kept.
@@ -67,18 +69,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return content
 
 
-def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields what is neither dict, list nor tuple in a nested value, with its place."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from leaves(item, f"{where}[{key!r}]")
-    elif type(value) in (list, tuple):
-        for i, item in enumerate(value):
-            yield from leaves(item, f"{where}[{i}]")
-    else:
-        yield where, value
-
-
 def _to_header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
     """Returns a nested value as JSON knows it; its tensors are put into ``tensors``."""
     if isinstance(value, Tensor):
@@ -96,9 +86,12 @@ def _to_header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
     if type(value) in (list, tuple):
         entries = [_to_header(item, f"{where}[{i}]", tensors) for i, item in enumerate(value)]
         return entries if type(value) is list else {"$tuple": entries}
+    if RECORDS.get(type(value).__name__) is type(value):
+        parts = {name: getattr(value, name) for name in field_names(type(value))}
+        return {"$record": [type(value).__name__, _to_header(parts, where, tensors)]}
     raise TypeError(
-        f"{where}: expected tensors, numbers, strings, None, or lists, tuples and "
-        f"dicts of them, received {type(value).__name__}"
+        f"{where}: expected tensors, numbers, strings, None, or lists, tuples, "
+        f"dicts and records of them, received {type(value).__name__}"
     )
 
 
@@ -122,6 +115,9 @@ def _from_header(value: Any, tensors: dict[str, Tensor]) -> Any:
         return tuple(_from_header(item, tensors) for item in held)
     if kind == "$items":
         return {_from_header(key, tensors): _from_header(item, tensors) for key, item in held}
+    if kind == "$record":
+        name, parts = held
+        return RECORDS[name](**_from_header(parts, tensors))
     raise ValueError(f"it holds {kind!r}, which no checkpoint needs")
 
 

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from harmonium import _device, _random
 from harmonium.backends import choice
+from harmonium.chains import KernelState
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
 from harmonium.learning import FreeChains, Rule
@@ -154,11 +155,9 @@ class CompiledUpdates(Updates):
         state.step += made
         if free.start == "persistent":
             chains = [*state.machine.split(seen).values(), hidden]
-            state.rule_state = {
-                "chains": [x.contiguous() for x in chains],
-                "sweeps": sweeps + made * free.sweeps,
-                "own": None,
-            }
+            state.rule_state = KernelState(
+                [x.contiguous() for x in chains], sweeps + made * free.sweeps, None, {}
+            )
         last = min(made, count - 1)
         self.monitor.watch(v[last], self.density)
         rate, norm = float(rates[last]), float(norms[last])
@@ -177,15 +176,13 @@ class CompiledUpdates(Updates):
         if free.start != "persistent":
             return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
         kept = state.rule_state
-        if not (isinstance(kept, dict) and "own" in kept):
+        if kept is None:
             law = self.law.hamiltonian()
-            if kept is None:
-                begun = begin(law, v, free.chains or len(v), free.start, state.generator)
-            else:
-                begun = free.go_on(law, kept, state.generator)
-            kept = {"chains": begun.states, "sweeps": begun.sweeps}
-        *visible, hidden = kept["chains"]
-        return torch.cat(visible, 1), hidden.clone(), kept["sweeps"]
+            kept = begin(law, v, free.chains or len(v), free.start, state.generator)
+        elif not isinstance(kept, KernelState):
+            kept = free.go_on(self.law.hamiltonian(), kept, state.generator)
+        *visible, hidden = kept.states
+        return torch.cat(visible, 1), hidden.clone(), kept.sweeps
 
     def _join(self, tensors: Iterable[Tensor]) -> Any:
         """Returns tensors of the parameters' shapes side by side in one array, as ``run`` takes them."""

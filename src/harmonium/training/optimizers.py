@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from harmonium._checks import require_alike
+from harmonium._states import leaves, require_alike
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.checkpoint import leaves
 from harmonium.training.penalties import Pull
 
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]

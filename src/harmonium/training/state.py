@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, backends
-from harmonium._checks import require_alike
+from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.distributed import Group
 from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
-from harmonium.training.checkpoint import leaves
 from harmonium.training.divergence import Problem
 from harmonium.training.history import History, Record
 from harmonium.training.optimizers import Ascent
@@ -164,14 +163,8 @@ def _find_not_finite(value: Any, where: str = "") -> str:
 
 
 def _move(value: Any, device: torch.device) -> Any:
-    """Returns nested lists, tuples and dicts with their tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _move(item, device) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_move(item, device) for item in value)
-    return value
+    """Returns a tree with its tensors on a device."""
+    return map_leaves(lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, value)
 
 
 def fingerprint(settings: Settings, state: TrainingState, total: int, engine: str) -> dict[str, Any]:

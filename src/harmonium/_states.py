@@ -1,0 +1,102 @@
+"""States between two calls of a kernel, a rule or a callback: trees of records that checkpoints can hold.
+
+A tree has dicts, lists, tuples and records inside, and tensors, numbers, strings and None at its leaves.
+A record is a dataclass or NamedTuple that was declared with ``record``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Class = TypeVar("Class", bound=type)
+
+RECORDS: dict[str, type] = {}
+"""Every kind of record, by the name of its class."""
+
+
+def record(cls: Class) -> Class:
+    """Declares a dataclass or NamedTuple a record, which checkpoints keep by the name of its class.
+
+    Raises:
+        ValueError: another class has this name.
+    """
+    if cls.__name__ in RECORDS:
+        raise ValueError(f"record: expected one class {cls.__name__}, received two")
+    RECORDS[cls.__name__] = cls
+    return cls
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """Returns the names of a record's fields, in the order of its arguments."""
+    return cls._fields if issubclass(cls, tuple) else tuple(each.name for each in fields(cls))  # type: ignore
+
+
+def branches(value: Any) -> list[tuple[str, Any]] | None:
+    """Returns the parts of a dict, list, tuple or record, each with its place; None of a leaf."""
+    if isinstance(value, dict):
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    if type(value) in (list, tuple):
+        return [(f"[{i}]", item) for i, item in enumerate(value)]
+    if RECORDS.get(type(value).__name__) is type(value):
+        return [(f".{name}", getattr(value, name)) for name in field_names(type(value))]
+    return None
+
+
+def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the leaves of a tree, each with its place."""
+    parts = branches(value)
+    if parts is None:
+        yield where, value
+    else:
+        for place, part in parts:
+            yield from leaves(part, where + place)
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Returns a tree with a function applied to its leaves."""
+    parts = branches(value)
+    if parts is None:
+        return function(value)
+    mapped = [map_leaves(function, part) for _, part in parts]
+    if isinstance(value, dict):
+        return dict(zip(value, mapped, strict=True))
+    return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
+
+
+def require_alike(received: Any, expected: Any, name: str) -> None:
+    """Refuses a tree, read from a file, of another build: keys, lengths, types; shapes, dtypes of tensors.
+
+    Tensors must be finite besides. Devices and the values of numbers and strings may differ.
+
+    Raises:
+        ValueError: naming the first place that differs.
+    """
+    if isinstance(expected, Tensor):
+        if not isinstance(received, Tensor):
+            raise ValueError(f"{name}: expected a tensor, received {type(received).__name__}")
+        if received.shape != expected.shape or received.dtype != expected.dtype:
+            raise ValueError(
+                f"{name}: expected {expected.dtype} of shape {tuple(expected.shape)}, "
+                f"received {received.dtype} of shape {tuple(received.shape)}"
+            )
+        if not bool(torch.isfinite(received).all()):
+            raise ValueError(f"{name}: holds values that are not finite")
+        return
+    if type(received) is not type(expected):
+        raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
+    parts, built = branches(received), branches(expected)
+    if parts is None or built is None:
+        return
+    if isinstance(expected, dict):
+        if received.keys() != expected.keys():
+            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
+        parts = [(f"[{key!r}]", received[key]) for key in expected]
+    elif len(parts) != len(built):
+        raise ValueError(f"{name}: expected {len(built)} entries, received {len(parts)}")
+    for (place, part), (_, other) in zip(parts, built, strict=True):
+        require_alike(part, other, name + place)
