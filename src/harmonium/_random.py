@@ -56,7 +56,7 @@ def uniform(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype
     if not (choice.COMPILED and on_cpu and size >= _SMALL):
         return torch.rand(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
     noise = torch.empty(size + size % 2, dtype=dtype, device=generator.device)  # a word makes two numbers
-    calls.over_rows("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
+    calls.over("uniform", -(-size // _CHUNK), _CHUNK, key(generator), noise)
     return noise[:size].view(tuple(shape))
 
 

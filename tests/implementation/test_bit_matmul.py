@@ -279,7 +279,7 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
     """While one writes the matrix another begins: neither may find what the other has half written."""
     generator = torch.Generator().manual_seed(11)
     y, x = torch.randn(70, 40, generator=generator), bits(states(0.0, 60, 70, generator))
-    fixed, truth, rooms, over_bits = Fixed(y), Fixed(y).times(x), [], calls.over_bits
+    fixed, truth, rooms, over = Fixed(y), Fixed(y).times(x), [], calls.over
 
     def noted(name: str, shares: int, *given: object) -> None:
         known, numbers = given[6:8]
@@ -287,9 +287,9 @@ def test_threads_that_come_at_once_write_each_their_own(monkeypatch: pytest.Monk
             rooms.append(numbers)
             if len(rooms) == 1:
                 assert torch.equal(fixed.times(x), truth)
-        over_bits(name, shares, *given)
+        over(name, shares, *given)
 
-    monkeypatch.setattr(calls, "over_bits", noted)
+    monkeypatch.setattr(calls, "over", noted)
     assert torch.equal(fixed.times(x), truth)
     assert len(rooms) == 2 and rooms[0] is not rooms[1]
     assert torch.equal(fixed.times(x), truth) and len(rooms) == 2

@@ -193,13 +193,13 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         made = next(iter(PATHS[path].values()))().hamiltonian()
         assert choice.small_chains(made) if path is small_chains else choice.small_pairs(made, False)
         return
-    names, over_rows = [], calls.over_rows
+    names, over = [], calls.over
 
     def noted(name, *rest):
         names.append(name)
-        over_rows(name, *rest)
+        over(name, *rest)
 
-    monkeypatch.setattr(calls, "over_rows", noted)
+    monkeypatch.setattr(calls, "over", noted)
     with torch.no_grad():
         list(path(TWO_VALUED["both"](), torch.Generator().manual_seed(1)))
     expected = {

@@ -68,16 +68,16 @@ def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Serves batches of any size; the names of the compiled functions that were called."""
-    names, over_lots = [], calls.over_lots
+    names, over = [], calls.over
 
     def noted(name: str, *rest: object) -> None:
         names.append(name)
-        over_lots(name, *rest)
+        over(name, *rest)
 
     monkeypatch.setattr(choice, "IN_TURN", 0)
     monkeypatch.setattr(choice, "HALF_STEP", 0)
     monkeypatch.setattr(choice, "NARROW", 0)
-    monkeypatch.setattr(calls, "over_lots", noted)
+    monkeypatch.setattr(calls, "over", noted)
     yield names
 
 

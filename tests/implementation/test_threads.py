@@ -54,7 +54,7 @@ def test_torch_has_threads():
 def test_every_share_is_done_once(threads, number, shares):
     torch.set_num_threads(number)
     counts, ends = np.zeros(shares, np.int64), np.zeros(shares, np.int64)
-    over(note, shares, 1, counts, ends)
+    over(note, shares, counts, ends)
     assert (counts == 1).all()
     assert len(set(ends)) == min(number, shares)
 
@@ -62,7 +62,7 @@ def test_every_share_is_done_once(threads, number, shares):
 def test_a_share_has_so_many_at_least(threads):
     torch.set_num_threads(5)
     counts, ends = np.zeros(100, np.int64), np.zeros(100, np.int64)
-    over(note, 100, 40, counts, ends)
+    over(note, 100, counts, ends, least=40)
     assert len(set(ends)) == 2
 
 
@@ -71,11 +71,11 @@ def test_a_share_has_so_many_at_least(threads):
 def test_a_share_that_fails_fails_when_all_others_are_done(threads, number, failing):
     torch.set_num_threads(number)
     room, done = np.ones(7, np.int64), np.zeros(7, np.int64)
-    over(want_room, 7, 1, room, done)
+    over(want_room, 7, room, done)
     assert (done == 1).all()
     room[failing], done[:] = 1 << 58, 0
     with pytest.raises(MemoryError):
-        over(want_room, 7, 1, room, done)
+        over(want_room, 7, room, done)
     cuts = [range(7 * part // number, 7 * (part + 1) // number) for part in range(number)]
     others = [share for cut in cuts if failing not in cut for share in cut]
     assert done[others].all() and not done[failing]
@@ -88,7 +88,7 @@ def test_several_callers_at_once(threads):
     def call(caller):
         torch.set_num_threads(2)  # a thread of Python starts with torch's default
         for _ in range(50):
-            over(note, 1000, 1, counts[caller], np.zeros(1000, np.int64))
+            over(note, 1000, counts[caller], np.zeros(1000, np.int64))
 
     callers = [threading.Thread(target=call, args=(caller,)) for caller in range(len(counts))]
     for each in callers:
@@ -103,7 +103,7 @@ import numpy as np, torch
 from harmonium.backends import per_row, calls
 torch.set_num_threads(2)
 x, counts = torch.eye(100), np.zeros(100, np.int64)
-calls.over_rows("count_differences", 100, x, torch.zeros(100, 100), counts)
+calls.over("count_differences", 100, x, torch.zeros(100, 100), counts)
 assert (counts == 1).all()
 from harmonium.backends import parallel
 over = parallel._over_threads("harmonium.backends.per_row", "count_differences")

@@ -19,6 +19,13 @@ SHARES = 32
 """Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
 LOT = 64
 """Rows that ``potts`` draws together, whatever the number of threads: four vectors of 16 floats."""
+WORTH_A_THREAD = {"per_row": 16, "potts": 2, "bit_matmul": 4}
+"""Shares that are worth a thread, by file: rows, lots of rows, columns of tables; fewer take less by one."""
+_NAMES = {
+    "per_row": ("climb", "count_differences", "couple", "draw", "rise", "uniform"),
+    "potts": ("draw_categorical", "sweep_categorical", "sweep_two_valued"),
+    "bit_matmul": ("bits_of_columns", "bits_of_rows", "multiply"),
+}
 
 
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:
@@ -47,8 +54,8 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
         mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
     """
     x = field.new_empty(field.shape)
-    units = units_of([bias], [values])
-    over_rows("draw", len(field), field.contiguous(), *units, key, mirrored_from, x)
+    gain, low = _gain_and_low((len(bias),), (values,))
+    over("draw", len(field), field.contiguous(), bias.contiguous(), gain, low, key, mirrored_from, x)
     return x
 
 
@@ -56,7 +63,7 @@ def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) ->
     """A draw of categorical units given their field, (rows, width), of its shape; bias is (width,)."""
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
-    over_lots("draw_categorical", len(x), field.contiguous(), q, bias.contiguous(), key, x)
+    over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
     return x
 
 
@@ -95,10 +102,10 @@ def draw_in_turn(
         *(key, nothing if noise is None else noise, drawn),
     )
     if kind.one_hot:
-        over_lots("sweep_categorical", len(x), x, kind.n_states, J, bias, *rest)
+        over("sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
     else:
         low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
-        over_lots("sweep_two_valued", len(x), x, J, bias, low, high, *rest)
+        over("sweep_two_valued", -(-len(x) // LOT), x, J, bias, low, high, *rest)
     return drawn
 
 
@@ -112,8 +119,7 @@ class HalfSteps:
     """
 
     def __init__(self, bias: Tensor, values: Values) -> None:
-        _, self._gain, self._low = units_of([bias], [values])
-        self._draw, self._rise = _compiled("per_row", "draw"), _compiled("per_row", "rise")
+        self._gain, self._low = _gain_and_low((len(bias),), (values,))
 
     def __call__(
         self,
@@ -139,8 +145,8 @@ class HalfSteps:
         x = torch.empty_like(field)
         if earlier is not None:
             betas, biases = (earlier[0], beta), (earlier[1].detach().numpy(), bias.detach().numpy())
-            over(self._rise, len(field), 16, field, betas, biases, self._gain, self._low, rise)
-        over(self._draw, len(field), 16, field.mul_(beta), bias, self._gain, self._low, key, 0, x)
+            over("rise", len(field), field, betas, biases, self._gain, self._low, rise)
+        over("draw", len(field), field.mul_(beta), bias, self._gain, self._low, key, 0, x)
         return x, rise
 
 
@@ -152,41 +158,34 @@ def forked() -> bool:
     return os.getpid() != _PROCESS
 
 
-def over_rows(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``per_row`` over all rows, cut among torch's threads."""
-    over(_compiled("per_row", name), rows, 16, *arguments)
-
-
-def over_lots(name: str, rows: int, *arguments: Any) -> None:
-    """Runs a function of ``potts`` over all lots of rows, cut among torch's threads."""
-    over(_compiled("potts", name), -(-rows // LOT), 2, *arguments)
-
-
-def over_bits(name: str, shares: int, *arguments: Any) -> None:
-    """Runs a function of ``bit_matmul`` over all shares, cut among torch's threads."""
-    over(_compiled("bit_matmul", name), shares, 4, *arguments)
-
-
-@cache
-def _compiled(module: str, name: str) -> Any:
-    """A function of this folder: it needs numba, and compiles at its first call."""
-    return getattr(import_module(f"harmonium.backends.{module}"), name)
-
-
-def over(function: Any, shares: int, least: int, *arguments: Any) -> None:
+def over(work: Any, shares: int, *arguments: Any, least: int = 1) -> None:
     """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
 
     Args:
-        function: of a module, where it is found by its name; it returns nothing.
-        shares: how many there are.
-        least: how many are worth a thread.
+        work: the name of a function of these files, or a function of any module, where it is found by its
+            name; it returns nothing.
+        shares: how many there are: rows, lots of ``LOT`` rows, or columns of tables.
         arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
+        least: of a function, how many shares are worth a thread.
     """
-    arrays: list[Any] = []
-    for x in arguments:
-        arrays.append(x.detach().numpy() if isinstance(x, Tensor) else x)
+    arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
+    function, least = _compiled(work) if isinstance(work, str) else (work, least)
     threads = min(torch.get_num_threads(), shares // least)
     if threads > 1:
-        _compiled("parallel", "run")(function, threads, shares, arrays)
+        _threads()(function, threads, shares, arrays)
     else:
         function(0, shares, *arrays)
+
+
+@cache
+def _compiled(name: str) -> tuple[Any, int]:
+    """Returns a function of this folder, which compiles at its first call, and what is worth a thread."""
+    file = next(file for file, names in _NAMES.items() if name in names)
+    return getattr(import_module(f"harmonium.backends.{file}"), name), WORTH_A_THREAD[file]
+
+
+@cache
+def _threads() -> Any:
+    from harmonium.backends.parallel import run  # needs numba
+
+    return run

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol, final
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from harmonium import _device
 from harmonium.backends import bits
 from harmonium.backends.calls import Values
 from harmonium.backends.rounding import ASKED
@@ -178,18 +178,6 @@ def _two_layers(machine: Machine, couplings: int) -> bool:
     )
 
 
-def large(x: Tensor, y: Tensor) -> bool:
-    """Returns whether x @ y is worth a choice of backend: large, in float32 on a CPU, outside autograd."""
-    return (
-        x.dtype is y.dtype is torch.float32
-        and x.device.type == "cpu"
-        and x.dim() == y.dim() == 2
-        and x.shape[1] == y.shape[0]
-        and x.shape[0] * y.numel() >= WORTHWHILE
-        and not _device.needs_grad(x, y)
-    )
-
-
 def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
     """The product by a library that ``works``."""
     if library == "torch":
@@ -295,6 +283,26 @@ def get_backend() -> Backend:
         named = os.environ.get(VARIABLE)
         _current = _checked(Backend.parse(named)) if named else Backend.default()
     return _current
+
+
+def backend_of(x: Tensor, y: Tensor) -> Backend | None:
+    """Returns what multiplies x @ y; None (torch) where a choice does not pay, or autograd may follow.
+
+    It pays for large products in float32 on a CPU.
+    """
+    if not (
+        x.dtype is y.dtype is torch.float32
+        and x.device.type == "cpu"
+        and x.dim() == y.dim() == 2
+        and x.shape[1] == y.shape[0]
+        and x.shape[0] * y.numel() >= WORTHWHILE
+    ):
+        return None
+    if getattr(forward_ad, "_current_level", 0) >= 0:
+        return None
+    if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
+        return None
+    return _current or get_backend()
 
 
 def backend_name() -> str | None:

@@ -51,7 +51,7 @@ def run_small_chains(
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
     sweeps = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
-    over(_run, shares, 1, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *sweeps))
+    over(_run, shares, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *sweeps))
     first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
     into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * len(moves))

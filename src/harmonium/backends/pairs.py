@@ -53,7 +53,7 @@ def run_small_pairs(
         *(k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight),
         *(horizon, times, capped, tries, cost),
     )
-    over(_run, shares, 1, shares, flips, sums, given)
+    over(_run, shares, shares, flips, sums, given)
     if into is not None:
         v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])

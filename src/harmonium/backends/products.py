@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium.backends import bits, choice
-from harmonium.backends.choice import get_backend, large, multiply
-from harmonium.backends.rounding import ASKED, PRECISIONS, multiply_rounded, reduced, rounded
+from harmonium.backends.choice import backend_of, multiply
+from harmonium.backends.rounding import ASKED, multiply_rounded, rounded
 
 _LOT = 128  # rows that are summed together, where a sum of all would lose digits in float32
 _THIN = 16  # columns below which some processors' libraries add one row after the other
@@ -25,7 +25,8 @@ _ACROSS = 3  # times as many rows are worth it to write a matrix from its transp
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """Returns the matrix product ``x @ y`` of shapes (m, k) and (k, n)."""
-    return multiply(get_backend().library, x, y) if large(x, y) else x @ y
+    backend = backend_of(x, y)
+    return x @ y if backend is None else multiply(backend.library, x, y)
 
 
 @final
@@ -45,52 +46,42 @@ class PreparedMatrix:
         self._y, self._size = y, y.numel()
         self._few_rows = _few_rows(y) if sparse else None
         self._met = {False: 0, True: 0}
-        self._kept: dict[tuple[str, bool], tuple[int, Any]] = {}
+        self._fixed: dict[bool, tuple[int, bits.Fixed]] = {}  # of either side, with the version of y
+        self._kept: tuple[str, int, Tensor] | None = None  # y rounded, with the precision and the version
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
         y = self._y.t() if transposed else self._y
-        if (
-            x.shape[0] * self._size < choice.WORTHWHILE
-            and ASKED.get() == "float32"
-            and self._few_rows is None
-        ):
+        rows, asked = x.shape[0], ASKED.get()
+        if rows * self._size < choice.WORTHWHILE and asked == "float32" and self._few_rows is None:
             return x @ y
-        name = reduced(x)
-        derived = _device.needs_grad(x, y)
-        if self._few_rows is not None and not transposed and name is None and not derived:
-            return self._few_rows(x)
-        if name is not None and not derived:
-            factor: Tensor = self._made(name, False)
-            return multiply_rounded(name, rounded(name, x), factor.t() if transposed else factor)
-        if not large(x, y):
+        if (asked != "float32" or self._few_rows is not None) and not _device.needs_grad(x, y):
+            if asked != "float32" and x.dtype is torch.float32:
+                factor = self._rounded(asked)
+                return multiply_rounded(asked, rounded(asked, x), factor.t() if transposed else factor)
+            if self._few_rows is not None and not transposed:
+                return self._few_rows(x)
+        backend = backend_of(x, y)
+        if backend is None:
             return x @ y
-        rows, columns = x.shape[0], y.shape[1]
         self._met[transposed] += rows
-        expected = self._met[transposed] + rows
-        if _bits_serve(rows, columns) and (y.is_contiguous() or _bits_serve(expected // _ACROSS, columns)):
+        expected = (self._met[transposed] + rows) // _ACROSS
+        least = backend.bits_from or inf
+        if y.shape[1] >= _NARROW and rows >= least and (y.is_contiguous() or expected >= least):
             states = bits.bits(x)
             if states is not None:
-                fixed: bits.Fixed = self._made("fixed", transposed)
-                return fixed.times(states)
-        return multiply(get_backend().library, x, y)
+                version = -1 if self._y.is_inference() else self._y._version
+                if self._fixed.get(transposed, (None,))[0] != version:
+                    self._fixed[transposed] = version, bits.Fixed(y)
+                return self._fixed[transposed][1].times(states)
+        return multiply(backend.library, x, y)
 
-    def _made(self, what: str, transposed: bool) -> Any:
-        """y or yᵀ in fixed point, or y rounded: once for these values of y."""
+    def _rounded(self, name: str) -> Tensor:
+        """Returns y, rounded once for its present values."""
         version = -1 if self._y.is_inference() else self._y._version
-        known = self._kept.get((what, transposed))
-        if known is None or known[0] != version:
-            if what in PRECISIONS:
-                made: Any = rounded(what, self._y.detach())
-            else:
-                made = bits.Fixed(self._y.t() if transposed else self._y)
-            known = self._kept[what, transposed] = version, made
-        return known[1]
-
-
-def _bits_serve(rows: int, columns: int) -> bool:
-    """Returns whether the backend multiplies so many rows of two-valued states by their bits."""
-    return rows >= (get_backend().bits_from or inf) and columns >= _NARROW
+        if self._kept is None or self._kept[:2] != (name, version):
+            self._kept = name, version, rounded(name, self._y.detach())
+        return self._kept[2]
 
 
 @final
@@ -118,12 +109,11 @@ class OuterProductSum:
         """
         if _checks.autocast():
             _checks.outside_autocast(x.device.type)
-        if x.shape[0] * self._like.numel() < choice.WORTHWHILE or not large(x.t(), y):
-            self._add_at_once(x, y, weight)
+        small = x.shape[0] * self._like.numel() < choice.WORTHWHILE
+        backend = None if small else backend_of(x.t(), y)
+        if backend is not None and self._add_by_bits(x, y, weight, backend.bits_from or inf):
             return
-        if self._add_by_bits(x, y, weight):
-            return
-        if get_backend().library == "torch":
+        if backend is None or backend.library == "torch":
             self._add_at_once(x, y, weight)
         else:
             self.grow(product(x.t(), _weighted(y, weight)))
@@ -132,12 +122,15 @@ class OuterProductSum:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
         self._total = term.contiguous() if self._total is None else self._total.add_(term)
 
-    def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor) -> bool:
-        """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did."""
+    def _add_by_bits(self, x: Tensor, y: Tensor, weight: float | Tensor, least: float) -> bool:
+        """Adds weight · xᵀ @ y by bits if x or y has two values; returns whether it did.
+
+        ``least`` is how many rows of a product are worth it.
+        """
         if isinstance(weight, Tensor) and _device.needs_grad(weight):
             return False
         for units, others, rows in ((x, y, _LITTLE), (y, x, _MANY)):
-            serve = x.shape[0] >= rows and _bits_serve(units.shape[1], others.shape[1])
+            serve = x.shape[0] >= rows and units.shape[1] >= least and others.shape[1] >= _NARROW
             states = bits.bits(units, transposed=True) if serve else None
             if states is None:
                 continue

@@ -47,12 +47,6 @@ def current() -> str:
     return ASKED.get()
 
 
-def reduced(x: Tensor) -> str | None:
-    """The precision of a product with this tensor, if it is not the tensor's own."""
-    name = ASKED.get()
-    return None if name == "float32" or x.dtype is not torch.float32 else name
-
-
 def rounded(name: str, x: Tensor) -> Tensor:
     """A float32 tensor as the factor of a product: bfloat16 for a GPU's, else in float32 again."""
     if name == "bf16":

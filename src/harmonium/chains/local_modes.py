@@ -176,7 +176,7 @@ def _climb(
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
     beta = bias.dtype.type(law.beta)
-    calls.over_rows("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
+    calls.over("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
     for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = own
     return halves

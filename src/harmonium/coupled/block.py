@@ -191,7 +191,7 @@ class Maximal(BlockCoupling):
         widths = [field.shape[1] for field in p.fields]
         x, y = p.fields[0].new_empty(2 * p.rows, sum(widths)).chunk(2)
         tries = x.new_empty(p.rows, dtype=torch.int64)
-        calls.over_rows("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
+        calls.over("couple", p.rows, p.field, q.field, *units, _random.key(generator), x, y, tries)
         if len(widths) == 1:  # the halves of one tensor
             return Coupled([x], [y], tries)
         return Coupled(list(torch.split(x, widths, 1)), list(torch.split(y, widths, 1)), tries)

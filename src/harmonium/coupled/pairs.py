@@ -51,7 +51,7 @@ def count_differences(x: Tensor, y: Tensor) -> Tensor:
     if not choice.single(x):
         return (x != y).sum(-1)
     counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
-    calls.over_rows("count_differences", len(x), x, y, counts)
+    calls.over("count_differences", len(x), x, y, counts)
     return counts
 
 

@@ -226,7 +226,8 @@ def _anneal(
         if joined:
             total += (following - now) * target.coupling_energy(states, graph.kept)
         for l, slope in slopes:
-            terms = map(torch.matmul, target.layers[l].statistics(states[l]), slope)
+            x = states[l]  # the first statistic is x itself
+            terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
             total += reduce(torch.add, terms).double() * (following - now)
         for i, (part, units, ends, summed, compiled) in enumerate(steps):
             field = target.field(part, states)
