@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from inspect import cleandoc, get_annotations
@@ -74,6 +74,7 @@ class Setting:
         belongs_to: settings whose new value replaces what a file has for this one.
         kind: its type.
         help: a line, for the command and ``run.toml``, where the docstring has none.
+        method: the one method of training that uses it, the ``METHOD`` of the dataclass; None: all do.
         panel: under which the help shows it, the ``PANEL`` of the dataclass.
     """
 
@@ -85,6 +86,7 @@ class Setting:
     belongs_to: tuple[str, ...] = ()
     kind: Any = object
     help: str = ""
+    method: str | None = None
     panel: str | None = None
 
     @property
@@ -124,12 +126,14 @@ def settings_of(owner: Any) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for each in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
         documented, panel = _documented(each), each.__dict__.get("PANEL")
+        method = each.__dict__.get("METHOD")
         for name in get_annotations(each):
             if name == "return" or is_dataclass(kinds[name]) or get_origin(kinds[name]) is ClassVar:
                 continue
             parts = (hints[name], *get_args(hints[name]))
             told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
-            setting = replace(told[0] if told else Setting(), kind=kinds[name], panel=panel)
+            setting = told[0] if told else Setting()
+            setting = replace(setting, kind=kinds[name], method=setting.method or method, panel=panel)
             if choices := [x for part in parts if get_origin(part) is Literal for x in get_args(part)]:
                 setting = replace(setting, takes=choices)
             found[name] = replace(
@@ -160,10 +164,15 @@ Share = Annotated[float, Setting(Interval(0.0, 1.0, "neither"))]
 AtLeast0 = Annotated[float, Setting(Interval(0.0))]
 
 
-def any_given(settings: Any, names: Iterable[str]) -> bool:
-    """Returns whether any of these fields of a dataclass is not at its default."""
+def list_unused(settings: Any, method: str) -> list[str]:
+    """Lists the settings of a dataclass that are not at their defaults and that a method does not use."""
+    owner: Any = type(settings)
     plain = {known.name: known.default for known in fields(settings)}
-    return any(getattr(settings, name) != plain[name] for name in names)
+    return [
+        name
+        for name, setting in settings_of(owner).items()
+        if setting.method not in (None, method) and getattr(settings, name) != plain[name]
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

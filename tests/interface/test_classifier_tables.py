@@ -33,7 +33,14 @@ BITS = (RANDOM.random((ROWS, 6)) < np.where(np.arange(6) // 2 == GROUP[:, None],
 
 def small(**settings) -> RBMClassifier:
     return RBMClassifier(
-        **{"n_hidden": 5, "epochs": 30, "averaging": None, "learning_rate": 0.05, "random_state": 0}
+        **{
+            "n_hidden": 5,
+            "method": "chains",
+            "epochs": 30,
+            "averaging": None,
+            "learning_rate": 0.05,
+            "random_state": 0,
+        }
         | settings
     )
 

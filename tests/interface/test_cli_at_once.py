@@ -1,4 +1,4 @@
-"""Tables at the command line: trained without chains unless an option asks for them, and drawn exactly."""
+"""Tables at the command line: trained without chains, as estimators train them, and drawn exactly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -14,8 +15,9 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium._settings import settings_of
 from harmonium.cli.settings import TrainSettings
-from harmonium.training import fit_table
+from harmonium.training import Recipe
 
 from .command_line import CommandLine
 
@@ -55,16 +57,14 @@ def test_a_table_is_trained_as_the_estimator_trains_it(cli: CommandLine, folder:
         cli.succeed("evaluate", run, folder / "rows.csv", "--json").json["log_partition"]["method"] == "exact"
     )
 
-    codec = hm.tables.Codec.fit(hm.data.read(str(folder / "rows.csv"), labels_apart=True), missing=False)
-    begun = hm.machine.join_layers(codec.layers, [hm.Bernoulli(8)], 0)
-    rows = codec.rows(hm.data.read(str(folder / "rows.csv")), begun.dtype, None, shown="anything").all()
-    expected = fit_table(begun, rows).machine
+    expected = hm.RBM(random_state=0).fit(pandas.read_csv(folder / "rows.csv")).machine_
     assert all(map(torch.equal, machine.parameters(), expected.parameters()))
 
     records = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     assert records[-1]["step"] == done["updates"] and "held_out_log_likelihood" in records[0]
     settings = tomllib.loads((run / "run.toml").read_text())
-    assert settings["hidden"] == ["8"] and "rule" not in settings and "updates" not in settings
+    assert settings["hidden"] == ["8"] and settings["method"] == "exact"
+    assert "rule" not in settings and "updates" not in settings
 
 
 def test_what_is_drawn_and_filled_comes_from_the_exact_law(cli: CommandLine, folder: Path) -> None:
@@ -109,23 +109,102 @@ def test_a_label_is_learned_at_once(cli: CommandLine, folder: Path) -> None:
     assert tomllib.loads((run / "run.toml").read_text())["objective"] == "hybrid"
 
 
+CHAINS: dict[str, Any] = {
+    "updates": 3, "epochs": 2, "batch_size": 99, "learning_rate": 0.1, "schedule": "constant",
+    "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1, "penalty": "group=0.01",
+    "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2, "chains": 7, "replicas": 4,
+    "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs", "step": 0.1, "inner": 2,
+    "correction": "none", "initial_std": 0.1, "evaluate_every": 5, "early_stopping": 3, "tensorboard": True,
+    "checkpoint_every": 500, "shards": 8,
+}  # fmt: skip
+
+
+def test_the_options_of_chains_are_all_listed_above() -> None:
+    found = {
+        (setting.option or name).lstrip("-").replace("-", "_")
+        for name, setting in settings_of(TrainSettings).items()
+        if setting.method == "chains"
+    }
+    assert found == set(CHAINS)
+
+
+def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
+    """The machine is that of ``run``, and a warning names the option."""
+    kept = (folder / "run" / "machine.safetensors").read_bytes()
+    for option in ("batch_size", "learning_rate", "rule", "kernel", "checkpoint_every", "initial_std"):
+        name = "--" + option.replace("_", "-")
+        told = ("--validation", folder / "others.csv", name, CHAINS[option], "--overwrite")
+        done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *told)
+        assert f"warning: {name} is not used by method='exact'" in done.stderr
+        assert (tmp_path / "run" / "machine.safetensors").read_bytes() == kept
+
+
 @pytest.mark.parametrize(
-    "option",
-    [("--rule", "pcd"), ("--updates", 3), ("--hidden", 13), ("--learning-rate", 0.1), ("--kernel", "gibbs"),
-     ("--hidden", "spin:4"), ("--averaging", 0.9)],
-    ids=str,
-)  # fmt: skip
-def test_an_option_of_chains_asks_for_them(cli: CommandLine, folder: Path, tmp_path: Path, option) -> None:
-    short = () if "--updates" in option else ("--updates", 3)
-    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *option, *short, "--json").json
-    assert done["rule"].startswith("pcd") and done["updates"] == 3
+    "option", [("--method", "chains"), ("--hidden", 13), ("--hidden", "spin:4"), ("--hidden", "4,3")], ids=str
+)
+def test_what_is_modelled_and_the_method_decide(
+    cli: CommandLine, folder: Path, tmp_path: Path, option
+) -> None:
+    done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *option, "--updates", 3, "--json").json
+    assert "pcd" in done["rule"] and done["updates"] == 3
+    assert ("Bernoulli(8)" in done["layers"]) == ("--method" in option)
+    assert tomllib.loads((tmp_path / "run" / "run.toml").read_text())["method"] == "chains"
 
 
-def test_settings_alone_decide() -> None:
-    assert TrainSettings().few_hidden() == 8 and TrainSettings(hidden=["5"]).few_hidden() == 5
-    for name, value in (("rule", "pcd"), ("hidden", ["4,3"]), ("epochs", 3), ("batch_size", 10),
-                        ("initial_std", 0.1), ("shards", 8), ("early_stopping", 3)):  # fmt: skip
-        assert TrainSettings(**{name: value}).few_hidden() is None, name
+def test_exact_sums_that_cannot_be_are_refused(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
+    said = cli.refuse("train", folder / "rows.csv", tmp_path / "run", "--hidden", 13, "--method", "exact")
+    assert '--method: expected "chains" or "auto" for hidden units other than one layer of at most 12' in said
+    assert "--method: expected" in cli.refuse(
+        "train", "--from", folder / "run", tmp_path / "run", "--method", "exact"
+    )
+
+
+# The same machine from both doors
+# --------------------------------------------------------------------------------
+
+
+def same(run: Path, estimator: Any, name: str = "machine.safetensors") -> bool:
+    one, other = hm.load(run / name), estimator.machine_
+    return one.config() == other.config() and all(map(torch.equal, one.parameters(), other.parameters()))
+
+
+@pytest.mark.parametrize("method", ["auto", "chains"])
+def test_tables_give_the_machine_of_the_estimator(
+    cli: CommandLine, folder: Path, tmp_path: Path, method: str
+) -> None:
+    frame = pandas.read_csv(folder / "rows.csv")
+    told = ("--seed", 3, "--method", method)
+    cli.succeed("train", folder / "rows.csv", tmp_path / "rbm", *told)
+    assert same(tmp_path / "rbm", hm.RBM(method=method, random_state=3).fit(frame))
+    cli.succeed("train", folder / "rows.csv", tmp_path / "label", "--label", "country", *told)
+    classifier = hm.RBMClassifier(method=method, random_state=3)
+    classifier.fit(frame[["city", "height"]], frame["country"])
+    averaged = "machine.safetensors" if method == "auto" else "averaged.safetensors"
+    assert same(tmp_path / "label", classifier, averaged)
+
+
+def test_images_give_the_machine_of_the_estimator(cli: CommandLine, tmp_path: Path) -> None:
+    images, label = hm.data.digits()
+    X = hm.data.threshold(images)
+    told = ("digits", tmp_path / "run", "--binarise", "threshold", "--seed", 3, "--overwrite")
+    for options, estimator in (
+        ((), hm.RBM(max_updates=250, random_state=3)),
+        (("--hidden", "20,10"), hm.DBM((20, 10), max_updates=20, random_state=3)),
+        (("--label", "label"), hm.RBMClassifier(max_updates=20, random_state=3, averaging=None)),
+    ):
+        cli.succeed("train", *told, *options, "--updates", estimator.max_updates)
+        fitted = estimator.fit(X, label) if "--label" in options else estimator.fit(X)
+        assert same(tmp_path / "run", fitted)
+
+
+def test_lengths_and_rates_are_those_of_the_estimators() -> None:
+    for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
+        recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
+        training = estimator._training()
+        training.recipe, decided = recipe, TrainSettings().decided(recipe, 300, None)
+        assert training.budget(300) == (decided.updates, decided.learning_rate)
+        for name in ("rule", "centred", "schedule", "optimizer", "clip_norm", "averaging", "batch_size"):
+            assert getattr(decided, name) == getattr(estimator, name)
 
 
 def test_a_run_with_a_label_is_repeated_to_the_byte(cli: CommandLine, folder: Path) -> None:
@@ -150,9 +229,8 @@ def test_no_hidden_units_are_a_potts_machine_by_chains(cli: CommandLine, tmp_pat
     states = np.random.default_rng(0).choice(["a", "b", "c"], (40, 3))
     pandas.DataFrame(states, columns=["x", "y", "z"]).to_csv(tmp_path / "rows.csv", index=False)
     told = ("--hidden", 0, "--updates", 3, "--json")
-    assert TrainSettings(hidden=["0"]).few_hidden() is None
     done = cli.succeed("train", tmp_path / "rows.csv", tmp_path / "run", *told).json
-    assert done["rule"].startswith("pcd") and not any("Bernoulli" in layer for layer in done["layers"])
+    assert "pcd" in done["rule"] and not any("Bernoulli" in layer for layer in done["layers"])
 
 
 def test_what_is_followed_is_refused_before_anything_is_learned(
@@ -167,15 +245,16 @@ def test_what_is_followed_is_refused_before_anything_is_learned(
 
 
 def test_a_run_by_chains_goes_on_by_chains(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
-    """Without run.toml, as older versions left it, the checkpoint alone tells."""
+    """Also without run.toml, as where a run ended before its first update."""
     run, data = tmp_path / "run", folder / "rows.csv"
-    cli.succeed("train", data, run, "--rule", "pcd", "--hidden", 4, "--epochs", 1, "--schedule", "constant")
+    own = ("--method", "chains", "--hidden", 4, "--rule", "pcd", "--schedule", "constant")
+    cli.succeed("train", data, run, *own, "--epochs", 1)
     (run / "run.toml").unlink()
-    told = ("--hidden", 4, "--schedule", "constant", "--epochs", 2, "--json")
-    done = cli.succeed("train", "--resume", data, run, *told).json
-    assert done["rule"].startswith("pcd") and (run / "checkpoint.safetensors").exists()
+    done = cli.succeed("train", "--resume", data, run, *own, "--epochs", 2, "--json").json
+    assert "pcd" in done["rule"] and (run / "checkpoint.safetensors").exists()
     (run / "run.toml").unlink()
     (run / "machine.safetensors").unlink()  # as where it was interrupted
     kept = (run / "checkpoint.safetensors").read_bytes()
-    assert "--schedule: the run to resume" in cli.refuse("train", "--resume", data, run, "--hidden", 4)
+    told = ("--hidden", 4, "--method", "chains", "--epochs", 3)
+    assert "--schedule: the run to resume" in cli.refuse("train", "--resume", data, run, *told)
     assert (run / "checkpoint.safetensors").read_bytes() == kept

@@ -59,7 +59,8 @@ def run(cli: CommandLine, files: dict[str, Path]) -> Path:
     if not files["run"].exists():
         found = cli.succeed(
             "train", files["train"], files["run"], "--label", "kind", "--objective", "joint", "--json",
-            *("--hidden", 6, "--updates", 150, "--learning-rate", 0.05, "--threads", 1),
+            *("--method", "chains", "--hidden", 6, "--updates", 150, "--learning-rate", 0.05),
+            *("--schedule", "linear", "--threads", 1),
         ).json  # fmt: skip
         assert found["layers"][-2:] == ["Categorical(1, 2)", "Bernoulli(6)"] and found["rule"].startswith(
             "pcd("
@@ -210,6 +211,7 @@ def test_a_discriminative_machine_has_no_rows_to_draw(
 ) -> None:
     run = tmp_path / "run"
     flags = ("--label", "kind", "--objective", "discriminative", "--hidden", 3, "--schedule", "constant")
+    flags += ("--method", "chains")
     cli.succeed("train", files["train"], run, *flags, "--updates", 5)
     assert "hybrid or joint" in cli.refuse("sample", run, "--out", tmp_path / "s.csv")
     scores = cli.succeed("evaluate", run, files["test"], "--json").json

@@ -51,7 +51,7 @@ def test_a_signal_keeps_a_checkpoint_that_resumes(
     run = tmp_path / "run"
     arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
     # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 9).
-    arguments += ["--checkpoint-every", "250"]
+    arguments += ["--checkpoint-every", "250", "--schedule", "constant"]
     process = subprocess.Popen(
         [*COMMAND, *map(str, arguments), "--updates", "10000000", "--json"],
         stdout=subprocess.PIPE,

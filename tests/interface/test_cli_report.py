@@ -111,8 +111,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "deep": (BARS, "--hidden", "5,3", "--rule", "mean_field_pcd"),
         "modes": (BARS, "--rule", "ucd_lmi"),
         "planes": (str(folder / "bytes.npy"), "--binarise", "bit-planes"),
-        "table": (str(folder / "people.csv"),),
-        "labels": (str(folder / "people.csv"), "--label", "smoker"),
+        "table": (str(folder / "people.csv"), "--method", "chains"),
+        "labels": (str(folder / "people.csv"), "--label", "smoker", "--method", "chains"),
     }
     for name, (data, *options) in kinds.items():
         hidden = [] if "--hidden" in options else TINY[:2]

@@ -131,7 +131,7 @@ LANGEVIN = ["langevin"], ["gibbs-langevin", "--inner", "3", "--correction", "met
 def test_langevin_kernels_train_and_sample(cli: CommandLine, kernel: list[str], tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
     moves = ("--kernel", *kernel, "--step", "0.2")
-    noise_cd = ("--rule", "noise_cd", "--sweeps", 5, "--burn-in", 2)
+    noise_cd = ("--method", "chains", "--rule", "noise_cd", "--sweeps", 5, "--burn-in", 2)
     trained = cli.train(tmp_path / "x.npy", tmp_path / "run", *noise_cd, *moves)
     assert "Langevin(step=0.2" in trained["rule"]
     drawn = cli.succeed("sample", tmp_path / "run", *FEW, *moves, "--out", tmp_path / "s.npy", "--json").json

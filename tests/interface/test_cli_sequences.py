@@ -10,9 +10,12 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium._random import as_generator
 from harmonium.data import Letters, read
 from harmonium.sequences import read_fasta, similarity_weights
 from harmonium.tables import Codec
+from harmonium.training import Recipe
+from harmonium.training.seeds import stream_seed
 
 from .command_line import CommandLine
 
@@ -94,17 +97,19 @@ def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
 
 def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     """As if the weights had been given to the library: the same bits."""
-    result = cli.train(family, tmp_path / "run", "--reweight", "0.8", "--seed", "3")
+    options = ("--reweight", "0.8", "--seed", "3", "--learning-rate", "0.05", "--schedule", "constant")
+    result = cli.train(family, tmp_path / "run", *options)
     dataset = read(family)
     weights = similarity_weights(dataset.samples, 0.8)
     assert result["effective_rows"] == float(weights.sum()) == 3
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     other = hm.BoltzmannMachine([hm.Categorical(5, 5), hm.Bernoulli(5)], seed=3)
     rows = Codec.of(machine).rows(dataset)
-    generator = torch.Generator().manual_seed(3)
-    hm.machine.normal_(other, 0.01, generator)
-    hm.machine.init_from_data_(other, rows, generator, weights)
-    hm.train(other, rows, sample_weight=weights, rule="pcd", updates=20, seed=3, progress=False)
+    root = hm.training.as_root(3)
+    Recipe(other, "chains").start_(rows, weights, None, as_generator(stream_seed(root, "couplings")))
+    rule = hm.rules.centred(hm.rules.pcd(chains=100))
+    settings = {"updates": 20, "clip_norm": 1.0, "seed": stream_seed(root, "train"), "progress": False}
+    hm.train(other, rows, sample_weight=weights, rule=rule, **settings)
     for name, parameter in machine.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
     cli.succeed("train", "--resume", tmp_path / "run", "--updates", "25")

@@ -85,7 +85,8 @@ def test_the_file_holds_the_command_and_what_was_left_to_defaults(cli: CommandLi
     stored = content(run)
     assert stored["commands"] == [f"harmonium train {BARS} '{run}' {' '.join(TINY)}"]
     assert (stored["hidden"], stored["updates"], stored["threads"]) == (["5"], 20, 1)
-    assert (stored["learning_rate"], stored["optimizer"], stored["schedule"]) == (0.05, "sgd", "constant")
+    assert (stored["learning_rate"], stored["optimizer"], stored["schedule"]) == (0.192, "sgd", "linear")
+    assert (stored["method"], stored["centred"], stored["clip_norm"]) == ("chains", True, 1.0)
     text = (run / "run.toml").read_text()
     assert "# epochs =\n" in text and "# Learning rule: exact, cd, pcd" in text
     assert not {"resume", "overwrite", "config", "json", "run_dir"} & stored.keys()
@@ -102,7 +103,7 @@ def test_the_command_line_wins_over_the_file(cli: CommandLine, tmp_path: Path) -
     answer = cli.succeed(
         "train", "--config", file, tmp_path / "rule", "--rule", "cd", "--epochs", "2", "--json"
     )
-    assert answer.json["rule"] == "cd(1)" and answer.json["updates"] == 2
+    assert answer.json["rule"] == "centred(cd(1))" and answer.json["updates"] == 2
 
     cli.succeed("train", "digits", tmp_path / "data", "--config", file, "--binarise", "threshold")
     assert content(tmp_path / "data")["data"] == "digits"
@@ -154,7 +155,7 @@ def test_another_version_is_said(cli: CommandLine, tmp_path: Path) -> None:
 
 
 def test_resume_needs_nothing_but_the_run(cli: CommandLine, tmp_path: Path) -> None:
-    options = ("--batch-size", 8, "--rule", "cd", "--seed", 4)
+    options = ("--batch-size", 8, "--rule", "cd", "--seed", 4, "--schedule", "constant")
     cli.train(BARS, tmp_path / "whole", *options)
     cli.train(BARS, tmp_path / "parts", *options, "--updates", 7)
     cli.succeed("train", "--resume", tmp_path / "parts", "--updates", 20)
@@ -175,7 +176,7 @@ def test_resume_needs_nothing_but_the_run(cli: CommandLine, tmp_path: Path) -> N
 
 def test_a_run_begins_with_the_machine_of_another(cli: CommandLine, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    cli.train(BARS, first, "--batch-size", 8)
+    cli.train(BARS, first, "--batch-size", 8, "--schedule", "constant")
     cli.succeed("train", "--from", first, second, "--learning-rate", 0, "--rule", "cd", "--updates", 1)
     before, after = (hm.load(run / "machine.safetensors") for run in (first, second))
     assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
@@ -307,7 +308,8 @@ def test_a_file_of_an_older_version_repeats_its_run(cli: CommandLine, tmp_path: 
     answer = cli.succeed("train", "--config", tmp_path / "run.toml", tmp_path / "again", "--json")
     assert answer.json["updates"] == 6 and answer.json["layers"] == ["Bernoulli(16)", "Bernoulli(4)"]
     assert "torch 2.6.0" in answer.stderr
-    cli.succeed("train", BARS, tmp_path / "new", "--hidden", 4, "--updates", 6, "--threads", 1)
+    plain = ("--learning-rate", 0.05, "--schedule", "constant", "--no-centred")
+    cli.succeed("train", BARS, tmp_path / "new", "--hidden", 4, "--updates", 6, "--threads", 1, *plain)
     assert machine_bytes(tmp_path / "again") == machine_bytes(tmp_path / "new")
 
 

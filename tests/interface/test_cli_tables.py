@@ -365,6 +365,7 @@ def test_a_run_from_when_they_were_none_is_resumed(
     data = write(tmp_path / "data.csv", [row[:columns] for row in rows], header[:columns])
     (tmp_path / "kinds.toml").write_text('trust = "categorical"')
     settings = ("data.csv", "run", *options, "--hidden", 5, "--threads", 1, "--schedule", "constant")
+    settings += ("--method", "chains")
     with monkeypatch.context() as before:
         before.setattr(DataSet, "tabular", DataSet.mixed)
         before.setattr(

@@ -53,7 +53,7 @@ def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
     for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
         run = tmp_path / str(variance)
-        cli.train(tmp_path / "x.npy", run, "--learning-rate", 0, *options)
+        cli.train(tmp_path / "x.npy", run, "--method", "chains", "--learning-rate", 0, *options)
         layer = hm.load(run / "machine.safetensors").layers[0]
         assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
 
@@ -117,8 +117,8 @@ def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: P
     [
         (["--rule", "cd", "--sweeps", "3"], "cd(3)"),
         (["--rule", "pcd", "--sweeps", "2", "--chains", "7"], "pcd(2, chains=7)"),
-        (["--rule", "tempered_pcd", "--replicas", "3"], "tempered_pcd(1, chains=None, replicas=3)"),
-        (["--rule", "noise_cd", "--sweeps", "2"], "noise_cd(2, kernel=Gibbs(), burn_in=0, chains=None)"),
+        (["--rule", "tempered_pcd", "--replicas", "3"], "tempered_pcd(1, chains=100, replicas=3)"),
+        (["--rule", "noise_cd", "--sweeps", "2"], "noise_cd(2, kernel=Gibbs(), burn_in=0, chains=100)"),
         (["--rule", "exact", "--centred"], "centred(exact())"),
         (["--rule", "pcd", "--rule-option", "k=2", "--chains", "7"], "pcd(2, chains=7)"),
         (["--rule", "cd", "--rule-option", "k=2"], "cd(2)"),
@@ -132,12 +132,16 @@ def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: P
         ),
         (
             ["--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "antithetic=true"],
-            "ucd(1, 1, lag=1, chains=None, max_steps=None, pair_kernel=Metropolis(",
+            "ucd(1, 1, lag=1, chains=100, max_steps=None, pair_kernel=Metropolis(",
         ),
     ],
 )
 def test_rules(cli: CommandLine, tmp_path: Path, options: list[str], name: str) -> None:
-    assert cli.train(BARS, tmp_path / "run", *options, "--updates", 1)["rule"].startswith(name)
+    found = cli.train(BARS, tmp_path / "run", *options, "--updates", 1)["rule"]
+    assert found.startswith(name if name.startswith("centred") else f"centred({name}")
+    plain = ("--updates", 1, "--no-centred", "--overwrite")
+    if "--centred" not in options:
+        assert cli.train(BARS, tmp_path / "run", *options, *plain)["rule"].startswith(name)
 
 
 def test_averaging_validation_and_events(cli: CommandLine, tmp_path: Path) -> None:
@@ -177,9 +181,10 @@ def test_a_refused_start_leaves_nothing_in_the_way(cli: CommandLine, tmp_path: P
 
 
 def test_a_resumed_run_is_the_uninterrupted_run(cli: CommandLine, tmp_path: Path) -> None:
-    cli.train(BARS, tmp_path / "whole", "--batch-size", 8)
-    cli.train(BARS, tmp_path / "parts", "--batch-size", 8, "--updates", 7)
-    cli.train(BARS, tmp_path / "parts", "--batch-size", 8, "--resume")
+    options = ("--batch-size", 8, "--schedule", "constant")
+    cli.train(BARS, tmp_path / "whole", *options)
+    cli.train(BARS, tmp_path / "parts", *options, "--updates", 7)
+    cli.train(BARS, tmp_path / "parts", *options, "--resume")
     whole, parts = (hm.load(tmp_path / name / "machine.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), parts.parameters(), strict=True))
 
@@ -240,7 +245,7 @@ def test_mistakes_are_one_line_and_leave_no_run(
 
 def test_divergence_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
     arguments = ("train", "gaussian-mixture", tmp_path / "run", *TINY, "--learning-rate", 1e6)
-    message = cli.refuse(*arguments, "--updates", 200, status=1)
+    message = cli.refuse(*arguments, "--updates", 200, "--method", "chains", status=1)
     assert "diverged after" in message and "learning rate" in message
 
 
@@ -294,13 +299,13 @@ def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Pat
 
 
 def test_a_run_of_few_rows_is_as_long_as_it_takes(cli: CommandLine, tmp_path: Path) -> None:
-    """2,000 updates, or 10 passes; wide data have 500 hidden units, a table 100, which then knows it."""
+    """500 updates, or more by the rows; wide data have 500 hidden units, a table 8, which then knows it."""
     few = cli.succeed("train", BARS, tmp_path / "few", "--hidden", 3, "--json").json
-    assert few["updates"] == 2000 and few["layers"] == ["Bernoulli(16)", "Bernoulli(3)"]
-    many = np.random.default_rng(0).integers(0, 2, (21_000, 4))
+    assert few["updates"] == 500 and few["layers"] == ["Bernoulli(16)", "Bernoulli(3)"]
+    many = np.random.default_rng(0).integers(0, 2, (2_000, 4))
     np.save(tmp_path / "many.npy", many.astype(np.float32))
     options = ("--batch-size", 100, "--hidden", 2, "--json")
-    assert cli.succeed("train", tmp_path / "many.npy", tmp_path / "many", *options).json["updates"] == 2100
+    assert cli.succeed("train", tmp_path / "many.npy", tmp_path / "many", *options).json["updates"] == 5000
     np.save(tmp_path / "wide.npy", np.eye(20, 500, dtype=np.float32))
     wide = cli.succeed("train", tmp_path / "wide.npy", tmp_path / "wide", "--updates", 1, "--json").json
     assert wide["layers"] == ["Bernoulli(500)", "Bernoulli(500)"]

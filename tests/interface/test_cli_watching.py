@@ -51,6 +51,7 @@ def test_where_states_cannot_be_counted_the_error_of_annealing_is_recorded(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ("--visible", "gaussian", "--initial-std", "0.01", "--validation", BARS, "--evaluate-every", 20)
+    options += ("--method", "chains")
     exact = cli.train(BARS, tmp_path / "exact", *options)["metrics"]
     monkeypatch.setattr("harmonium.cli.metrics._WORK", 0.0)
     annealed = cli.train(BARS, tmp_path / "annealed", *options)["metrics"]
@@ -65,7 +66,7 @@ def test_held_out_rows_may_have_holes(cli: CommandLine, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = [[a, "" if i % 3 else a + rng.normal(), "yes" if a else "no"] for i, a in enumerate([0, 1] * 20)]
     (tmp_path / "t.csv").write_text("a,b,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in table))
-    data, more = tmp_path / "t.csv", ("--validation", tmp_path / "t.csv")
+    data, more = tmp_path / "t.csv", ("--validation", tmp_path / "t.csv", "--method", "chains")
     metrics = cli.train(data, tmp_path / "usual", *more)["metrics"]
     assert set(metrics) == {"predictive_log_score"} and -5 < metrics["predictive_log_score"] < 0
     metrics = cli.train(data, tmp_path / "run", *more, "--metric", "likelihood")["metrics"]

@@ -99,7 +99,7 @@ DATA: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", DATA)
 def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
     X = DATA[name]()
-    hm.RBM(4, epochs=3, random_state=0).fit(X)
+    hm.RBM(4, method="chains", epochs=3, random_state=0).fit(X)
     assert len(X) <= counts.read <= 2 * len(X) + 256  # of which independent columns are fitted to a few
     assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
 
@@ -227,7 +227,9 @@ def test_a_unit_of_ones_own_in_a_data_frame(source: str, tmp_path: Path) -> None
     table = trends()
     holes = table.mask(np.random.default_rng(1).random(table.shape) < 0.1).dropna(how="all")
     named = {"kind": "ternary", "values": ["bad", "fair", "good"]}
-    rbm = hm.RBM(4, visible={"trend": "ternary", "mood": named}, epochs=3, random_state=0).fit(holes)
+    rbm = hm.RBM(
+        4, visible={"trend": "ternary", "mood": named}, method="chains", epochs=3, random_state=0
+    ).fit(holes)
     assert [str(layer) for layer in rbm.machine_.layers] == ["Ternary(2)", "Gaussian(1)", "Bernoulli(4)"]
     states = Codec.of(rbm.machine_).rows(table).all()
     assert states[:, 0].tolist() == table["trend"].tolist()

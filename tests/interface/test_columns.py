@@ -45,7 +45,7 @@ SAID = (
     r"nothing is learned from columns 'id' \(300 different texts in 300 rows\), 'number' \(row numbers\), "
     r"'one' \(one value, 3.5\), 'empty' \(empty\)"
 )
-SMALL: dict[str, Any] = {"n_hidden": 4, "max_updates": 60, "random_state": 0}
+SMALL: dict[str, Any] = {"n_hidden": 4, "method": "chains", "max_updates": 60, "random_state": 0}
 
 
 def holed(frame: Any = FRAME) -> Any:

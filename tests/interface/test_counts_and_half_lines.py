@@ -61,9 +61,11 @@ def test_learning_raises_the_likelihood_of_counts() -> None:
 @pytest.mark.parametrize("visible", ["binomial", "relu", "double_relu"])
 def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path) -> None:
     X = np.round(16 * hm.data.digits()[0])[:300, 18:46]
-    rbm = hm.RBM(n_hidden=8, visible=visible, epochs=3, random_state=0).fit(X)
+    rbm = hm.RBM(n_hidden=8, visible=visible, method="chains", epochs=3, random_state=0).fit(X)
     assert rbm.machine_.layers[0].kind == visible
-    untrained = hm.RBM(n_hidden=8, visible=visible, epochs=1, learning_rate=0, random_state=0).fit(X)
+    untrained = hm.RBM(
+        n_hidden=8, visible=visible, method="chains", epochs=1, learning_rate=0, random_state=0
+    ).fit(X)
     assert rbm.score(X) > untrained.score(X)
     samples = rbm.sample(10, sweeps=20)
     assert visible == "double_relu" or bool((samples >= 0).all())

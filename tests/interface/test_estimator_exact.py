@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -65,31 +66,84 @@ def test_tables_get_few_hidden_units_and_no_chains(X, rbm) -> None:
 def test_images_keep_chains_and_a_hundred_units() -> None:
     made = RBM(random_state=0).fit(BITS)
     assert made.machine_.layers[-1].n_units == 100 and not is_exact(made)
-    wide = RBM(random_state=0, max_updates=2)
-    assert wide.fit(REAL).machine_.layers[-1].n_units == 100  # an option is given
+    wide = RBM(random_state=0, max_updates=2, n_hidden=13).fit(REAL)
+    assert wide.machine_.layers[-1].n_units == 13 and not is_exact(wide)
+    assert RBM(random_state=0, max_updates=2).fit(np.tile(BITS, 125)).machine_.layers[-1].n_units == 500
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"epochs": 1},
-        {"max_updates": 2},
-        {"learning_rate": 0.1, "max_updates": 2},
-        {"rule": "cd", "max_updates": 2},
-        {"early_stopping": True, "epochs": 1},
-        {"warm_start": True, "epochs": 1},
-        {"hidden": "spin", "epochs": 1},
-        {"n_hidden": 13, "epochs": 1},
-    ],
-)
-def test_an_option_of_training_asks_for_chains(option) -> None:
-    made = RBM(random_state=0, **option).fit(FRAME)
-    assert not is_exact(made) and made.machine_.layers[-1].n_units == option.get("n_hidden", 100)
+TRAINING = {
+    "rule": "cd",
+    "sweeps": 2,
+    "n_chains": 7,
+    "batch_size": 99,
+    "epochs": 1,
+    "max_updates": 2,
+    "centred": False,
+    "learning_rate": 0.05,
+    "optimizer": torch.optim.Adam,
+    "schedule": "constant",
+    "clip_norm": None,
+    "weight_decay": 0.1,
+    "averaging": 0.5,
+    "initial_std": 0.1,
+    "early_stopping": True,
+    "validation_fraction": 0.2,
+    "n_iter_no_change": 3,
+    "on_divergence": "raise",
+}
 
 
-def test_partial_fit_begins_with_chains() -> None:
-    made = RBM(random_state=0).partial_fit(FRAME)
-    assert not is_exact(made) and made.machine_.layers[-1].n_units == 100
+def test_the_options_of_chains_are_all_listed_above() -> None:
+    declared = RBM()._declared()
+    assert {name for name, about in declared.items() if about["method"] == "chains"} == set(TRAINING)
+
+
+def test_no_option_of_training_changes_the_model() -> None:
+    """The same graph, hidden units and parameters as without it, and one warning that names it."""
+    rows = FRAME[["city", "country"]][:40]
+    plain = RBM(random_state=0).fit(rows)
+    for name, value in TRAINING.items():
+        with pytest.warns(
+            UserWarning, match=rf"RBM: {name} is not used by method='exact'.*='chains' uses it"
+        ):
+            made = RBM(random_state=0, **{name: value}).fit(rows)
+        assert made.machine_.config() == plain.machine_.config()
+        assert all(map(torch.equal, made.machine_.parameters(), plain.machine_.parameters())), name
+    with pytest.warns(UserWarning, match="RBM: batch_size, epochs are not used .* uses them"):
+        RBM(epochs=3, batch_size=10).fit(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        RBM(random_state=0, method="chains", epochs=1, batch_size=10).fit(rows)
+        RBM(random_state=0, warm_start=True).fit(rows)
+
+
+@pytest.mark.parametrize("kind", [RBM, hm.RBMOutlier])
+def test_chains_train_the_model_that_sums_train(kind) -> None:
+    rows = FRAME[["member", "city", "country"]]
+    exact = kind(random_state=0).fit(rows)
+    for options in ({"max_updates": 2}, {"epochs": 1, "rule": "cd"}):
+        made = kind(random_state=0, method="chains", **options).fit(rows)
+        assert not is_exact(made) and made.machine_.config() == exact.machine_.config()
+    begun = kind(random_state=0).partial_fit(rows) if kind is RBM else exact
+    assert begun.machine_.config() == exact.machine_.config()
+
+
+def test_exact_sums_may_be_asked_for() -> None:
+    made = RBM(6, method="exact", random_state=0).fit(BITS)  # pixels
+    assert is_exact(made) and made.machine_.layers[-1].n_units == 6
+    for refused, X, said in (
+        (RBM(13), REAL, r"hidden units other than .* at most 12 .* \(Bernoulli\(13\)\)"),
+        (RBM(), BITS, r"hidden units other than .* \(Bernoulli\(100\)\)"),
+        (RBM(4, hidden="spin"), REAL, r"hidden units other than .* \(Spin\(4\)\)"),
+        (RBM(4), REAL[:1], "a single row"),
+        (RBM(4, binarise="sample"), BITS / 2, "draws 0 and 1 anew"),
+    ):
+        with pytest.raises(ValueError, match=rf'method: expected "chains" or "auto" for .*{said}.*"exact"'):
+            refused.set_params(method="exact").fit(X)
+    with pytest.raises(ValueError, match=r'method: expected "auto" or "chains" for partial_fit'):
+        RBM(4, method="exact").partial_fit(REAL)
+    with pytest.raises(ValueError, match=r'method: expected .* warm_start goes on .* received "exact"'):
+        made.set_params(warm_start=True).fit(BITS)
 
 
 def test_a_machine_with_joined_columns_does_not_go_on(rbm) -> None:

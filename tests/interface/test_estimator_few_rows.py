@@ -17,12 +17,12 @@ FRAME = pd.DataFrame(
         "member": random.random(60) < 0.5,
     }
 )
-SMALL = {"n_hidden": 4, "max_updates": 8, "random_state": 0}
+SMALL = {"n_hidden": 4, "method": "chains", "max_updates": 8, "random_state": 0}
 
 
 def test_early_stopping_sees_the_few_cells_of_a_small_table() -> None:
     holes = FRAME.mask(random.random(FRAME.shape) < 0.1).dropna(how="all")
-    rbm = hm.RBM(4, early_stopping=True, epochs=200, random_state=0).fit(holes)
+    rbm = hm.RBM(4, method="chains", early_stopping=True, epochs=200, random_state=0).fit(holes)
     scores = [record["validation_score"] for record in rbm.history_ if "validation_score" in record]
     assert len(set(scores)) == len(scores) > 1 and max(scores) < 0
 
@@ -214,5 +214,5 @@ def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
 
 def test_a_file_keeps_an_integer_of_numpy_as_random_state(tmp_path):
     X = (np.random.default_rng(0).random((60, 4)) < 0.4).astype(float)
-    hm.RBM(3, epochs=1, random_state=np.int64(3)).fit(X).save(tmp_path / "rbm.safetensors")
+    hm.RBM(3, method="chains", epochs=1, random_state=np.int64(3)).fit(X).save(tmp_path / "rbm.safetensors")
     assert hm.RBM.load(tmp_path / "rbm.safetensors").random_state == 3

@@ -30,7 +30,9 @@ FRAME = pandas.DataFrame(
 
 def small(kind=RBM, **settings):
     sizes = (4, 3) if kind is DBM else 4
-    return kind(sizes, **{"epochs": 60, "learning_rate": 0.3, "random_state": 0, **settings})
+    return kind(
+        sizes, **{"method": "chains", "epochs": 60, "learning_rate": 0.3, "random_state": 0, **settings}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,9 @@ def test_conditional_scores_of_a_table(rbm) -> None:
 def test_few_missing_units_of_wide_layers_are_summed_over() -> None:
     """Neither layer could be enumerated whole."""
     X = (RANDOM.random((30, 40)) < 0.5).astype(np.float64)
-    wide = RBM(50, max_updates=20, learning_rate=0.5, log_partition="ais", random_state=0).fit(X)
+    wide = RBM(
+        50, method="chains", max_updates=20, learning_rate=0.5, log_partition="ais", random_state=0
+    ).fit(X)
     rows, given = X[:4], list(range(37))
     filled = np.repeat(rows, 8, 0)
     filled[:, 37:] = np.tile(list(itertools.product([0.0, 1.0], repeat=3)), (4, 1))
@@ -149,7 +153,11 @@ def test_columns_of_a_classifier() -> None:
         ),
         (lambda r: r.predict_column(FRAME, "town"), "column: expected columns among 'height'.*'town'"),
         (
-            lambda r: RBM(13, max_updates=2).fit(FRAME).predict_column(FRAME, "height", method="exact"),
+            lambda r: (
+                RBM(13, method="chains", max_updates=2)
+                .fit(FRAME)
+                .predict_column(FRAME, "height", method="exact")
+            ),
             'method: expected "gibbs" or "auto" for column \'height\' of real numbers',
         ),
     ],
@@ -174,7 +182,7 @@ def mixed():
             "town": np.array(["a", "b", "c"])[group],
         }
     )
-    return table, RBM(8, epochs=200, learning_rate=0.3, random_state=0).fit(table)
+    return table, RBM(8, method="chains", epochs=200, learning_rate=0.3, random_state=0).fit(table)
 
 
 @pytest.mark.parametrize("column", ["city", "height", "member"])

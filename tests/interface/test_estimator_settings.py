@@ -20,7 +20,7 @@ import harmonium as hm
 from harmonium.data import bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.estimators._options import option
-from harmonium.training import TrainingDiverged
+from harmonium.training import Recipe, TrainingDiverged
 
 torch.set_num_threads(1)
 
@@ -32,12 +32,16 @@ ALL = (RBM, DBM, RBMClassifier, RBMOutlier)
 
 def small(kind, **settings):
     rate = {RBMClassifier: 0.05}.get(kind, 0.3)
-    return kind((4, 3) if kind is DBM else 4, **{"learning_rate": rate, "random_state": 0, **settings})
+    given = {"learning_rate": rate, "random_state": 0, "method": "chains", **settings}
+    return kind((4, 3) if kind is DBM else 4, **given)
 
 
 def budget(estimator, rows, layers=None):
-    machine = hm.BoltzmannMachine(layers or [hm.Bernoulli(9), hm.Bernoulli(4)])
-    return estimator._training().budget(machine, rows)
+    deep = [hm.Bernoulli(3)] if isinstance(estimator, DBM) else []
+    machine = hm.BoltzmannMachine([*(layers or [hm.Bernoulli(9), hm.Bernoulli(4)]), *deep])
+    training = estimator._training()
+    training.recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
+    return training.budget(rows)
 
 
 def same(one, other) -> bool:

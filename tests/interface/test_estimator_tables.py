@@ -41,7 +41,15 @@ HOLED = FRAME.mask(GAPS)
 
 def small(**settings):
     return RBM(
-        **{"n_hidden": 5, "epochs": 25, "batch_size": 30, "learning_rate": 0.3, "random_state": 0, **settings}
+        **{
+            "n_hidden": 5,
+            "method": "chains",
+            "epochs": 25,
+            "batch_size": 30,
+            "learning_rate": 0.3,
+            "random_state": 0,
+            **settings,
+        }
     )
 
 
@@ -313,6 +321,6 @@ def test_missing_cells_with_too_many_states_to_sum_over():
 def test_drawn_whole_numbers_fit_their_type(library: str) -> None:
     frame, random = pytest.importorskip(library).DataFrame, np.random.default_rng(0)
     table = frame({"small": random.integers(0, 60, 200).astype(np.uint8), "real": random.normal(size=200)})
-    rbm = RBM(2, visible="gaussian", max_updates=5, random_state=0).fit(table)
+    rbm = RBM(2, visible="gaussian", method="chains", max_updates=5, random_state=0).fit(table)
     drawn = np.asarray(rbm.sample(500, method="gibbs", sweeps=1, random_state=1)["small"])
     assert drawn.dtype == np.uint8 and drawn.min() == 0 and drawn.max() < 120

@@ -16,7 +16,7 @@ import harmonium as hm
 
 pd = pytest.importorskip("pandas")
 
-LEARNER = hm.RBM(4, max_updates=100)
+LEARNER = hm.RBM(4, method="chains", max_updates=100)
 
 
 def table(rows=80):

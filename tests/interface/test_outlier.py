@@ -18,7 +18,7 @@ FAR = np.array([[12.0, 0.0], [5.0, 90.0], [-4.0, -50.0]])
 
 
 def small(**settings) -> RBMOutlier:
-    return RBMOutlier(**{"n_hidden": 6, "epochs": 30, "random_state": 0, **settings})
+    return RBMOutlier(**{"n_hidden": 6, "method": "chains", "epochs": 30, "random_state": 0, **settings})
 
 
 def test_far_rows_are_outliers() -> None:
@@ -28,7 +28,7 @@ def test_far_rows_are_outliers() -> None:
     low, high = np.quantile(scores, [0.25, 0.75])
     assert judge.offset_ == pytest.approx(low - 1.5 * (high - low))
     np.testing.assert_allclose(judge.decision_function(CLOUD), scores - judge.offset_)
-    same = RBM(6, epochs=30, random_state=0).fit(CLOUD)  # the machine is that of an RBM
+    same = RBM(6, method="chains", epochs=30, random_state=0).fit(CLOUD)  # the machine is that of an RBM
     np.testing.assert_array_equal(same.score_samples(CLOUD), scores)
 
 
@@ -93,7 +93,9 @@ def test_a_threshold_is_that_of_the_machine_as_it_is() -> None:
 def test_another_estimate_of_ln_z_moves_no_row_across_the_threshold(tmp_path) -> None:
     twins = np.repeat(np.random.default_rng(0).random((60, 3)) < 0.5, 4, axis=1).astype(float)
     rough = {"log_partition": "ais", "ais_chains": 2, "ais_temperatures": 1}
-    judge = RBMOutlier(4, max_updates=200, learning_rate=0.3, random_state=0, **rough).fit(twins)
+    judge = RBMOutlier(4, method="chains", max_updates=200, learning_rate=0.3, random_state=0, **rough).fit(
+        twins
+    )
     found, told = judge.log_partition_.value, judge.decision_function(twins)
     judge.set_params(log_partition="exact")
     assert abs(judge.log_partition_.value - found) > 0.1

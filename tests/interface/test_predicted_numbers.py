@@ -37,7 +37,7 @@ every_hole = pytest.mark.parametrize("holes", HOLES)
 
 @pytest.fixture(scope="module")
 def rbm() -> RBM:
-    return RBM(5, max_updates=600, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
+    return RBM(5, method="chains", max_updates=600, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
 
 
 def law(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
 
 
 def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: Path) -> None:
-    RBM(13, max_updates=2, **COUNTS).fit(FRAME).save(tmp_path / "rbm.safetensors")
+    RBM(13, method="chains", max_updates=2, **COUNTS).fit(FRAME).save(tmp_path / "rbm.safetensors")
     ROWS.to_csv(tmp_path / "rows.csv", index=False)
     out = tmp_path / "p.csv"
     arguments = ("--column", "height", "--method", "exact", "--out", out)

@@ -410,7 +410,7 @@ def test_what_is_no_table():
 def test_a_given_number_that_is_not_whole_stays_in_a_frame_of_polars() -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"visits": np.arange(200) % 30, "pay": np.arange(200) / 3})
-    rbm = RBM(2, max_updates=3, random_state=0).fit(frame)
+    rbm = RBM(2, method="chains", max_updates=3, random_state=0).fit(frame)
     assert rbm.sample(3, sweeps=2).schema["visits"].is_integer()
     assert list(rbm.sample(3, given={"visits": 4.7}, sweeps=2)["visits"]) == [4.7] * 3
 
@@ -418,6 +418,6 @@ def test_a_given_number_that_is_not_whole_stays_in_a_frame_of_polars() -> None:
 @pytest.mark.parametrize("dtype", ["int64", "Int64"])
 def test_a_given_number_that_is_not_whole_stays_in_a_column_of_whole_ones(dtype) -> None:
     frame = pandas.DataFrame({"visits": pandas.array(np.arange(200) % 30, dtype), "pay": np.arange(200) / 3})
-    rbm = RBM(2, max_updates=3, random_state=0).fit(frame)
+    rbm = RBM(2, method="chains", max_updates=3, random_state=0).fit(frame)
     assert rbm.sample(3, sweeps=2).dtypes["visits"] == dtype
     assert list(rbm.sample(3, given={"visits": 4.7}, sweeps=2)["visits"]) == [4.7] * 3

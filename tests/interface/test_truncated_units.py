@@ -75,9 +75,11 @@ def test_files_and_copies_keep_the_bounds(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("visible", ["truncated_gaussian", "truncated_gauss_bernoulli"])
 def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path) -> None:
     images = hm.data.digits()[0]
-    rbm = hm.RBM(n_hidden=8, visible=visible, epochs=3, random_state=0).fit(images)
+    rbm = hm.RBM(n_hidden=8, visible=visible, method="chains", epochs=3, random_state=0).fit(images)
     assert rbm.machine_.layers[0].kind == visible
-    untrained = hm.RBM(n_hidden=8, visible=visible, epochs=1, learning_rate=0, random_state=0).fit(images)
+    untrained = hm.RBM(
+        n_hidden=8, visible=visible, method="chains", epochs=1, learning_rate=0, random_state=0
+    ).fit(images)
     assert rbm.score(images) > untrained.score(images)
     samples = rbm.sample(10, sweeps=20)
     assert ((samples >= 0) & (samples <= 1)).all()

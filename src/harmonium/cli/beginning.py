@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -15,12 +15,11 @@ from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
-from harmonium.machine import BoltzmannMachine, init_from_data_, init_visible_biases_, join_layers, normal_
+from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec
-from harmonium.training import suits_fit_table
+from harmonium.training import Recipe, as_root, choose
 from harmonium.training.batch_source import check_rows
-
-_STD = 0.01  # of the first couplings
+from harmonium.training.seeds import stream_seed
 
 
 @final
@@ -29,18 +28,22 @@ class Beginning:
     """A machine with its data.
 
     Attributes:
-        machine: its metadata say how data become states, and which data these were.
+        recipe: the machine, whose metadata say how data become states and which data these were, and how it
+            is trained.
         X: states, as ``harmonium.train`` takes them.
         dataset: what was read.
         weights: of the rows, (rows,); None: all count alike.
-        at_once: whether it is a table's, to be trained without chains.
     """
 
-    machine: BoltzmannMachine
+    recipe: Recipe
     X: Rows
     dataset: DataSet
     weights: Tensor | None = None
-    at_once: bool = False
+
+    @property
+    def machine(self) -> BoltzmannMachine:
+        """The machine that is trained."""
+        return self.recipe.machine
 
     @classmethod
     def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
@@ -54,7 +57,7 @@ class Beginning:
         Raises:
             ValueError: data that do not suit the rest, or no row with any cell; the message names them.
         """
-        data, label, seed, std = str(settings.data), settings.label, settings.seed, settings.initial_std
+        data, label = str(settings.data), settings.label
         reading = {"alphabet": settings.alphabet or "auto", "unknown": unknown_of(settings.unknown) or "gap"}
         dataset = read(data, labels_apart=label is None, **reading)
         if settings.alphabet is not None and dataset.alignment is None:
@@ -62,28 +65,29 @@ class Beginning:
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         with naming(dataset.name):
             codec = _fit(rest, settings, kinds, tabular)
-        width = sum(layer.width for layer in codec.layers)
-        few, count = settings.few_hidden(), int(rest.samples.shape[0])
-        at_once = few is not None and suits_fit_table(codec.encoder, [*codec.layers], count, few)
-        if at_once:
-            settings = replace(settings, hidden=[str(few)])
+        visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
             codec = codec.with_label(labels)
+        recipe = choose(
+            codec.encoder,
+            visible,
+            count,
+            settings.hidden_layers(),
+            kind=settings.hidden_kind,
+            n_states=settings.hidden_states,
+            label=None if labels is None else codec.layers[-1],
+            method=settings.method,
+        )
         with naming(dataset.name):
             rest, labels = learnable(rest, labels, codec)
-        weights = weights_of(rest, settings.reweight)
-        machine = join_layers(codec.layers, settings.hidden_layers(width), seed)
-        generator = as_generator(seed)
+        weights, machine = weights_of(rest, settings.reweight), recipe.machine
+        generator = as_generator(stream_seed(as_root(settings.seed), "couplings"))
         with naming(dataset.name):
             rows = codec.rows(rest, machine.dtype, labels, shown="anything")
-            if not at_once:  # which begins by itself
-                normal_(machine, _STD if std is None else std, generator)
-                if std is None:
-                    init_from_data_(machine, rows, generator, weights)
-                else:
-                    init_visible_biases_(machine, rows, weights)
+            if recipe.method == "chains":
+                recipe.start_(rows, weights, settings.initial_std, generator)
         machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
-        return cls(machine, rows, dataset, weights, at_once)
+        return cls(recipe, rows, dataset, weights)
 
     @classmethod
     def trained(cls, settings: TrainSettings) -> Beginning:
@@ -94,6 +98,10 @@ class Beginning:
             ValueError: data that do not suit the machine, or no row with any cell; the message names them.
         """
         data = str(settings.data)
+        if settings.method == "exact":
+            raise ValueError(
+                "method: expected auto or chains with --from, as exact begins anew; received exact"
+            )
         machine, _ = load_machine(Path(str(settings.from_run)), averaged=False)
         coding = codec_of(machine, unknown_of(settings.unknown))
         dataset = read_for(coding, data)
@@ -107,19 +115,7 @@ class Beginning:
         if coding.names is not None:
             about["names"] = list(coding.names)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
-        return cls(machine, X, dataset, weights)
-
-    @property
-    def data_width(self) -> int:
-        """Of the layers that code the data, without a label's."""
-        layers = [self.machine.layers[l] for l in self.machine.visible]
-        return sum(layer.width for layer in (layers[:-1] if "label" in self.machine.metadata else layers))
-
-    @property
-    def plain(self) -> bool:
-        """True if all visible units are discrete and none of them is a label."""
-        layers = (self.machine.layers[l] for l in self.machine.visible)
-        return "label" not in self.machine.metadata and all(layer.discrete for layer in layers)
+        return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
 
 
 def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool) -> Codec:

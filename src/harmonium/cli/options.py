@@ -141,6 +141,7 @@ class Chains(Checked):
     """
 
     PANEL: ClassVar[str] = "Chains"
+    METHOD: ClassVar[str] = "chains"
     kernel: Annotated[str | None, Setting(Kernel.registry, belongs_to=("rule",))] = None
     step: Annotated[float | None, Setting(belongs_to=("rule", "kernel"))] = None
     inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None

@@ -83,8 +83,9 @@ class RunFile:
         return cls(values, kinds, list(map(str, commands)), made_with)
 
     def without_structure(self) -> RunFile:
-        """Returns the settings that hold for any machine."""
-        return RunFile({name: value for name, value in self.values.items() if name not in _STRUCTURE})
+        """Returns the settings that hold for any machine, which goes on by chains."""
+        structure = {*_STRUCTURE, "method"}
+        return RunFile({name: value for name, value in self.values.items() if name not in structure})
 
     def left_by(self, given: Sequence[str], rule: str | None) -> dict[str, Any]:
         """Returns the values that the settings given on the command line leave in force.

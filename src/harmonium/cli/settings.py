@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from harmonium import coupled
-from harmonium._settings import COUNT, Checked, Count, Interval, Setting, any_given
+from harmonium._settings import COUNT, Checked, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.metrics import METRICS
@@ -18,11 +18,7 @@ from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import hidden_for
-from harmonium.training import FEW_UNITS, Steps
-
-MANY, FEW = 500, 100  # hidden units, where none are given
-OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
-"""Weight of ln p(rest, label) in each objective with a label."""
+from harmonium.training import METHODS, OBJECTIVES, Recipe, Steps, make_rule, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +53,13 @@ class Structure(Checked):
         alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
             given.
         visible: kind of visible units.
-        hidden: hidden units; if not given 8 for tables that are learned without chains, else 500, or 100 for
-            data of a width below that; 500,1000 for two layers, relu:100 or categorical:50:4 for a kind and
-            states of its own; repeatable. 0: none, visible units are joined to each other, as in a Potts
-            machine.
+        hidden: hidden units; if not given 8 for tables of at most 100 columns, else 100, or 500 for data of
+            500 columns or more; 500,1000 for two layers, relu:100 or categorical:50:4 for a kind and states
+            of its own; repeatable. 0: none, visible units are joined to each other, as in a Potts machine.
         hidden_kind: kind of hidden units.
         hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
-        initial_std: standard deviation of the first couplings; if not given 0.01, and a start from the data
+        initial_std: standard deviation of the first couplings; if not given 0.03, and a start from the data
             beside Gaussian visible units.
     """
 
@@ -77,22 +72,20 @@ class Structure(Checked):
     hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
     hidden_states: int = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
-    initial_std: float | None = None
+    initial_std: Annotated[float | None, Setting(method="chains")] = None
 
-    def hidden_or_default(self, width: int) -> list[str]:
-        """Returns ``hidden``, or what it is for data of some width where it is not given."""
-        return self.hidden or [str(MANY if width >= MANY else FEW)]
-
-    def hidden_layers(self, width: int) -> list[Layer]:
-        """Returns new hidden layers for data of some width, from the lowest up.
+    def hidden_layers(self) -> list[Layer] | None:
+        """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
 
         Raises:
             ValueError: another form of ``hidden``, or an unknown kind.
         """
-        layers: list[Layer] = []
+        if self.hidden is None:
+            return None
         if self.hidden == ["0"]:
-            return layers
-        for each in (part.strip() for given in self.hidden_or_default(width) for part in given.split(",")):
+            return []
+        layers: list[Layer] = []
+        for each in (part.strip() for given in self.hidden for part in given.split(",")):
             *named, numbers = each.partition(":") if ":" in each else ("", "", each)
             size, _, states = numbers.partition(":")
             if not size.isdecimal() or int(size) < 1 or (states and not states.isdecimal()):
@@ -106,29 +99,59 @@ class Structure(Checked):
         return layers
 
 
+@dataclass(frozen=True, kw_only=True)
+class Learning(Checked):
+    """What is learned of a label, and by which method.
+
+    Attributes:
+        method: how the machine is trained. exact: by sums over all states of at most 12 hidden units, in
+            seconds; chains: by the options below. auto: exact for tables of at most 100 columns and at most
+            12 hidden units, else chains.
+        objective: with --label, what is learned; hybrid if not given.
+        joint: share of ln p(rest, label) in --objective hybrid; 0.03 if not given.
+    """
+
+    PANEL: ClassVar[str] = "Learning"
+    method: Annotated[str, Setting(METHODS, belongs_to=("hidden",))] = "auto"
+    objective: Annotated[str | None, Setting(OBJECTIVES)] = None
+    joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
+
+    def share(self, label: str | None) -> tuple[str | None, float | None]:
+        """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label.
+
+        Raises:
+            ValueError: settings that do not go together.
+        """
+        for name, value in (("objective", self.objective), ("joint", self.joint)):
+            if label is None and value is not None:
+                raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
+        if label is None:
+            return None, None
+        chosen = self.objective or "hybrid"
+        if chosen != "hybrid" and self.joint is not None:
+            raise ValueError(f"joint: expected none with --objective {chosen}, received {self.joint}")
+        return chosen, share_of(chosen, self.joint)
+
+
 _OF_RULE = Setting(belongs_to=("rule",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleSettings(Checked):
-    """The learning rule, and the objective with a label.
+    """The learning rule.
 
     Attributes:
-        objective: with --label, what is learned; hybrid if not given.
-        joint: share of ln p(rest, label) in --objective hybrid; 0.03 if not given.
-        rule: learning rule; pcd if not given, but for tables of at most 100 columns: without any option of
-            steps, chains or rules they are learned in seconds by exact sums over at most 12 hidden units.
+        rule: learning rule; pcd if not given, mean_field_pcd for several hidden layers.
         sweeps: sweeps of the rule's chains at every update.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.
         burn_in: sweeps that noise_cd leaves out of its average.
         rule_option: anything else that the rule takes; repeatable.
-        centred: centre the gradient.
+        centred: centre the gradient; so if not given, but with a label or --optimizer adam.
     """
 
     PANEL: ClassVar[str] = "Learning rule"
-    objective: Annotated[str | None, Setting(OBJECTIVES)] = None
-    joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
+    METHOD: ClassVar[str] = "chains"
     rule: Annotated[str | None, Setting(rules.RECIPES)] = None
     sweeps: Annotated[int | None, _OF_RULE] = None
     chains: Annotated[int | None, _OF_RULE] = None
@@ -138,13 +161,15 @@ class RuleSettings(Checked):
         list[str] | None,
         replace(_OF_RULE, metavar="NAME=VALUE", complete=options.complete_rule_option),
     ] = None
-    centred: Annotated[bool, _OF_RULE] = False
+    centred: Annotated[bool | None, _OF_RULE] = None
 
-    def make_rule(self, kernel: Kernel | None) -> Rule:
-        """Returns the learning rule.
+    def made_rule(self, kernel: Kernel | None, optimizer: Any, chains: int | None) -> Rule:
+        """Returns the learning rule that ``rule`` and ``centred`` name.
 
         Args:
             kernel: of its chains; None: its own.
+            optimizer: its name.
+            chains: of the rule, where no number is given; None: its own.
 
         Raises:
             TypeError, ValueError: what the rule does not take; the message lists what it takes.
@@ -155,7 +180,6 @@ class RuleSettings(Checked):
             "replicas": self.replicas,
             "burn_in": self.burn_in,
             "kernel": kernel,
-            "centred": self.centred or None,
         }
         arguments = {option: value for option, value in given.items() if value is not None}
         rule, texts = self.rule or "pcd", self.rule_option or []
@@ -171,7 +195,7 @@ class RuleSettings(Checked):
                 raise ValueError(f"rule_option: expected {option} once, received it twice")
             arguments[option] = _read_value(option, value)
         try:
-            return rules.from_options(rule, **arguments)
+            return make_rule(rule, optimizer, centred=bool(self.centred), batch_size=chains, **arguments)
         except (TypeError, ValueError) as error:
             if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in texts}:
                 raise ValueError(f"rule_option: {error}") from error
@@ -194,13 +218,13 @@ class Watching(Checked):
     PANEL: ClassVar[str] = "What is followed"
     validation: options.OtherData | None = None
     metric: Annotated[str | None, Setting(METRICS)] = None
-    evaluate_every: Count | None = None
-    early_stopping: Annotated[int | None, Setting(COUNT, metavar="EVALUATIONS")] = None
-    tensorboard: bool = False
+    evaluate_every: Annotated[int | None, Setting(COUNT, method="chains")] = None
+    early_stopping: Annotated[int | None, Setting(COUNT, metavar="EVALUATIONS", method="chains")] = None
+    tensorboard: Annotated[bool, Setting(method="chains")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Structure, Source):
+class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Structure, Source):
     """All settings of ``harmonium train``, in the order of ``run.toml``.
 
     Attributes:
@@ -211,44 +235,44 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Structure, So
     seed: options.Seed = 0
     device: options.Device | None = None
     threads: options.Threads | None = None
-    checkpoint_every: Count | None = None
-    shards: int | None = None
+    checkpoint_every: Annotated[int | None, Setting(COUNT, method="chains")] = None
+    shards: Annotated[int | None, Setting(method="chains")] = None
 
-    def few_hidden(self) -> int | None:
-        """Returns how many hidden units a table's machine has that is trained without chains.
+    def decided(self, recipe: Recipe, rows: int, weight: float | None) -> TrainSettings:
+        """Returns the settings with what the data decide in place of what is not given.
 
-        None where a setting asks for chains, or for other hidden units.
+        Args:
+            recipe: of the machine.
+            rows: to learn from.
+            weight: sum of their weights; None: one each.
         """
-        if any_given(self, _BY_CHAINS):
-            return None
-        given = self.hidden or [str(FEW_UNITS)]
-        return (int(given[0]) or None) if len(given) == 1 and given[0].isdecimal() else None
-
-
-_OF_CHAINS = {known.name for each in (Steps, RuleSettings, options.Chains) for known in fields(each)}
-_BY_CHAINS = (_OF_CHAINS - {"objective", "joint"}) | {
-    *("initial_std", "hidden_kind", "binarise", "from_run", "early_stopping", "evaluate_every"),
-    *("tensorboard", "checkpoint_every", "shards"),
-}
-
-
-def share_of(
-    label: str | None, objective: str | None, joint: float | None
-) -> tuple[str | None, float | None]:
-    """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label.
-
-    Raises:
-        ValueError: settings that do not go together.
-    """
-    for name, value in (("objective", objective), ("joint", joint)):
-        if label is None and value is not None:
-            raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
-    if label is None:
-        return None, None
-    chosen = objective or "hybrid"
-    if chosen != "hybrid" and joint is not None:
-        raise ValueError(f"joint: expected none with --objective {chosen}, received {joint}")
-    return chosen, OBJECTIVES[chosen] if joint is None else joint
+        hidden = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
+        decided = replace(
+            self, method=recipe.method, hidden=self.hidden if self.from_run else self.hidden or hidden
+        )
+        if recipe.method == "exact":
+            return decided
+        plain = recipe.defaults
+        optimizer = self.optimizer or plain.optimizer
+        budget = recipe.budget(
+            rows,
+            weight=weight,
+            batch_size=self.batch_size,
+            optimizer=optimizer,
+            learning_rate=self.learning_rate,
+        )
+        open_length = self.updates is None and self.epochs is None
+        return replace(
+            decided,
+            rule=self.rule or plain.rule,
+            centred=(plain.centred and optimizer != "adam") if self.centred is None else self.centred,
+            updates=budget.updates if open_length else self.updates,
+            learning_rate=budget.rate,
+            schedule=self.schedule or plain.schedule,
+            optimizer=optimizer,
+            clip_norm=plain.clip_norm if self.clip_norm is None else self.clip_norm,
+            averaging=plain.averaging if self.averaging is None else self.averaging,
+        )
 
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {

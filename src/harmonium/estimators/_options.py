@@ -10,36 +10,45 @@ from typing import Any
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from harmonium._settings import any_given
+from harmonium import _checks
 from harmonium.data import BernoulliBinarise, Encoder
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.tables import UNKNOWN
-from harmonium.training import FEW_UNITS, OPTIMIZERS, SCHEDULES, OptimizerFactory, Schedule, suits_fit_table
+from harmonium.training import (
+    METHODS,
+    OPTIMIZERS,
+    PLAIN,
+    SCHEDULES,
+    OptimizerFactory,
+    Schedule,
+    say_unused,
+)
 
 BINARISE: dict[str, Encoder] = {"sample": BernoulliBinarise(0)}
 
 COUNT = Interval(Integral, 1, None, closed="left")
 FROM_0 = Interval(Real, 0, None, closed="left")
 _SHARE = Interval(Real, 0, 1, closed="neither")
-_CHAINS = (  # parameters of training by chains: one that is not at its default asks for them
-    *("rule", "sweeps", "n_chains", "batch_size", "epochs", "max_updates", "centred", "learning_rate"),
-    *("optimizer", "schedule", "clip_norm", "weight_decay", "averaging", "initial_std", "early_stopping"),
-    *("validation_fraction", "n_iter_no_change", "warm_start", "hidden", "hidden_states", "binarise"),
-)
 _KINDS = StrOptions(Layer.registry.keys())  # units of users too
 
 
-def option(default: Any, *allowed: Any, train: bool = False) -> Any:
+def option(default: Any, *allowed: Any, method: str | None = None, train: bool = False) -> Any:
     """Declares a parameter of an estimator as a field of its dataclass.
 
     Args:
         default: the value where none is given.
         *allowed: what it may be, in the terms of scikit-learn's ``_parameter_constraints``. A subclass that
             only changes the default repeats none of it.
+        method: the one method of training that uses it; None: all do.
         train: whether ``harmonium.train`` takes it as a keyword of the same name.
     """
-    return field(default=default, metadata={"allowed": list(allowed), "train": train})
+    return field(default=default, metadata={"allowed": list(allowed), "method": method, "train": train})
+
+
+def by_chains(default: Any, *allowed: Any, train: bool = False) -> Any:
+    """Declares a parameter that training by chains alone uses, see ``option``."""
+    return option(default, *allowed, method="chains", train=train)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,24 +64,27 @@ class Options:
     binarise: str | None = option(None, StrOptions(set(BINARISE)), None)
     hidden: str = option("bernoulli", _KINDS)
     hidden_states: int = option(2, Interval(Integral, 2, None, closed="left"))
-    rule: str | Rule = option("pcd", StrOptions(set(rules.RECIPES)), Rule)
-    sweeps: int | None = option(None, COUNT, None)
-    n_chains: int | None = option(None, COUNT, None)
-    batch_size: int = option(100, COUNT, train=True)
-    epochs: int | None = option(None, COUNT, None)
-    max_updates: int | None = option(None, COUNT, None)
-    centred: bool = option(True, "boolean")
-    learning_rate: float | None = option(0.1, FROM_0)
-    optimizer: str | OptimizerFactory = option("sgd", StrOptions(set(OPTIMIZERS)), callable)
-    schedule: str | Schedule = option("linear", StrOptions(set(SCHEDULES)), callable)
-    clip_norm: float | None = option(1.0, Interval(Real, 0, None, closed="neither"), None, train=True)
-    weight_decay: float = option(0.0, FROM_0, train=True)
-    averaging: float | None = option(None, _SHARE, None, train=True)
-    initial_std: float | None = option(None, FROM_0, None)
-    early_stopping: bool = option(False, "boolean")
-    validation_fraction: float = option(0.1, _SHARE)
-    n_iter_no_change: int = option(10, COUNT)
-    on_divergence: str = option("slower", StrOptions({"slower", "raise"}))
+    method: str = option("auto", StrOptions(set(METHODS)))
+    rule: str | Rule = by_chains(PLAIN.rule, StrOptions(set(rules.RECIPES)), Rule)
+    sweeps: int | None = by_chains(None, COUNT, None)
+    n_chains: int | None = by_chains(None, COUNT, None)
+    batch_size: int = by_chains(100, COUNT, train=True)
+    epochs: int | None = by_chains(None, COUNT, None)
+    max_updates: int | None = by_chains(None, COUNT, None)
+    centred: bool = by_chains(PLAIN.centred, "boolean")
+    learning_rate: float | None = by_chains(None, FROM_0, None)
+    optimizer: str | OptimizerFactory = by_chains(PLAIN.optimizer, StrOptions(set(OPTIMIZERS)), callable)
+    schedule: str | Schedule = by_chains(PLAIN.schedule, StrOptions(set(SCHEDULES)), callable)
+    clip_norm: float | None = by_chains(
+        PLAIN.clip_norm, Interval(Real, 0, None, closed="neither"), None, train=True
+    )
+    weight_decay: float = by_chains(0.0, FROM_0, train=True)
+    averaging: float | None = by_chains(PLAIN.averaging, _SHARE, None, train=True)
+    initial_std: float | None = by_chains(PLAIN.initial_std, FROM_0, None)
+    early_stopping: bool = by_chains(False, "boolean")
+    validation_fraction: float = by_chains(0.1, _SHARE)
+    n_iter_no_change: int = by_chains(10, COUNT)
+    on_divergence: str = by_chains("slower", StrOptions({"slower", "raise"}))
     warm_start: bool = option(False, "boolean")
     log_partition: str = option("auto", StrOptions({"auto", "exact", "ais"}))
     ais_chains: int = option(100, Interval(Integral, 2, None, closed="left"))
@@ -82,19 +94,17 @@ class Options:
     device: str | torch.device | None = option(None, str, torch.device, None, train=True)
     random_state: Any = option(None, "random_state")
 
-    def _trains_exactly(self, encoder: Encoder, layers: list[Layer], rows: int) -> bool:
-        """Returns whether ``fit`` trains without chains: a table that it suits, and no parameter of chains.
-
-        Args:
-            encoder: of the rows.
-            layers: the visible layers.
-            rows: their number.
-        """
-        if any_given(self, _CHAINS):
-            return False
-        size = getattr(self, "n_hidden", None)
-        size = FEW_UNITS if size is None else size
-        return isinstance(size, Integral) and suits_fit_table(encoder, layers, rows, int(size))
+    def _warn_of_unused(self, method: str) -> None:
+        """Warns of parameters that are given and that the method of training in force does not use."""
+        declared = self._declared()
+        plain = {known.name: known.default for known in fields(self)}
+        unused = [
+            name
+            for name, about in declared.items()
+            if about["method"] not in (None, method) and getattr(self, name) != plain[name]
+        ]
+        if unused:
+            _checks.warn(f"{type(self).__name__}: {say_unused(unused, method)}")
 
     @property
     def _parameter_constraints(self) -> dict[str, list[Any]]:

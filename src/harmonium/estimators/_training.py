@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from numbers import Integral
 from typing import Any, final
 
@@ -19,29 +18,29 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Rows, bernoulli_binarise
-from harmonium.estimators._budget import Budget, Budgets, steady_rate, updates_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._kept_rows import rows_to_keep
-from harmonium.estimators._options import Options
 from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
-from harmonium.learning import Rule, rules
-from harmonium.machine import (
-    BoltzmannMachine,
-    hidden_for,
-    init_from_data_,
-    init_visible_biases_,
-    join_layers,
-    normal_,
-)
+from harmonium.learning import Rule
+from harmonium.machine import BoltzmannMachine, hidden_for
 from harmonium.tables import Codec
-from harmonium.training import FEW_UNITS, Aim, EarlyStopping, TrainingRun, fit_labels, fit_table, train
+from harmonium.training import (
+    Aim,
+    EarlyStopping,
+    Recipe,
+    TrainingRun,
+    choose,
+    fit_labels,
+    fit_table,
+    make_rule,
+    train,
+)
 from harmonium.training.batch_source import check_rows
+from harmonium.training.recipe import Budget, steady_rate, updates_of
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
-_MANY = 100  # hidden units by default, where chains train
-_STD = 0.03  # of the first couplings
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 
@@ -83,19 +82,11 @@ def structure_of(options: Any, machine: BoltzmannMachine) -> dict[str, Any]:
     return {name: getattr(options, name) for name in _STRUCTURE} | {"n_hidden": sizes}
 
 
-def start_at_random(
-    options: Options,
-    machine: BoltzmannMachine,
-    rows: Rows,
-    weights: Tensor | None,
-    generator: torch.Generator,
+def start_by_data(
+    recipe: Recipe, options: Any, rows: Rows, weights: Tensor | None, generator: torch.Generator
 ) -> None:
-    """Sets normal couplings; beside Gaussian units off their saddle, unless ``initial_std`` is given."""
-    normal_(machine, _STD if options.initial_std is None else options.initial_std, generator)
-    if options.initial_std is None:
-        init_from_data_(machine, rows, generator, weights)
-    else:
-        init_visible_biases_(machine, rows, weights)
+    """Sets the parameters that chains begin with (``Recipe.start_``)."""
+    recipe.start_(rows, weights, options.initial_std, generator)
 
 
 def do_nothing(*given: Any) -> None:
@@ -110,54 +101,52 @@ class Training:
     Attributes:
         options: the estimator, or else its parameters.
         row_score: what early stopping maximises of every row, (machine, states) -> (rows,), in nats.
-        budgets: the length where ``Options.epochs`` is None, and the rate where ``learning_rate`` is.
-        start: sets the parameters of a new machine, given its visible states of the data.
+        start: sets the parameters of a new machine that chains train, given its visible states of the data.
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
-        exact: whether the machine that is to be trained needs no chains; ``prepare`` decides.
-        aim: what such a machine learns.
+        recipe: of the machine that is to be trained; ``prepare`` chooses it.
+        aim: what a machine learns that is trained without chains.
     """
 
     options: Any
     row_score: RowScore
-    budgets: Budgets
-    start: Callable[[Any, BoltzmannMachine, Rows, Tensor | None, torch.Generator], None] = start_at_random
+    start: Callable[[Recipe, Any, Rows, Tensor | None, torch.Generator], None] = start_by_data
     pretrain: Callable[[Fitted, Any, Tensor | None], None] = do_nothing
     calibrate: Callable[[Any, Tensor | None], None] = do_nothing
     run: TrainingRun | None = None
     rise: Rise | None = None
-    exact: bool = False
+    recipe: Recipe | None = None
     aim: Aim = Aim()  # noqa: RUF009
 
-    def budget(self, machine: BoltzmannMachine, rows: int, weights: Tensor | None = None) -> Budget:
+    @property
+    def exact(self) -> bool:
+        """True if the machine is trained without chains."""
+        return self.recipe is not None and self.recipe.method == "exact"
+
+    def budget(self, rows: int, weights: Tensor | None = None) -> Budget:
         """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
 
         Whole weights, (rows,), stand for repeated rows, as everywhere.
         """
         options = self.options
-        standing = rows if weights is None else round(float(weights.sum()))
-        updates, rate = self.budgets(options, machine, standing)
-        if options.epochs is not None:
-            updates = updates_of(options.epochs, rows, options.batch_size)
-        if options.max_updates is not None:
-            updates = min(updates, options.max_updates)
-        return Budget(updates, rate if options.learning_rate is None else options.learning_rate)
+        assert self.recipe is not None
+        return self.recipe.budget(
+            rows,
+            weight=None if weights is None else float(weights.sum()),
+            batch_size=options.batch_size,
+            optimizer=options.optimizer,
+            epochs=options.epochs,
+            updates=options.max_updates,
+            learning_rate=options.learning_rate,
+        )
 
     def rule(self) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
         options = self.options
-        if options.centred and options.optimizer == "adam" and not isinstance(options.rule, Rule):
-            raise ValueError(
-                'centred: expected False with optimizer="adam", which rescales every number by itself and '
-                "so loses the direction"
-            )
-        n_chains = options.n_chains
-        if n_chains is None and "chains" in rules.options(options.rule):
-            n_chains = options.batch_size  # batches of a later ``partial_fit`` may have another size
-        given = {"sweeps": options.sweeps, "n_chains": n_chains}
-        named = {"centred": options.centred} if isinstance(options.rule, str) else {}
-        return rules.from_options(
-            options.rule, **named, **{name: value for name, value in given.items() if value is not None}
+        own = {name: getattr(options, name) for name in ("sweeps", "n_chains")}
+        own = {name: value for name, value in own.items() if value is not None}
+        return make_rule(
+            options.rule, options.optimizer, centred=options.centred, batch_size=options.batch_size, **own
         )
 
     # A machine to train, and its rows
@@ -179,7 +168,7 @@ class Training:
             weights: of the rows, or None.
             earlier: goes on in a copy; None: a new machine, started at the rows and pretrained.
             label: the visible layer of a label, and its states of all rows; None: there is none.
-            whole: for ``fit``; a new machine may then be one that needs no chains.
+            whole: for ``fit``, which may train without chains.
 
         Returns:
             The machine, and visible states, or the intensities that states are drawn from.
@@ -188,13 +177,20 @@ class Training:
             ValueError: rows that the units do not take, or parameters other than those of ``earlier`` that
                 would not be read.
         """
-        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier)
+        if self.options.method == "exact" and not (whole and earlier is None):
+            raise ValueError(
+                'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
+                'machine, received "exact", which begins anew'
+            )
+        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label)
+        assert self.recipe is not None
+        self.options._warn_of_unused(self.recipe.method)
         labels, dtype = None if label is None else label[1], fitted.machine.dtype
         codec = Codec(fitted.encoder, fitted.data_layers)
         states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
         if earlier is None and not self.exact:
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
-            self.start(self.options, fitted.machine, states, weights, generator)
+            self.start(self.recipe, self.options, states, weights, generator)
             self.pretrain(fitted, states, weights)
         elif earlier is not None:
             check_rows(fitted.machine, states, "X")
@@ -211,25 +207,29 @@ class Training:
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
-        self.exact = whole and options._trains_exactly(encoder, visible, X.shape[0])
-        visible += [] if label is None else [label[0]]
-        chosen = (FEW_UNITS if self.exact else _MANY) if options.n_hidden is None else options.n_hidden
-        hidden = hidden_for(options.hidden, sizes_of(chosen), options.hidden_states)
-        for below, above in [*((layer, hidden[0]) for layer in visible), *pairwise(hidden)]:
-            if not (below.bounded or above.bounded):  # such a machine may have no normaliser
-                raise ValueError(
-                    f"hidden: expected discrete units, or others with a bound, beside {below}, received "
-                    f"{options.hidden!r}"
-                )
+        hidden = None
+        if options.n_hidden is not None:
+            hidden = hidden_for(options.hidden, sizes_of(options.n_hidden), options.hidden_states)
+        recipe = choose(
+            encoder,
+            visible,
+            X.shape[0],
+            hidden,
+            kind=options.hidden,
+            n_states=options.hidden_states,
+            label=None if label is None else label[0],
+            method=options.method if whole else "chains",
+        )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))
-        double = label is not None and not self.exact and getattr(X, "dtype", None) == np.float64
+        double = recipe.label and recipe.method == "chains" and getattr(X, "dtype", None) == np.float64
         double &= options.dtype is None
         dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
-        machine = join_layers(visible, hidden).to(dtype=dtype)
+        machine = recipe.machine.to(dtype=dtype)
         machine.metadata["encoder"] = encoder.to_dict()
+        self.recipe = recipe
         return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options, machine))
 
-    def _go_on(self, earlier: Fitted) -> Fitted:
+    def _go_on(self, earlier: Fitted, label: Any) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with."""
         structure, edges = structure_of(self.options, earlier.machine), earlier.machine.edges
         if any(set(edge) <= set(earlier.machine.visible) for edge in edges):
@@ -245,7 +245,9 @@ class Training:
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        return replace(earlier, machine=deepcopy(earlier.machine), settings=structure)
+        machine = deepcopy(earlier.machine)
+        self.recipe = Recipe(machine, "chains", label is not None)
+        return replace(earlier, machine=machine, settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------
@@ -297,10 +299,10 @@ class Training:
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
         used = len(kept)
-        updates, rate = self.budget(fitted.machine, used, None if weights is None else weights[kept])
+        updates, rate = self.budget(used, None if weights is None else weights[kept])
         if not whole:
             updates = updates_of(1, used, options.batch_size)
-            rate = steady_rate(options) if options.learning_rate is None else rate
+            rate = steady_rate(options.optimizer) if options.learning_rate is None else rate
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
         learned = states if used == count else states.subset(kept)
 

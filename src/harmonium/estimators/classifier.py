@@ -21,13 +21,12 @@ from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
-from harmonium.estimators._budget import with_label
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
 from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
-from harmonium.estimators._options import COUNT, FROM_0, option
+from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training, learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
@@ -35,7 +34,9 @@ from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LIMIT_TEXT
 from harmonium.tasks import unobserved
-from harmonium.training import Aim, OptimizerFactory
+from harmonium.training import LABEL, OBJECTIVES, Aim, OptimizerFactory, share_of
+
+_FEATURES = 100  # hidden units by which rows of a table are near, with which neighbours were measured
 
 
 @final
@@ -56,11 +57,11 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     All other parameters are those of ``RBM``; some have other defaults.
 
     Args:
-        n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains (see ``RBM``),
-            else 100. Gradients are then exact, holes included. With w < 1 it begins at a logistic regression,
-            and ln p(y | x) in three folds chooses weight decay and length; with w = 1 it does as ``RBM``.
+        n_hidden: hidden units, at least 1. None: 8 for a table, else 100 or 500 (see ``RBM``).
         objective: "hybrid", with w = ``joint``; "discriminative", w = 0; "joint", w = 1.
         joint: w, in [0, 1]; read only with ``objective="hybrid"``.
+        method: see ``RBM``. "exact": with w < 1 it begins at a logistic regression, and ln p(y | x) in three
+            folds chooses weight decay and length; with w = 1 it does as ``RBM``.
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
             ``Rule``.
         epochs: passes over the rows, at least 1; None: 20, or as many as make 1,000 updates.
@@ -105,19 +106,18 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
-    objective: str = option("hybrid", StrOptions({"hybrid", "discriminative", "joint"}))
-    joint: float = option(0.03, Interval(Real, 0, 1, closed="both"))
+    objective: str = option("hybrid", StrOptions(set(OBJECTIVES)))
+    joint: float = option(OBJECTIVES["hybrid"], Interval(Real, 0, 1, closed="both"))
     missing_label: Any = option(None, str, Integral, Real, None)
     unlabelled: str = option("auto", StrOptions({"auto", "neighbours", "density"}))
     missing_cells: str = option("auto", StrOptions(set(MISSING)))
-    centred: bool = False
-    learning_rate: float | None = option(None, FROM_0, None)
-    optimizer: str | OptimizerFactory = "adam"
-    averaging: float | None = 0.99
-    initial_std: float | None = 0.03
+    centred: bool = LABEL.centred
+    optimizer: str | OptimizerFactory = LABEL.optimizer
+    averaging: float | None = LABEL.averaging
+    initial_std: float | None = LABEL.initial_std
 
     def _training(self) -> Training:
-        return Training(self, _label_score, with_label)
+        return Training(self, _label_score)
 
     def _label_width(self, machine: BoltzmannMachine) -> int:
         """Sets ``classes_`` to those of a machine, and returns their number."""
@@ -168,7 +168,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
-        share = {"discriminative": 0.0, "joint": 1.0}.get(self.objective, self.joint)
+        share = share_of(self.objective, self.joint)
         training = self._training()
         rule = training.rule()
         if y is None:
@@ -201,19 +201,25 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         judged = labelled if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
-            updates = training.budget(fitted.machine, len(label), weights).updates
-            states[:, fitted.data_width :] = self._guessed(rows, label, weights, updates, seed).to(states)
-        training.aim = Aim([*fitted.machine.visible[:-1]], float(share))
-        rule = rules.hybrid(rule, fitted.machine.visible[:-1], float(share))
+            updates = training.budget(len(label), weights).updates
+            n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
+            guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
+            states[:, fitted.data_width :] = guessed.to(states)
+        training.aim = Aim([*fitted.machine.visible[:-1]], share)
+        rule = rules.hybrid(rule, fitted.machine.visible[:-1], share)
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
         self._fitted = training.learn(fitted, learned, weights, rule, judged=judged)
         training.end()
 
-    def _guessed(self, X: Any, label: Tensor, weights: Tensor | None, updates: int, seed: int) -> Tensor:
+    def _guessed(
+        self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, updates: int, seed: int
+    ) -> Tensor:
         """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
-        shared = ("n_hidden", "visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
+        shared = ("visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
         features = RBM(
+            n_hidden,
             **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
+            method="chains",
             max_updates=updates,
             random_state=seed,
         )

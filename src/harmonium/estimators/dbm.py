@@ -13,14 +13,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._budget import Budget, at_least
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import Fitted, posterior_means
 from harmonium.estimators._options import option
-from harmonium.estimators._training import Training, start_at_random
+from harmonium.estimators._training import Training, start_by_data
 from harmonium.learning import Rule, rules
-from harmonium.machine import BoltzmannMachine, init_visible_biases_, logistic_biases_, orthogonal_
-from harmonium.training import pretrain
+from harmonium.machine import init_visible_biases_, logistic_biases_, orthogonal_
+from harmonium.training import DEEP, Recipe, pretrain
 
 
 @final
@@ -40,8 +39,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
-        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates.
-        learning_rate: of the named optimisers, >= 0.
+        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates; with
+            one hidden layer as ``RBM``.
+        learning_rate: of the named optimisers, >= 0; None: 0.2, and with one hidden layer as ``RBM``.
         centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is.
@@ -60,14 +60,14 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     n_hidden: Sequence[int] = option((100, 50), "array-like")
     _: KW_ONLY
-    rule: str | Rule = "mean_field_pcd"
-    learning_rate: float | None = 0.2
-    initial: str = option("normal", StrOptions({"normal", "orthogonal"}))
-    pretraining: int = option(0, Interval(Integral, 0, None, closed="left"))
+    rule: str | Rule = DEEP.rule
+    learning_rate: float | None = DEEP.learning_rate
+    initial: str = option("normal", StrOptions({"normal", "orthogonal"}), method="chains")
+    pretraining: int = option(0, Interval(Integral, 0, None, closed="left"), method="chains")
 
     def _training(self) -> Training:
-        start = start_at_random if self.initial == "normal" else _start_orthogonal
-        return Training(self, row_score, _budget, start=start, pretrain=self._pretrain)
+        start = start_by_data if self.initial == "normal" else _start_orthogonal
+        return Training(self, row_score, start=start, pretrain=self._pretrain)
 
     def _pretrain(self, fitted: Fitted, states: Any, weights: Tensor | None) -> None:
         if self.pretraining and len(fitted.machine.hidden) > 1:
@@ -78,7 +78,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
                 sample_weight=weights,
                 epochs=self.pretraining,
                 batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
+                learning_rate=DEEP.learning_rate if self.learning_rate is None else self.learning_rate,
                 schedule=self.schedule,
                 clip_norm=self.clip_norm,
                 seed=fitted.stream("pretraining"),
@@ -120,13 +120,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)
 
 
-def _budget(options: Any, machine: BoltzmannMachine, rows: int) -> Budget:
-    return Budget(at_least(100, 4000, rows, options.batch_size), options.learning_rate)
-
-
 def _start_orthogonal(
-    options: Any, machine: BoltzmannMachine, rows: Rows, weights: Tensor | None, generator: torch.Generator
+    recipe: Recipe, options: Any, rows: Rows, weights: Tensor | None, generator: torch.Generator
 ) -> None:
-    orthogonal_(machine, 1.0, generator)
-    logistic_biases_(machine, generator)
-    init_visible_biases_(machine, rows, weights)
+    orthogonal_(recipe.machine, 1.0, generator)
+    logistic_biases_(recipe.machine, generator)
+    init_visible_biases_(recipe.machine, rows, weights)

@@ -14,11 +14,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.estimators._budget import by_rows
 from harmonium.estimators._density import DensityEstimator, log_density, row_score
 from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
-from harmonium.estimators._options import COUNT, FROM_0, option
+from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.tasks import impute, unobserved
@@ -38,7 +37,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     All other parameters are those of ``RBM``.
 
     Args:
-        n_hidden: hidden units, at least 1. None: as ``RBM``, which says when training needs no chains.
+        n_hidden: hidden units, at least 1. None: as ``RBM``.
         contamination: the fraction of the training rows that are outliers, in (0, 0.5]; "auto": those below
             the lower quartile of ln p by more than one and a half times the distance of the quartiles (Tukey
             1977), of a normal law 0.35 %.
@@ -61,12 +60,11 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     n_hidden: int | None = option(None, COUNT, None)
     _: KW_ONLY
     contamination: float | str = option("auto", StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right"))
-    learning_rate: float | None = option(None, FROM_0, None)
 
     _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset")
 
     def _training(self) -> Training:
-        return Training(self, row_score, by_rows, calibrate=self._find_offset)
+        return Training(self, row_score, calibrate=self._find_offset)
 
     def _find_offset(self, X: Any, weights: Tensor | None) -> None:
         fitted = self._require_fitted()

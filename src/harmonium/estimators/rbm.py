@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -12,10 +12,9 @@ from sklearn.utils import check_array
 from torch import Tensor
 
 from harmonium._rows import refuse_blank
-from harmonium.estimators._budget import by_rows
 from harmonium.estimators._density import DensityEstimator, row_score
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._options import COUNT, FROM_0, option
+from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import visible_means_given
@@ -31,13 +30,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     on the machine itself.
 
     Args:
-        n_hidden: hidden units, at least 1. None: 8 for a table that is trained without chains, and else 100.
-            Without chains ``fit`` trains a table, also an array of real numbers, of at most 100 visible
-            columns, or 40 where all are of one kind, with None or at most 12 hidden units, and with every
-            parameter from ``hidden_states`` to ``warm_start``, ``hidden`` and ``binarise`` at its default.
-            Its gradients are exact, and the rows that it holds out, a seventh, tell where training ends, and
-            whether real columns are joined by couplings of their own (``training.fit_exact``, ``fold``).
-            Any other value of these parameters asks for chains.
+        n_hidden: hidden units, at least 1. None: 8 for a table, also an array of real numbers, of at most 100
+            visible columns, or 40 where all are of one kind; 100 for other data, or 500 where they are at
+            least 500 columns wide.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see
@@ -54,6 +49,12 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
+        method: how ``fit`` trains; it never changes what is modelled. "exact": by sums over all states of at
+            most 12 Bernoulli hidden units. Gradients are exact, and the rows that it holds out, a seventh,
+            tell where training ends, and whether real columns are joined by couplings of their own
+            (``training.fit_exact``, ``fold``). "chains": by the parameters from ``rule`` to
+            ``on_divergence``, of which "exact" uses none: it warns where one is given. "auto": "exact" for
+            tables, as of ``n_hidden``, with at most 12 hidden units, else "chains".
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
             ``Rule`` take none.
@@ -93,9 +94,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             epoch, or every 50 updates where an epoch has fewer.
         on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
             four times, each with a warning; "raise": TrainingDiverged.
-        warm_start: whether another ``fit`` goes on with the machine, the chains and the optimiser's memory of
-            the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``, ``hidden``,
-            ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
+        warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
+            optimiser's memory of the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``,
+            ``hidden``, ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration of the visible or of
             the hidden states, up to 2^35 unit updates (states times columns of the machine); "ais": by
             annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".
@@ -112,19 +113,17 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
             ``partial_fit``.
         history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
-            rule's diagnostics; without chains with step, learning rate and ``validation_score``, the mean
-            ln p of the rows held out.
+            rule's diagnostics; by ``method="exact"`` with step, learning rate and ``validation_score``, the
+            mean ln p of the rows held out.
         n_updates_: updates made.
         n_features_in_: columns of the data.
         feature_names_in_: their names, where the data had names.
     """
 
     n_hidden: int | None = option(None, COUNT, None)
-    _: KW_ONLY
-    learning_rate: float | None = option(None, FROM_0, None)
 
     def _training(self) -> Training:
-        return Training(self, row_score, by_rows)
+        return Training(self, row_score)
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------

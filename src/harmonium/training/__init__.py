@@ -11,17 +11,34 @@ from harmonium.training.label_fit import fit_labels
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.penalties import L1, L2, Group, L1Squared, Penalty
 from harmonium.training.pretrain import pretrain
+from harmonium.training.recipe import (
+    DEEP,
+    LABEL,
+    METHODS,
+    OBJECTIVES,
+    PLAIN,
+    Recipe,
+    as_root,
+    choose,
+    make_rule,
+    say_unused,
+    share_of,
+)
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
 from harmonium.training.settings import Steps
-from harmonium.training.table_fit import FEW_UNITS, Aim, TableFit, fit_table, suits_fit_table
+from harmonium.training.table_fit import Aim, TableFit, fit_table
 from harmonium.training.trainer import train
 
 __all__ = [
-    "FEW_UNITS",
+    "DEEP",
     "L1",
     "L2",
+    "LABEL",
+    "METHODS",
+    "OBJECTIVES",
     "OPTIMIZERS",
+    "PLAIN",
     "SCHEDULES",
     "STOP",
     "Aim",
@@ -32,6 +49,7 @@ __all__ = [
     "L1Squared",
     "OptimizerFactory",
     "Penalty",
+    "Recipe",
     "Record",
     "Schedule",
     "Steps",
@@ -40,14 +58,18 @@ __all__ = [
     "TrainingDiverged",
     "TrainingRun",
     "Update",
+    "as_root",
     "callbacks",
+    "choose",
     "fit_exact",
     "fit_labels",
     "fit_normal",
     "fit_residuals",
     "fit_table",
     "fold",
+    "make_rule",
     "pretrain",
-    "suits_fit_table",
+    "say_unused",
+    "share_of",
     "train",
 ]

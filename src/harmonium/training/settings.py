@@ -24,29 +24,30 @@ Transform = Callable[[Tensor, torch.Generator], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Checked):
-    """The length of a run and its steps: what the command, ``run.toml``, estimators and ``train`` share.
+    """The length of a run and its steps: what the command, ``run.toml`` and ``train`` share.
 
-    Where ``learning_rate``, ``schedule`` or ``optimizer`` is None, the command chooses by the data.
+    What is None the command chooses by the data (``training.recipe``).
 
     Attributes:
         updates: length of the run, or use --epochs.
-        epochs: passes over the data; where --updates is not given either at least 10 and 2000 updates, with
-            --label 20 and 1000.
+        epochs: passes over the data; where no length is given, it follows from the number of rows.
         batch_size: rows of every update.
-        learning_rate: at the start; 0.05 if not given, and with a label what hm.RBMClassifier takes.
-        schedule: of the learning rate; constant if not given, linear with --label and for real columns.
+        learning_rate: at the start; by the rows and the kinds of units if not given.
+        schedule: of the learning rate; linear if not given.
         optimizer: optimiser, sgd or adam; sgd if not given, adam with --label.
         momentum: of sgd, in [0, 1).
         weight_decay: L2 penalty on the couplings.
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; repeatable.
-        clip_norm: largest norm of the gradient; 1 beside Gaussian units or a label if not given.
-        averaging: decay of a running average of the parameters, such as 0.999.
+        clip_norm: largest norm of the gradient; 1 if not given.
+        averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
+            given.
         ladder: keep running averages along the way as the rungs of a ladder.
     """
 
     PANEL: ClassVar[str] = "Length and steps"
+    METHOD: ClassVar[str] = "chains"
     updates: Annotated[int | None, Setting(COUNT, belongs_to=("epochs",))] = None
     epochs: Annotated[int | None, Setting(COUNT, belongs_to=("updates",))] = None
     batch_size: Count = 100

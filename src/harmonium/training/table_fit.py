@@ -11,17 +11,12 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.data import Encoder
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
 from harmonium.training.correlated import fit_normal, fit_residuals, fold
 from harmonium.training.exact_fit import ExactFit, fit_exact
 
-FEW_UNITS = 8
-"""Hidden units of a table's machine, by default."""
-_MOST = 12  # that are summed out
-_WIDEST, _OF_ONE_KIND = 100, 40  # visible columns at most; of one kind they may be pixels
 _JOINED = 40  # real columns at most
 _HELD_OUT = 7  # one row in so many
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
@@ -88,21 +83,6 @@ class _Attempt(NamedTuple):
     made: BoltzmannMachine
     done: ExactFit
     updates: int
-
-
-def suits_fit_table(encoder: Encoder, layers: list[Layer], rows: int, hidden: int) -> bool:
-    """Returns whether ``fit_table`` serves: a table of few columns, not pixels, and few hidden units.
-
-    Args:
-        encoder: of the rows.
-        layers: the visible layers.
-        rows: their number; one can be held out.
-        hidden: Bernoulli units of the one hidden layer.
-    """
-    width = sum(layer.width for layer in layers)
-    table = encoder.tabular or all(layer.gaussian for layer in layers)
-    most = _OF_ONE_KIND if len(layers) == 1 else _WIDEST
-    return table and hidden <= _MOST and width <= most and rows > 1
 
 
 @torch.no_grad()

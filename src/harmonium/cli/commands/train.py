@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from harmonium._settings import Setting
+from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
@@ -21,27 +21,35 @@ from harmonium.cli.metrics import metrics_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
-from harmonium.cli.settings import TrainSettings, share_of
+from harmonium.cli.settings import TrainSettings
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS, init_process_group
-from harmonium.learning import Rule, label_rate, rules
+from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import Aim, Callback, Steps, TrainingRun, callbacks, fit_labels, fit_table
+from harmonium.training import (
+    Aim,
+    Callback,
+    Steps,
+    TrainingRun,
+    as_root,
+    callbacks,
+    fit_labels,
+    fit_table,
+    say_unused,
+)
 from harmonium.training import train as fit
 from harmonium.training.run_directory import RunDirectory
+from harmonium.training.seeds import stream_seed
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",
     "harmonium train rows.csv runs/rows --label species --hidden 50",
     "harmonium train digits runs/deep --binarise sample --hidden 200,100 --rule mean_field_pcd",
     "harmonium train --config runs/digits/run.toml runs/again --seed 1",
-    "harmonium train --resume runs/digits --epochs 200",
+    "harmonium train --resume runs/digits",
     "harmonium train --from runs/digits runs/slower --learning-rate 0.005",
 )
 
-_RATE = 0.05
-_EPOCHS, _UPDATES = 10, 2000  # at least, where no length is given,
-_LABEL_EPOCHS, _LABEL_UPDATES = 20, 1000  # and with a label
 _PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
@@ -73,22 +81,20 @@ def train(
         runs.refuse_existing(run_dir)
     if config is not None:
         stored.warn_of_differences()
-    rule = settings.make_rule(settings.make_kernel())
-    settings.hidden_layers(1)  # before the data are read, which may take long
+    settings.hidden_layers(), _make_rule(settings)  # before the data are read, which may take long
     stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
     device = options.as_device(options.own_device(settings.device))
     if settings.from_run is None:
-        share_of(settings.label, settings.objective, settings.joint)
+        settings.share(settings.label)
     with working("reading the data"):
         if settings.from_run is None:
             tabular = not (resume and runs.without_table(run_dir))
-            if resume and (run_dir / CHECKPOINT).exists():  # so it was made by chains
-                settings = replace(settings, rule=settings.rule or "pcd")
             beginning = Beginning.new(settings, stored.kinds, tabular)
         else:
             beginning = Beginning.trained(settings)
         machine, X = beginning.machine, beginning.X
         settings, share = _decide(settings, beginning)
+        rule = _make_rule(settings)
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = settings.objective
@@ -96,7 +102,10 @@ def train(
         metrics = (
             None if held is None else metrics_of(codec_of(machine), settings.metric, held, settings.seed)
         )
-    if beginning.at_once:
+    if unused := list_unused(settings, settings.method):
+        names = [f"--{(settings_of(TrainSettings)[name].option or name).lstrip('-')}" for name in unused]
+        note(f"warning: {say_unused([name.replace('_', '-') for name in names], settings.method)}")
+    if settings.method == "exact":
         return _train_at_once(settings, beginning, share, held, stored.text(settings), resume, overwrite)
     if resume:
         runs.require_same_encoding(run_dir, machine)
@@ -118,7 +127,7 @@ def train(
                 rule=rule,
                 **{field.name: getattr(settings, field.name) for field in fields(Steps)},
                 sample_weight=beginning.weights,
-                seed=settings.seed,
+                seed=stream_seed(as_root(settings.seed), "train"),
                 device=device,
                 validation=None if held is None else held.all(),
                 metrics=metrics,
@@ -165,6 +174,7 @@ def _train_at_once(
         overwrite: whether it is to be replaced.
     """
     run_dir, start = Path(str(settings.run_dir)), time.monotonic()
+    seed = stream_seed(as_root(settings.seed), "train")
     if resume and (run_dir / MACHINE).exists():
         runs.require_same_encoding(run_dir, beginning.machine)
         note(f"the run in {run_dir} is whole: it was made at once, and has no more updates to make")
@@ -172,10 +182,10 @@ def _train_at_once(
     machine = beginning.machine.to(options.as_device(options.own_device(settings.device)))
     v = beginning.X.all().to(machine.device)
     aim = Aim() if share is None else Aim([*machine.visible[:-1]], share)
-    judged = None if share is None else ~v[:, beginning.data_width :].isnan().any(1)
+    judged = None if share is None else ~v[:, beginning.recipe.width :].isnan().any(1)
     learn = fit_table if aim.joint == 1 else fit_labels
     with working("summing over the hidden units"):
-        done = learn(machine, v, beginning.weights, aim=aim, judged=judged, seed=settings.seed)
+        done = learn(machine, v, beginning.weights, aim=aim, judged=judged, seed=seed)
     done.machine.metadata = machine.metadata
     values = {}
     if held is not None:
@@ -216,45 +226,33 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
     coding, goes_on = codec_of(beginning.machine), settings.from_run is not None
     label = None if coding.label is None else str(coding.label.name)
     learned = coding.objective if goes_on and label is not None else None
-    objective, share = share_of(label, settings.objective or learned, settings.joint)
+    objective, share = replace(settings, objective=settings.objective or learned).share(label)
     learns_label = goes_on and label is not None and objective != "joint"
     if learns_label and bool(beginning.X.all()[:, -coding.label_width :].isnan().all()):
         raise ValueError(
             f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
             "--objective joint learns of rows without them"
         )
-    if beginning.at_once:
-        return replace(
-            settings,
-            objective=objective,
-            joint=share if objective == "hybrid" else None,
-            hidden=[str(beginning.machine.layers[-1].n_units)],
-            threads=torch.get_num_threads(),
-        ), share
-    epochs, plain = settings.epochs, beginning.plain
-    if settings.updates is None and epochs is None:
-        rows = len(beginning.X)
-        passes, updates = (_EPOCHS, _UPDATES) if label is None else (_LABEL_EPOCHS, _LABEL_UPDATES)
-        epochs = max(passes, -(-updates * min(settings.batch_size, rows) // rows))
-    rate = _RATE if share is None else label_rate(beginning.data_width)
-    clip_norm = settings.clip_norm
-    if clip_norm is None and not plain:
-        clip_norm = 1.0  # one outlier would throw Gaussian units out of range
+    weights = beginning.weights
+    settings = settings.decided(
+        beginning.recipe, len(beginning.X), None if weights is None else float(weights.sum())
+    )
     several = options.count_processes() > 1
     return replace(
         settings,
         objective=objective,
         joint=share if objective == "hybrid" else None,
-        rule=settings.rule or "pcd",
-        hidden=settings.hidden_or_default(beginning.data_width),
-        epochs=epochs,
-        learning_rate=rate if settings.learning_rate is None else settings.learning_rate,
-        schedule=settings.schedule or ("constant" if plain else "linear"),
-        optimizer=settings.optimizer or ("sgd" if label is None else "adam"),
-        clip_norm=clip_norm,
         threads=torch.get_num_threads(),
         shards=SHARDS if several and settings.shards is None else settings.shards,
     ), share
+
+
+def _make_rule(settings: TrainSettings) -> Rule:
+    """Returns the rule of settings."""
+    shared = options.count_processes() > 1 or settings.shards is not None  # shards deal out the chains
+    return settings.made_rule(
+        settings.make_kernel(), settings.optimizer, None if shared else settings.batch_size
+    )
 
 
 def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None:

@@ -1,0 +1,327 @@
+"""From data to a machine and to how it is trained: the one choice behind estimators and ``harmonium train``.
+
+**What is modelled** follows from the data and from what the user says of the model: visible units, hidden
+units, joined columns. **How it is trained** follows from these, and never changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium.data import Encoder, Rows
+from harmonium.layers import Layer
+from harmonium.learning import Rule, label_rate, rules
+from harmonium.machine import (
+    BoltzmannMachine,
+    hidden_for,
+    init_from_data_,
+    init_visible_biases_,
+    join_layers,
+    normal_,
+)
+from harmonium.sums import has_hidden_states
+
+METHODS = ("auto", "exact", "chains")
+OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
+"""Weight of ln p(rest, label) in each objective with a label."""
+
+# Hidden units where none are given: 8 were measured on the tables of decision 16; 100 are usual for images of
+# 8x8 pixels and 500 for those of 28x28, here for data of at least 500 columns.
+_FEW, _MANY, _WIDE = 8, 100, 500
+_WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many of one kind may be pixels
+
+# Lengths and rates are those of decisions 15 and 42, where they were measured.
+_BATCH = 100  # rows of an update from which on the highest rates serve
+_FEWEST = 500  # updates: few rows are learnt at a low rate
+_MOST = 5000  # updates of _BATCH rows or more; every row is read once all the same
+_PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for units other than 0 and 1
+_LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
+_DEEP_PASSES, _DEEP_UPDATES = 100, 4000  # of a deep machine, whose upper layers learn last
+_STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
+_STD = 0.03  # of the first couplings, with which the budgets of decision 15 were measured
+
+
+class Defaults(NamedTuple):
+    """The options of training by chains where none are given; None as in ``harmonium.train``."""
+
+    rule: str = "pcd"
+    centred: bool = True
+    optimizer: str = "sgd"
+    schedule: str = "linear"
+    clip_norm: float | None = 1.0  # one outlier would throw Gaussian units out of range
+    averaging: float | None = None
+    initial_std: float | None = None
+    learning_rate: float | None = None
+
+
+PLAIN = Defaults()
+LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_STD)
+DEEP = Defaults(rule="mean_field_pcd", learning_rate=0.2)
+
+
+class Budget(NamedTuple):
+    """The updates of a fit, at least 1, and the learning rate of a named optimiser at the first one."""
+
+    updates: int
+    rate: float
+
+
+class _Pace(NamedTuple):
+    """Distance and pace at which a kind of machine learns.
+
+    Attributes:
+        reach: the learning rate times the updates, for every row.
+        rate: the highest learning rate.
+    """
+
+    reach: float
+    rate: float
+
+
+_BINARY, _DISCRETE, _REAL = _Pace(3.0, 1.0), _Pace(0.75, 0.25), _Pace(0.5, 0.1)
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """A machine for some data, and how it is trained.
+
+    Attributes:
+        machine: in float32; where ``choose`` made it, its parameters are still to be set.
+        method: "exact", by sums over all states of the hidden units, or "chains".
+        label: whether the last visible layer is a label.
+    """
+
+    machine: BoltzmannMachine
+    method: str
+    label: bool = False
+
+    @property
+    def defaults(self) -> Defaults:
+        """The options of training by chains where none are given."""
+        return LABEL if self.label else DEEP if len(self.machine.hidden) > 1 else PLAIN
+
+    @property
+    def width(self) -> int:
+        """Visible columns of the data, without those of the label."""
+        layers = [self.machine.layers[l] for l in self.machine.visible]
+        return sum(layer.width for layer in (layers[:-1] if self.label else layers))
+
+    def start_(
+        self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator
+    ) -> None:
+        """Sets the parameters that chains begin with: normal couplings, and biases by the data.
+
+        Args:
+            rows: visible states.
+            weights: row weights, (rows,); None means uniform.
+            std: standard deviation of the couplings; None: 0.03, and beside Gaussian units a start off the
+                saddle (``harmonium.machine.init_from_data_``).
+            generator: of the couplings.
+        """
+        normal_(self.machine, _STD if std is None else std, generator)
+        if std is None:
+            init_from_data_(self.machine, rows, generator, weights)
+        else:
+            init_visible_biases_(self.machine, rows, weights)
+
+    def budget(
+        self,
+        rows: int,
+        *,
+        weight: float | None = None,
+        batch_size: int = 100,
+        optimizer: Any = "sgd",
+        epochs: int | None = None,
+        updates: int | None = None,
+        learning_rate: float | None = None,
+    ) -> Budget:
+        """Returns the length of training by chains, and the learning rate where none is given.
+
+        Args:
+            rows: to learn from.
+            weight: sum of their weights; whole weights stand for repeated rows. None: one each.
+            batch_size: rows of an update.
+            optimizer: its name, or a callable.
+            epochs: passes over the rows; None: by the data.
+            updates: at most; None: any number.
+            learning_rate: of a named optimiser; None: by the data.
+        """
+        standing = rows if weight is None else round(weight)
+        if self.label:
+            chosen = at_least(_LABEL_PASSES, _LABEL_UPDATES, standing, batch_size)
+            rate = label_rate(self.width)
+        elif len(self.machine.hidden) > 1:
+            chosen = at_least(_DEEP_PASSES, _DEEP_UPDATES, standing, batch_size)
+            rate = DEEP.learning_rate or _STEADY
+        else:
+            chosen, rate = _by_rows(self.machine, standing, batch_size)
+            rate = min(rate, _ADAM) if optimizer == "adam" else rate
+        length = chosen if epochs is None else updates_of(epochs, rows, batch_size)
+        length = length if updates is None else min(length, updates)
+        return Budget(length, rate if learning_rate is None else learning_rate)
+
+
+def choose(
+    encoder: Encoder,
+    visible: Sequence[Layer],
+    rows: int,
+    hidden: Sequence[Layer] | None = None,
+    *,
+    kind: str = "bernoulli",
+    n_states: int = 2,
+    label: Layer | None = None,
+    method: str = "auto",
+) -> Recipe:
+    """Returns a new machine for some data, and how it is trained.
+
+    By default a table gets 8 hidden units, other data 100, or 500 where they are 500 columns wide or more.
+    A table is trained by exact sums over up to 12 hidden units, which "exact" asks of any data.
+
+    Args:
+        encoder: of the rows; ``tabular`` says that they are a table.
+        visible: the layers of the data.
+        rows: their number.
+        hidden: hidden layers from the lowest up; an empty list joins visible units to each other. None: one
+            layer by the data.
+        kind: of that layer.
+        n_states: of its units.
+        label: the layer of a label; None: there is none.
+        method: "auto", "exact" or "chains".
+
+    Raises:
+        ValueError: "exact" for data or hidden units that do not allow it, or two layers without a bound side
+            by side.
+    """
+    table = is_table(encoder, visible, rows)
+    if hidden is None:
+        width = sum(layer.width for layer in visible)
+        few = table and kind == "bernoulli"
+        hidden = hidden_for(kind, [_FEW if few else _WIDE if width >= _WIDE else _MANY], n_states)
+    for below, above in [*((layer, hidden[0]) for layer in visible if hidden), *pairwise(hidden)]:
+        if not (below.bounded or above.bounded):  # such a machine may have no normaliser
+            raise ValueError(
+                f"hidden: expected discrete units, or others with a bound, beside {below}, received {above}"
+            )
+    machine = join_layers([*visible, *([] if label is None else [label])], hidden)
+    obstacle = _find_obstacle(encoder, rows, machine)
+    if method == "exact" and obstacle:
+        raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
+    exact = obstacle is None and method != "chains" and (table or method == "exact")
+    return Recipe(machine, "exact" if exact else "chains", label is not None)
+
+
+def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
+    """Returns whether rows are a table of few columns, not pixels, of which one row can be held out."""
+    real = all(layer.gaussian for layer in visible)
+    most = _OF_ONE_KIND if len(visible) == 1 else _WIDEST
+    return (encoder.tabular or real) and rows > 1 and sum(x.width for x in visible) <= most
+
+
+def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:
+    """Returns what stands against exact sums over the hidden units; None: nothing."""
+    hidden = [machine.layers[l] for l in machine.hidden]
+    summed = has_hidden_states(machine.graph, machine.layers)
+    if not (summed and [layer.kind for layer in hidden] == ["bernoulli"]):
+        received = ", ".join(map(str, hidden)) or "none"
+        return f"hidden units other than one layer of at most 12 of kind bernoulli ({received})"
+    if rows < 2:
+        return "a single row, as none can be held out"
+    return "data of which every update draws 0 and 1 anew" if encoder.draws else None
+
+
+def make_rule(
+    rule: str | Rule, optimizer: Any, *, centred: bool, batch_size: int | None, **given: Any
+) -> Rule:
+    """Returns the learning rule of training by chains.
+
+    Args:
+        rule: its name, or the rule itself.
+        optimizer: its name, or a callable.
+        centred: whether a rule by name gives the enhanced gradient.
+        batch_size: the number of its chains where none is given; None: the rule's own.
+        **given: options of the rule.
+
+    Raises:
+        TypeError, ValueError: options that the rule does not take, or that do not go together.
+    """
+    named = isinstance(rule, str)
+    if named and centred and optimizer == "adam":
+        raise ValueError(
+            'centred: expected False with optimizer="adam", which rescales every number by itself and '
+            "so loses the direction"
+        )
+    counted = batch_size is None or {"chains", "n_chains"} & given.keys()
+    if not counted and "chains" in rules.options(rule):
+        given["chains"] = batch_size  # batches of a later ``partial_fit`` may have another size
+    return rules.from_options(rule, **({"centred": centred} if named else {}), **given)
+
+
+def say_unused(names: Sequence[str], method: str) -> str:
+    """Returns a warning that options are given which a method of training does not use."""
+    is_, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    other = "exact" if method == "chains" else "chains"
+    return f"{', '.join(names)} {is_} not used by method={method!r}; method={other!r} uses {it}"
+
+
+def share_of(objective: str, joint: float | None) -> float:
+    """Returns the weight of ln p(rest, label) in an objective, in [0, 1].
+
+    Args:
+        objective: one of ``OBJECTIVES``.
+        joint: of "hybrid"; None: 0.03.
+    """
+    return OBJECTIVES[objective] if joint is None or objective != "hybrid" else float(joint)
+
+
+def as_root(seed: int) -> int:
+    """Returns the seed that all streams of a fit derive from, as ``random_state=seed`` of scikit-learn.
+
+    Raises:
+        TypeError, ValueError: no int of at least 0.
+    """
+    _checks.positive_int(seed, "seed", minimum=0)
+    return int(np.random.RandomState(seed).randint(2**31 - 1)) if seed < 1 << 32 else seed
+
+
+def updates_of(passes: int, rows: int, batch: int) -> int:
+    """Returns the updates that passes over the rows take."""
+    return -(-passes * rows // min(batch, rows))
+
+
+def at_least(passes: int, updates: int, rows: int, batch: int) -> int:
+    """Returns the updates of so many passes, or of as many as make so many updates."""
+    return updates_of(max(passes, -(-updates * min(batch, rows) // rows)), rows, batch)
+
+
+def steady_rate(optimizer: Any) -> float:
+    """Returns the constant learning rate of ``partial_fit``, which does not know how many rows will come."""
+    return _ADAM if optimizer == "adam" else _STEADY
+
+
+def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> Budget:
+    """Returns a length in proportion to the number of rows, up to a limit.
+
+    The rate times the updates is how far couplings can go. It acts like the variance of a normal prior, whose
+    weight beside the data falls as rows are added: so it grows with them
+    (docs/decisions/0015-a-budget-by-rows.md).
+    """
+    layers = machine.layers
+    binary = all(layer.two_values == (0.0, 1.0) for layer in layers)
+    discrete = all(layer.two_values or layer.one_hot for layer in layers)
+    pace = _BINARY if binary else _DISCRETE if discrete else _REAL
+    share = min(1.0, batch / _BATCH)
+    reach, rate, most = pace.reach * rows, pace.rate * share, round(_MOST / share)
+    if not binary:
+        most = min(most, at_least(_PASSES, round(_USUAL / share), rows, batch))
+    most = max(most, updates_of(1, rows, batch))
+    updates = min(max(_FEWEST, round(reach / rate)), most)
+    return Budget(updates, min(rate, reach / updates))
