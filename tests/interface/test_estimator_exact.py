@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from harmonium.estimators import RBM
+from harmonium.estimators import RBM, RBMOutlier
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
 
@@ -117,7 +117,7 @@ def test_no_option_of_training_changes_the_model() -> None:
         RBM(random_state=0, warm_start=True).fit(rows)
 
 
-@pytest.mark.parametrize("kind", [RBM, hm.RBMOutlier])
+@pytest.mark.parametrize("kind", [RBM, RBMOutlier])
 def test_chains_train_the_model_that_sums_train(kind) -> None:
     rows = FRAME[["member", "city", "country"]]
     exact = kind(random_state=0).fit(rows)
