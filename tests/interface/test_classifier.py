@@ -39,7 +39,9 @@ def flags(rows: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def small(**settings) -> RBMClassifier:
     return RBMClassifier(
-        **{"n_hidden": 5, "epochs": 5, "averaging": None, "learning_rate": 0.05, "random_state": 0} | settings
+        **{"n_hidden": 5, "method": "chains", "epochs": 5, "averaging": None, "learning_rate": 0.05}
+        | {"random_state": 0}
+        | settings
     )
 
 

@@ -63,12 +63,18 @@ def test_a_table_gets_few_hidden_units_and_no_chains(trees) -> None:
     assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
 
 
-@pytest.mark.parametrize(
-    "option", [{"epochs": 1}, {"learning_rate": 0.01, "max_updates": 2}, {"n_hidden": 13, "epochs": 1}]
-)
-def test_an_option_of_training_asks_for_chains(option) -> None:
-    made = RBMClassifier(random_state=0, **option).fit(FRAME, LABEL)
-    assert not is_exact(made) and made.machine_.layers[-1].n_units == option.get("n_hidden", 100)
+def test_no_option_of_training_changes_the_model() -> None:
+    rows, labels = FRAME[["soil"]][:60], LABEL[:60]
+    plain = RBMClassifier(random_state=0).fit(rows, labels)
+    for name, value in {"epochs": 1, "learning_rate": 0.01, "optimizer": "sgd", "centred": True}.items():
+        optimizer = {"optimizer": "sgd"} if name == "centred" else {}
+        with pytest.warns(UserWarning, match=rf"RBMClassifier: .*{name} (is|are) not used by method='exact'"):
+            made = RBMClassifier(random_state=0, **{**optimizer, name: value}).fit(rows, labels)
+        assert np.array_equal(made.predict_proba(rows), plain.predict_proba(rows))
+    chains = RBMClassifier(random_state=0, method="chains", epochs=1).fit(rows, labels)
+    assert not is_exact(chains) and chains.machine_.config() == plain.machine_.config()
+    many = RBMClassifier(13, random_state=0, epochs=1).fit(rows, labels)
+    assert not is_exact(many) and many.machine_.layers[-1].n_units == 13
 
 
 def test_labels_are_told_as_well_as_by_logistic_regression() -> None:

@@ -120,7 +120,8 @@ def test_the_command_reads_a_table_twice(
     table = frame()
     table.to_csv(tmp_path / "x.csv", index=False)
     counts.read = counts.encoded = 0
-    cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", "--hidden", 4, "--updates", 50, *options)
+    by_chains = ("--method", "chains", "--hidden", 4, "--updates", 50)
+    cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", *by_chains, *options)
     assert counts.read <= 2 * len(table) and counts.encoded <= len(table) + 1
 
 

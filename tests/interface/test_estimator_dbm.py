@@ -119,7 +119,11 @@ def test_samples_are_in_the_units_of_the_data(X, method):
 def test_missing_values_are_filled_in(kind, X, method):
     sizes = 4 if kind is RBM else (4, 3)
     model = kind(
-        n_hidden=sizes, epochs=5, random_state=0, visible="categorical" if X is LABELS else "auto"
+        n_hidden=sizes,
+        method="chains",
+        epochs=5,
+        random_state=0,
+        visible="categorical" if X is LABELS else "auto",
     ).fit(X)
     holes = np.random.Generator(np.random.PCG64(2)).random(X.shape) < 0.4
     given = np.where(holes, np.nan, X.astype(np.float64))

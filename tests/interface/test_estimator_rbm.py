@@ -38,7 +38,7 @@ ROWS = {
 
 
 def small(**settings) -> RBM:
-    return RBM(**{"n_hidden": 4, "epochs": 8, "random_state": 0} | settings)
+    return RBM(**{"n_hidden": 4, "method": "chains", "epochs": 8, "random_state": 0} | settings)
 
 
 def parameters(rbm: RBM) -> list[torch.Tensor]:

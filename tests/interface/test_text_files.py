@@ -80,7 +80,7 @@ def test_a_header_of_years_is_no_row_of_data(cli: CommandLine, tmp_path: Path) -
     lines = [f"{city},{i % 2},{i // 2 % 2}" for i, city in enumerate(["Ulm", "Rom", "Bern"] * 20)]
     data = tmp_path / "x.csv"
     data.write_text("\n".join(["country,2019,2020", *lines]) + "\n")
-    answer = cli.succeed("train", data, tmp_path / "run", "--hidden", 3, "--updates", 5, "--json")
+    answer = cli.succeed("train", data, tmp_path / "run", "--hidden", 3, "--json")
     assert answer.json["layers"][:2] == ["Categorical(1, 3)", "Bernoulli(2)"] and answer.json["rows"] == 60
     assert answer.stderr.count("warning: ") == 1 and "read as the names of columns" in answer.stderr
 

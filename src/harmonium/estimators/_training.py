@@ -38,7 +38,6 @@ from harmonium.training import (
     train,
 )
 from harmonium.training.batch_source import check_rows
-from harmonium.training.recipe import Budget, steady_rate, updates_of
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _SCORED = 256  # training rows whose score tells whether a machine still learns
@@ -123,7 +122,7 @@ class Training:
         """True if the machine is trained without chains."""
         return self.recipe is not None and self.recipe.method == "exact"
 
-    def budget(self, rows: int, weights: Tensor | None = None) -> Budget:
+    def budget(self, rows: int, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
         """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
 
         Whole weights, (rows,), stand for repeated rows, as everywhere.
@@ -138,6 +137,7 @@ class Training:
             epochs=options.epochs,
             updates=options.max_updates,
             learning_rate=options.learning_rate,
+            whole=whole,
         )
 
     def rule(self) -> Rule:
@@ -299,10 +299,7 @@ class Training:
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
         used = len(kept)
-        updates, rate = self.budget(used, None if weights is None else weights[kept])
-        if not whole:
-            updates = updates_of(1, used, options.batch_size)
-            rate = steady_rate(options.optimizer) if options.learning_rate is None else rate
+        updates, rate = self.budget(used, None if weights is None else weights[kept], whole)
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
         learned = states if used == count else states.subset(kept)
 

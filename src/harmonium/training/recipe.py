@@ -143,6 +143,7 @@ class Recipe:
         epochs: int | None = None,
         updates: int | None = None,
         learning_rate: float | None = None,
+        whole: bool = True,
     ) -> Budget:
         """Returns the length of training by chains, and the learning rate where none is given.
 
@@ -154,7 +155,12 @@ class Recipe:
             epochs: passes over the rows; None: by the data.
             updates: at most; None: any number.
             learning_rate: of a named optimiser; None: by the data.
+            whole: whether it is a fit; else it is one pass at a rate that does not know how many rows will
+                come.
         """
+        if not whole:
+            rate = (_ADAM if optimizer == "adam" else _STEADY) if learning_rate is None else learning_rate
+            return Budget(updates_of(1, rows, batch_size), rate)
         standing = rows if weight is None else round(weight)
         if self.label:
             chosen = at_least(_LABEL_PASSES, _LABEL_UPDATES, standing, batch_size)
@@ -209,7 +215,8 @@ def choose(
     for below, above in [*((layer, hidden[0]) for layer in visible if hidden), *pairwise(hidden)]:
         if not (below.bounded or above.bounded):  # such a machine may have no normaliser
             raise ValueError(
-                f"hidden: expected discrete units, or others with a bound, beside {below}, received {above}"
+                f"hidden: expected discrete units, or others with a bound, beside {below}, received "
+                f"{above.kind!r}"
             )
     machine = join_layers([*visible, *([] if label is None else [label])], hidden)
     obstacle = _find_obstacle(encoder, rows, machine)
@@ -300,11 +307,6 @@ def updates_of(passes: int, rows: int, batch: int) -> int:
 def at_least(passes: int, updates: int, rows: int, batch: int) -> int:
     """Returns the updates of so many passes, or of as many as make so many updates."""
     return updates_of(max(passes, -(-updates * min(batch, rows) // rows)), rows, batch)
-
-
-def steady_rate(optimizer: Any) -> float:
-    """Returns the constant learning rate of ``partial_fit``, which does not know how many rows will come."""
-    return _ADAM if optimizer == "adam" else _STEADY
 
 
 def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> Budget:
