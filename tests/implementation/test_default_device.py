@@ -12,6 +12,7 @@ from pretend_device import DEVICE, pretend_device
 import harmonium as hm
 from harmonium.data import Rows
 
+pytestmark = pytest.mark.nightly
 ROWS = np.random.default_rng(0)
 BITS = (ROWS.random((300, 12)) < 0.4).astype(np.float32)
 REAL = ROWS.normal(size=(300, 12)).astype(np.float32)

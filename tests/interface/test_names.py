@@ -22,7 +22,6 @@ from harmonium.cli.app import command_names, parser_of
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-PAST = {"CHANGELOG.md", "upgrade.md", "src/harmonium/_upgrade.py"}  # tell of names that are gone
 PAGES = sorted({*ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("*.md")})
 
 DOTTED = re.compile(r"(?<![\w./\-])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
@@ -40,16 +39,8 @@ EXAMPLES = {"RANDOM", "cli", "frame", "grape", "joint", "project", "tool", "ener
 EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME"}
 # A line or block of another program, whose options are not ours.
 PROGRAMS = re.compile(r"\b(?:git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH")
-OTHERS = {
-    "--budget",
-    "--index-url",
-    "--no-deps",
-    "--push",
-    "--tag",
-    "--version",
-    "--install-completion",
-    "--show-completion",
-}
+OTHERS = {"--index-url", "--no-deps", "--push", "--tag", "--version"}
+OTHERS |= {"--install-completion", "--show-completion"}
 
 
 class Text(NamedTuple):
@@ -95,7 +86,7 @@ def written() -> list[Text]:
         for number, line in enumerate((ROOT / path).read_text("utf-8").splitlines(), start=1)
         if re.match(r"[^\"']*# ", line)
     ]
-    return [text for text in (*pages, *code, *comments) if text.path not in PAST]
+    return [*pages, *code, *comments]
 
 
 def spans(text: str) -> Iterator[tuple[int, str]]:
@@ -210,14 +201,13 @@ def resolves_elsewhere(package: str, names: list[str]) -> bool:
 
 @cache
 def flags() -> dict[str, frozenset[str]]:
-    """Returns the options of every command that refuses others."""
+    """Returns the options of every command."""
     return {
         name: frozenset(
             flag for each in parser_of(name).params for flag in (*each.opts, *each.secondary_opts)
         )
         | {"--help"}
         for name in command_names()
-        if not parser_of(name).context_settings.get("ignore_unknown_options")
     }
 
 
