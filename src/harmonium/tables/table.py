@@ -46,7 +46,7 @@ class Table(Encoder):
     """Maps the rows of a table to states of visible units and back, by its columns.
 
     A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
-    one layer (``groups``, ``harmonium.data.visible_layers``), wherever they stand in the table. Make one
+    one layer (``groups``, ``harmonium.tables.visible_layers``), wherever they stand in the table. Make one
     with :meth:`fit`.
 
     Args:

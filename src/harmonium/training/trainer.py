@@ -235,7 +235,8 @@ class Run:
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
         earlier: records of updates that were made before; this run goes on counting from the last of them.
-        **others: as of ``train``, which documents them all.
+
+    Further arguments are those of ``train``, which documents them.
 
     Raises:
         TypeError, ValueError: a malformed argument, as ``train``. Nothing was trained or written.
