@@ -4,7 +4,7 @@ from harmonium.chains.diagnostics import Convergence, Diagnosis, convergence, di
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, check_chains, exchange
 from harmonium.chains.langevin import Correction, GibbsLangevin, Langevin, relax_alone, relaxes_alone
-from harmonium.chains.local_modes import local_search, search
+from harmonium.chains.local_modes import climb, local_search, search
 from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.moving import (
     Observer,
@@ -31,6 +31,7 @@ __all__ = [
     "Observer",
     "Tempering",
     "check_chains",
+    "climb",
     "convergence",
     "diagnose",
     "exchange",

@@ -13,7 +13,7 @@ from harmonium import _device, _random
 from harmonium._checks import Numbers
 from harmonium.backends import calls, choice
 from harmonium.chains.kernel import KernelState
-from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, Part, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
@@ -118,7 +118,7 @@ def search(
         ended |= arrived
         if half + 1 == _ALONE and choice.search(hamiltonian, sum(free, ())):
             fields |= {l: law.field(l, current) for l in free[1 - colour]}
-            alone = _climb(law, free, current, fields, half + 1)
+            alone = _climb_alone(law, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
             ended.fill_(True)
             if len(active) == rows:
@@ -139,7 +139,31 @@ def search(
     return KernelState(modes, 0, fields=fields), halves.add(1).div(2, rounding_mode="floor")
 
 
-def _climb(
+def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps: int = 1) -> None:
+    """Sets layers, or parts of them, one after the other to the modes of their conditionals, in place.
+
+    ``local_search`` needs a graph of two colours with discrete units; this takes any, and may end on a slope.
+
+    Args:
+        law: the machine.
+        states: for each layer (batch, width_l).
+        parts: layers or parts in the order of a sweep.
+        sweeps: at most; it ends before where nothing changes.
+    """
+    for _ in range(sweeps):
+        before = list(states)
+        for part in parts:
+            units, theta = law.units(part)
+            l, mode = (
+                (part.layer if isinstance(part, Part) else part),
+                units.mode(law.field(part, states), theta),
+            )
+            states[l] = part.put_states(mode, states[l]) if isinstance(part, Part) else mode
+        if sweeps > 1 and all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
+            break
+
+
+def _climb_alone(
     law: Hamiltonian,
     free: Sequence[Sequence[int]],
     states: States,

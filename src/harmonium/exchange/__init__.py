@@ -7,14 +7,13 @@
 """
 
 from harmonium.exchange.adabm_dca import AdabmDCA
-from harmonium.exchange.arrays import Arrays
 from harmonium.exchange.dimod import from_dimod, states_from_dimod, to_dimod
 from harmonium.exchange.exchange import Exchanged, Format, form_by_suffix, read, writable, write
+from harmonium.exchange.own_formats import Arrays, Text
 from harmonium.exchange.rbm_jl import RBMjl
 from harmonium.exchange.rbms import Rbms
 from harmonium.exchange.scikit_learn import from_sklearn, to_sklearn
 from harmonium.exchange.serving import to_program
-from harmonium.exchange.text import Text
 
 __all__ = [
     "AdabmDCA",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.chains import Tempering, run_kernel
+from harmonium.chains import Tempering, climb, run_kernel
 from harmonium.machine import Hamiltonian, States
 
 _REPLICAS = 10
@@ -39,28 +39,13 @@ def draw_likely_modes(
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
     begun = tempering.init(law, few, generator, sweeps)
     tempered = run_kernel(law, tempering, begun, sweeps, generator).memory.states
-    modes = _climb(law, [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)])
+    modes = [torch.cat(layer) for layer in zip(*found, tempered, noise, strict=True)]
+    climb(law, modes, law.graph.backwards, _CLIMB)
     states = torch.cat([modes[l] for l in law.graph.kept], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
     weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
     drawn = _random.weighted(weight.softmax(0), chains, generator)
     return [x[drawn] for x in modes]
-
-
-def _climb(law: Hamiltonian, states: States) -> States:
-    """Sets every part of the machine to the mode of its conditional, in turn, until nothing changes.
-
-    ``chains.local_search`` needs a graph of two colours with discrete units; a start for chains does not.
-    """
-    for _ in range(_CLIMB):
-        before = list(states)
-        for part in law.graph.backwards:
-            units, theta = law.units(part)
-            mode = units.mode(law.field(part, states), theta)
-            states[part.layer] = part.put_states(mode, states[part.layer])
-        if all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
-            break
-    return states
 
 
 def count_heavier(backward: Tensor, forward: Tensor) -> int:

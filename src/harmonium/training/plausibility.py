@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.chains import climb
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 
 _ROWS = 8
@@ -49,9 +50,9 @@ def energy_gap(machine: BoltzmannMachine, v: Tensor) -> float:
     hidden = tuple(l for l in graph.kept if l not in graph.visible)
     states, fields = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
     for _ in hidden:  # hidden layers of a deep machine settle to the data
-        _to_modes(hamiltonian, states, (*hidden, *graph.summed))
+        climb(hamiltonian, states, (*hidden, *graph.summed))
     data = hamiltonian.free_energy(states, graph.summed, None if hidden else fields)
-    _to_modes(hamiltonian, states, graph.kept)
+    climb(hamiltonian, states, graph.kept)
     least = torch.minimum(data.min(), hamiltonian.free_energy(states, graph.summed).min())
     noise = sum(
         layer.n_units * (math.log(layer.n_states) if layer.n_states is not None else 1.0)
@@ -125,9 +126,3 @@ def _upwards(hamiltonian: Hamiltonian, v: Tensor) -> tuple[States, dict[int, Ten
         states[l] = hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l])
         given.add(l)
     return states, fields
-
-
-def _to_modes(hamiltonian: Hamiltonian, states: States, order: tuple[int, ...]) -> None:
-    """Moves one layer after the other, in place, to its mode given its neighbours."""
-    for l in order:
-        states[l] = hamiltonian.layers[l].mode(hamiltonian.field(l, states), hamiltonian.thetas[l])
