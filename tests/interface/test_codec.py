@@ -69,7 +69,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     for kind in set(Encoder.registry.values()) - {hm.data.Identity, hm.data.Compose}:
 
         def encode(self: Any, X: Any, original: Any = kind.encode, **first: Any) -> Any:
-            found.encoded += len(X)
+            found.encoded += 0 if np.shape(X)[1:] == (1,) else len(X)  # a table encodes its columns
             return original(self, X, **first)
 
         monkeypatch.setattr(kind, "encode", encode)

@@ -207,10 +207,10 @@ def test_errors_name_the_argument(make, error, text):
         (
             {"kind": "Standardise", "mean": 0.0},
             ValueError,
-            r"expected Standardise with fields \['mean', 'scale'\]",
+            r"expected Standardise with fields \['high', 'low', 'mean', 'scale'\]",
         ),
-        ({"kind": "Standardise", "mean": 0.0, "scale": -1.0}, ValueError, "scale: expected"),
-        ({"kind": "Standardise", "mean": None, "scale": "x"}, ValueError, "Standardise"),
+        ({**Standardise(0.0, 1.0).to_dict(), "scale": -1.0}, ValueError, "scale: expected"),
+        ({**Standardise(0.0, 1.0).to_dict(), "scale": "x"}, ValueError, "Standardise"),
         ({"kind": "BernoulliBinarise", "seed": "x"}, ValueError, "BernoulliBinarise: seed: expected"),
         ({"kind": "Threshold", "at": "x"}, ValueError, "Threshold"),
         ({"kind": "Compose", "encoders": 3}, ValueError, "Compose"),

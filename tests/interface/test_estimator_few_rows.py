@@ -40,7 +40,7 @@ def test_weights_of_rows_of_a_frame_are_repetitions() -> None:
     weights = np.r_[np.ones(30), 2 * np.ones(30)]
     weighted = hm.RBM(**SMALL).fit(FRAME, sample_weight=weights).encoder_.columns[0].coding
     repeated = hm.RBM(**SMALL).fit(pd.concat([FRAME, FRAME[30:]])).encoder_.columns[0].coding
-    assert weighted.offset == pytest.approx(repeated.offset, rel=1e-12)
+    assert weighted.mean == pytest.approx(repeated.mean, rel=1e-12)
     assert weighted.scale == pytest.approx(repeated.scale, rel=1e-12)
 
 
@@ -63,8 +63,7 @@ def test_weights_of_a_table_that_do_not_fit_are_refused() -> None:
     one = np.zeros(60)
     one[3] = 2.0
     assert (
-        hm.tables.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.offset
-        == FRAME["age"][3]
+        hm.tables.Table.fit(FRAME, {"age": "gaussian"}, weights=one).columns[0].coding.mean == FRAME["age"][3]
     )
 
 

@@ -60,7 +60,7 @@ def test_a_count_has_a_largest_number_that_is_exact() -> None:
 @pytest.mark.parametrize(("field", "value"), [("dtype", {}), ("dtype", None), ("name", [1]), ("name", None)])
 def test_damaged_columns_of_a_machine_are_refused(field: str, value: Any) -> None:
     description = Table.fit(frame_of(np.array([["a", "1.5"], ["b", "2"]]))).to_dict()
-    description["columns"][0][field] = value
+    description["all_columns"][0][field] = value
     with pytest.raises((TypeError, ValueError), match=f"{field}: expected"):
         encoder_from_dict(description)
 

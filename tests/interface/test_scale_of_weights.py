@@ -87,7 +87,7 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str) -> None:
         alike(made[0].machine_, other.machine_)
         np.testing.assert_allclose(other.score_samples(frame), made[0].score_samples(frame), atol=1e-7)
         if kind is RBMOutlier:
-            assert other.offset_ == pytest.approx(made[0].offset_, abs=1e-7)
+            assert other.mean_ == pytest.approx(made[0].offset_, abs=1e-7)
 
 
 @every_weight
@@ -116,8 +116,8 @@ def test_scaled_weights_make_one_code(weights: str) -> None:
     scales = [Standardise.fit(X, weights=torch.as_tensor(scale * w)) for scale in (1.0, 1000.0, 1e-3)]
     for j, column in enumerate(tables[0].columns):
         for other in (table.columns[j].coding for table in tables[1:]):
-            assert (other.offset, other.scale) == pytest.approx(
-                (column.coding.offset, column.coding.scale), rel=1e-12
+            assert (other.mean, other.scale) == pytest.approx(
+                (column.coding.mean, column.coding.scale), rel=1e-12
             )
     for other in scales[1:]:
         assert other.mean == pytest.approx(scales[0].mean, rel=1e-12)

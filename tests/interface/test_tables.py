@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from harmonium import RBM
-from harmonium.data import encoder_from_dict
+from harmonium.data import Standardise, encoder_from_dict
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import join_layers, load
-from harmonium.tables import Table, visible_layers
-from harmonium.tables.number_codings import Affine
+from harmonium.tables import Table
 
 pandas = pytest.importorskip("pandas")
 
@@ -79,7 +78,7 @@ def test_kinds_are_chosen_by_what_the_columns_hold():
 
 
 def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
-    assert [tuple(group) for group in TABLE.groups] == [
+    assert [(layer.kind, layer.n_units, layer.n_states or 2) for layer in TABLE.layers] == [
         ("gaussian", 3, 2),
         ("bernoulli", 2, 2),
         ("categorical", 6, 3),
@@ -87,7 +86,7 @@ def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
         ("binomial", 1, int(FRAME["count"].max()) + 1),
         ("truncated_gaussian", 1, 2),
     ]
-    machine = join_layers(visible_layers(TABLE), [Bernoulli(3), Bernoulli(2)])
+    machine = join_layers(TABLE.layers, [Bernoulli(3), Bernoulli(2)])
     assert machine.visible_width == TABLE.width == TABLE.encode(FRAME).shape[1]
     assert machine.graph.edges == (*((l, 6) for l in range(6)), (6, 7))
     assert TABLE.names == tuple(FRAME) and list(TABLE.decode(TABLE.encode(FRAME))) == list(FRAME)
@@ -102,7 +101,7 @@ def test_columns_of_a_kind_make_one_layer_wherever_they_stand():
 
 
 def test_one_layer_for_columns_of_one_kind_is_a_chain():
-    machine = join_layers(visible_layers(Table.fit(FRAME[["age", "income"]])), [Bernoulli(3)])
+    machine = join_layers(Table.fit(FRAME[["age", "income"]]).layers, [Bernoulli(3)])
     assert machine.graph.is_chain and machine.visible == (0,)
 
 
@@ -110,7 +109,7 @@ def test_one_layer_for_columns_of_one_kind_is_a_chain():
 def test_every_kind_is_a_kind_of_layer_and_goes_there_and_back(kind):
     values = pandas.DataFrame({"x": [0.0, 1.0, 1.0, 0.0], "y": [1, 0, 0, 1]})
     table = Table.fit(values, kind)
-    (layer,) = visible_layers(table)
+    (layer,) = table.layers
     assert type(layer) is Layer.registry[kind]
     states = torch.from_numpy(table.encode(values))
     layer.check_rows(states, "X")
@@ -165,13 +164,13 @@ def test_means_become_whole_cells():
     back = TABLE.decode(means)
     assert (back.dtypes == FRAME.dtypes).all()
     for column in TABLE.columns:
-        if column.coding.values:
-            assert back[column.name][0] in column.coding.values
+        if column.values:
+            assert back[column.name][0] in column.values
 
 
 def test_a_table_is_stored_as_json_and_with_a_machine(tmp_path):
     assert encoder_from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
-    machine = join_layers(visible_layers(TABLE), [Bernoulli(3)])
+    machine = join_layers(TABLE.layers, [Bernoulli(3)])
     machine.metadata["encoder"] = TABLE.to_dict()
     machine.save(tmp_path / "machine.safetensors")
     again = encoder_from_dict(load(tmp_path / "machine.safetensors").metadata["encoder"])
@@ -183,7 +182,7 @@ def test_slopes_are_those_of_real_columns():
     slopes = TABLE.log_slopes(14)
     states = TABLE.encode(FRAME)
     assert slopes[0] == pytest.approx(np.log(states[:, 0].std() / FRAME["age"].std(ddof=0)))
-    real = [isinstance(column.coding, Affine) for column in TABLE.columns]
+    real = [isinstance(column.coding, Standardise) for column in TABLE.columns]
     assert all(slope == 0 for slope, is_real in zip(slopes, real, strict=True) if not is_real)
     assert TABLE.log_abs_det(14) == pytest.approx(sum(slopes))
 
@@ -230,7 +229,7 @@ def test_decimals_are_numbers(library):
 def test_arrays_of_text_and_of_numbers():
     text = np.array([["red", "1.5"], ["blue", "2"], ["green", "nan"], ["red", "4"]])
     table = Table.fit(text)
-    assert table.kinds == {0: "categorical", 1: "gaussian"} and table.columns[1].coding.offset == 2.5
+    assert table.kinds == {0: "categorical", 1: "gaussian"} and table.columns[1].coding.mean == 2.5
     numbers = np.column_stack([RANDOM.normal(size=40), np.arange(40) % 2])
     table = Table.fit(numbers)
     assert table.kinds == {0: "gaussian", 1: "bernoulli"}

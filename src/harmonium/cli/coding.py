@@ -104,7 +104,7 @@ def read_for(codec: Codec, source: str, *, lacking: str | None = None) -> DataSe
     """
     known = {name.lower() for name in codec.names or ()}
     columns = [*(codec.encoder.columns if isinstance(codec.encoder, Table) else ()), codec.label]
-    labels = {str(each.name): each.coding.values for each in columns if each is not None and not each.form}
+    labels = {str(each.name): each.values for each in columns if each is not None and not each.form}
     text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
     coder = codec.encoder
     reading = (coder.alphabet, coder.unknown) if isinstance(coder, Letters) else ("auto", "gap")
@@ -322,7 +322,7 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
 
 def _cell(column: Column, text: str) -> Series:
     """A cell of a column from its text: one of the labels by how it is written, else a number."""
-    written = {str(value): value for value in column.coding.values}
+    written = {str(value): value for value in column.values}
     value = written.get(text, text)
     try:
         number = float(value)
@@ -330,7 +330,7 @@ def _cell(column: Column, text: str) -> Series:
         number = None
     if number is not None and of_whole_numbers(column.dtype) and number % 1 != 0:
         raise ValueError(f"expected a whole number in column {column.name!r}, received {text!r}")
-    if number is not None and (not column.coding.values or number in column.coding.values):
+    if number is not None and (not column.values or number in column.values):
         return Series(column.name, np.array([number]), "float64")
     cell = np.empty(1, dtype=object)
     cell[0] = value

@@ -9,18 +9,19 @@
 from harmonium._rows import Rows
 from harmonium.data._frames import build
 from harmonium.data.dataset import LABELS, DataSet
-from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.encoders import (
     BINARISE,
     BernoulliBinarise,
     BitPlanes,
     Compose,
+    Encoder,
     Identity,
     Letters,
     OneHot,
     Scale,
     Standardise,
     Threshold,
+    encoder_from_dict,
 )
 from harmonium.data.files import BUILT_IN, read
 from harmonium.data.frame import Frame, Series, frame_of, is_frame

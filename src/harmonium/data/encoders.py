@@ -1,25 +1,24 @@
-"""Encoders of arrays: how data become the states of a machine, and how samples come back in the data's units.
+"""Encoders: how data become the states of a machine, and how samples come back in the data's units.
 
-All take NumPy arrays and torch tensors of shape (rows, columns) and return the kind they were given.
+Those of arrays stand here. They take NumPy arrays and torch tensors of shape (rows, columns) and return the
+kind that they were given. ``harmonium.tables`` adds those of a table and of its columns to the registry.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._checks import positive_int
 from harmonium._random import as_generator
 from harmonium._rows import Rows
-from harmonium.data.encoder import Encoder, encoder_from_dict
 from harmonium.data.transforms import (
     Array,
     Values,
@@ -37,19 +36,147 @@ from harmonium.data.transforms import (
 from harmonium.sequences import READINGS, find_alphabet
 
 
-class _Plain(Encoder, ABC):
-    """Encoders that stretch nothing and whose states are in the units of the data, as far as they go."""
+class Encoder(ABC):
+    """A map from data to machine states with a way back.
 
+    An encoder is a small immutable value, a dataclass, that is stored with the model (``to_dict``,
+    ``encoder_from_dict``). It encodes every column of an array alike, or each by numbers of its own.
+    """
+
+    draws: ClassVar[bool] = False
+    """True if ``encode`` draws noise: the states of a row then depend on its place among the others."""
+    reads_levels: ClassVar[bool] = False
+    """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
+    tabular: ClassVar[bool] = False
+    """True if it encodes a ``Frame``, by its columns; else arrays."""
+    curved: bool = False
+    """True if the slope of ``encode`` differs from state to state."""
+    width: int = 1
+    """Columns of states for each column of data; of a table, for all."""
+    n_states: int = 2
+    """States of a unit; 2 where there is no choice."""
+    registry: ClassVar[dict[str, type[Encoder]]] = {}
+    """Every kind of encoder by name."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if ABC not in cls.__bases__:
+            Encoder.registry[cls.__name__] = cls
+
+    @abstractmethod
+    def encode(self, X: Values) -> Values:
+        """Data (rows, columns) as machine states."""
+
+    @abstractmethod
     def decode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        return X
+        """Machine states in the units of the data; each encoder says what is restored and what is lost."""
+
+    def encode_cells(self, X: Any) -> Array:
+        """Returns the states of rows, (rows, columns), in which NaN is a missing cell, and of its whole unit.
+
+        Numbers are read in float64, but for the uint8 of grey levels.
+        """
+        X = X.cpu().numpy() if isinstance(X, Tensor) else X
+        if X.dtype != np.uint8 or not self.reads_levels:
+            X = X.astype(np.float64, copy=False)
+        hole = np.isnan(X) if X.dtype.kind == "f" else np.zeros((), dtype=bool)
+        if not hole.any():
+            return np.asarray(self.encode(X))
+        given = X[~hole]  # some value that the encoder takes stands in where there is none, and is not read
+        states = self.encode(np.where(hole, given[0] if len(given) else 0.0, X))
+        return np.where(self.spread(hole), np.nan, states)
+
+    def expected(self) -> str:
+        """Describes the cells of a column that have a state."""
+        return "a number"
+
+    def spread(self, entries: Array) -> Array:
+        """Returns something of every entry of data, (rows, columns), for every state that encodes it."""
+        return entries if self.width == 1 else np.repeat(entries, self.width, 1)
+
+    @abstractmethod
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        """ln |slope| of ``encode`` in each of ``width`` columns of data.
+
+        Add those of the observed entries to a log-likelihood of encoded rows to have it in the units of the
+        data. They are 0 for encoders into discrete states, where probabilities are of the states themselves.
+        """
+
+    def log_slopes_at(self, states: Array) -> Array:
+        """ln |slope| of ``encode`` where it makes these states, (rows, columns); NaN where missing."""
+        first = states[:, :: self.width]
+        return np.where(np.isnan(first), np.nan, self.log_slopes(first.shape[1]))
+
+    def log_abs_det(self, width: int) -> float:
+        """ln |det| of ``encode`` on rows of ``width`` columns, the sum of ``log_slopes``."""
+        return math.fsum(self.log_slopes(width))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The encoder in plain JSON types, for :func:`encoder_from_dict`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, **{name: _plain(value) for name, value in values.items()}}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """The encoder whose fields ``to_dict`` wrote.
+
+        Raises:
+            TypeError, ValueError: fields out of range.
+        """
+        return cls(**values)
+
+
+def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
+    """The encoder that ``to_dict`` described, also after a round trip through JSON.
+
+    Raises:
+        TypeError: not a mapping.
+        ValueError: an unknown kind, or fields that are missing, unknown or out of range.
+    """
+    if not isinstance(description, Mapping):
+        raise TypeError(f"description: expected a mapping, received {type(description).__name__}")
+    values = dict(description)
+    kind = Encoder.registry.get(str(values.pop("kind", None)))
+    if kind is None:
+        raise ValueError(
+            f"description: expected a kind among {', '.join(Encoder.registry)}, "
+            f"received {description.get('kind')!r}"
+        )
+    expected = {field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    if set(values) != expected:
+        raise ValueError(
+            f"description: expected {kind.__name__} with fields {sorted(expected)}, received {sorted(values)}"
+        )
+    try:
+        return kind.from_fields(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"description: {kind.__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+class Unstretched(Encoder, ABC):
+    """Encoders that stretch nothing, so that densities and probabilities are those of the states."""
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
         return (0.0,) * width
 
 
+class _Kept(Unstretched, ABC):
+    """Encoders whose states are in the units of the data, as far as they go."""
+
+    def decode(self, X: Values) -> Values:
+        _checks.numeric(X, "X")
+        return X
+
+
+@final
 @dataclass(frozen=True)
-class Identity(_Plain):
+class Identity(_Kept):
     """The data as they are. ``decode`` restores everything."""
 
     def encode(self, X: Values) -> Values:
@@ -57,6 +184,7 @@ class Identity(_Plain):
         return X
 
 
+@final
 @dataclass(frozen=True)
 class Standardise(Encoder):
     """``(X - mean) / scale``, per column or with one mean and scale for all.
@@ -67,6 +195,8 @@ class Standardise(Encoder):
     Args:
         mean: a number, or one per column.
         scale: positive, in the same form as ``mean``.
+        low: the least state, below which there is none (NaN); None: no bound.
+        high: the largest state; None: no bound.
 
     Raises:
         ValueError: values that are not finite, a scale that is not positive, or forms that differ.
@@ -74,6 +204,8 @@ class Standardise(Encoder):
 
     mean: float | tuple[float, ...]
     scale: float | tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
 
     def __post_init__(self) -> None:
         mean, scale = np.asarray(self.mean, dtype=np.float64), np.asarray(self.scale, dtype=np.float64)
@@ -112,9 +244,23 @@ class Standardise(Encoder):
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
 
+    def of_column(self, j: int) -> Standardise:
+        """Returns the encoder of column j alone."""
+        mean, scale = (x[j] if isinstance(x, tuple) else x for x in (self.mean, self.scale))
+        return Standardise(mean, scale, self.low, self.high)
+
+    def expected(self) -> str:
+        if self.high is not None and not isinstance(self.mean, tuple) and not isinstance(self.scale, tuple):
+            return f"a number in [{self.mean:g}, {self.mean + self.scale:g}] as in fit"
+        return "a number" if self.low is None else "a number from 0"
+
     def encode(self, X: Values) -> Values:
         values = self._floating(X)
-        return _float_like((values - like(self.mean, values)) / like(self.scale, values), X)
+        states = _float_like((values - like(self.mean, values)) / like(self.scale, values), X)
+        for bound, sign in ((self.low, 1), (self.high, -1)):
+            if bound is not None:
+                states = library(X).where(sign * states >= sign * bound, states, math.nan)
+        return states
 
     def decode(self, X: Values) -> Values:
         values = self._floating(X)
@@ -134,6 +280,7 @@ class Standardise(Encoder):
         return cast(X, X.dtype if is_floating(X) else library(X).float64)
 
 
+@final
 @dataclass(frozen=True)
 class Scale(Encoder):
     """uint8 grey levels 0..255 as float32 intensities in [0, 1].
@@ -161,8 +308,9 @@ class Scale(Encoder):
         return (-math.log(255),) * width
 
 
+@final
 @dataclass(frozen=True)
-class Threshold(_Plain):
+class Threshold(_Kept):
     """1 above the cut, else 0, as :func:`harmonium.data.threshold` does.
 
     ``decode`` returns its argument: which side of the cut is known, the intensity is lost.
@@ -185,8 +333,9 @@ class Threshold(_Plain):
         return threshold(X, self.at)
 
 
+@final
 @dataclass(frozen=True)
-class BernoulliBinarise(_Plain):
+class BernoulliBinarise(_Kept):
     """1 with the intensity as its probability, as :func:`harmonium.data.bernoulli_binarise` does.
 
     Every call starts from the seed, so the same data give the same bits, and two batches encoded apart share
@@ -213,8 +362,9 @@ class BernoulliBinarise(_Plain):
         return bernoulli_binarise(X, self.seed)
 
 
+@final
 @dataclass(frozen=True)
-class BitPlanes(_Plain):
+class BitPlanes(Unstretched):
     """The eight bit-planes of uint8 grey levels, (rows, d) -> (rows, 8 * d), most significant plane first.
 
     ``decode`` restores every level exactly, from values 0 and 1 only.
@@ -225,6 +375,7 @@ class BitPlanes(_Plain):
 
     reads_levels: ClassVar[bool] = True
     gray: bool = False
+    width = 8
 
     def spread(self, entries: Array) -> Array:
         return np.tile(entries, 8)
@@ -236,8 +387,33 @@ class BitPlanes(_Plain):
         return from_bit_planes(X, self.gray)
 
 
+class _Blocks(Unstretched, ABC):
+    """Encoders of integers 0..q-1 as one-hot blocks of ``width`` = q columns."""
+
+    def encode(self, X: Values) -> Values:
+        _checks.numeric(X, "X")
+        values: Any = X
+        expected = f"integers 0..{self.width - 1}"
+        if is_floating(X):
+            refuse_where(~library(X).isfinite(values) | (values.round() != values), X, expected)
+        digits: Any = cast(X, library(X).int64)
+        refuse_where((digits < 0) | (digits >= self.width), X, expected)
+        blocks: Any = digits[..., None] == like(range(self.width), digits)
+        flat: Values = cast(blocks.reshape(len(X), -1), library(X).float32)
+        return flat
+
+    def decode(self, X: Values) -> Values:
+        _checks.numeric(X, "X")
+        if X.ndim != 2 or X.shape[1] % self.width:
+            raise ValueError(f"X: expected blocks of {self.width} columns, received shape {tuple(X.shape)}")
+        blocks: Any = X.reshape(len(X), -1, self.width)
+        largest: Values = blocks.argmax(-1)
+        return largest
+
+
+@final
 @dataclass(frozen=True)
-class OneHot(_Plain):
+class OneHot(_Blocks):
     """Integers 0..q-1 as one-hot blocks, (rows, d) -> (rows, d * q), the states of a Categorical layer.
 
     ``decode`` returns the place of the largest entry of each block, as int64, so that it also takes
@@ -253,39 +429,12 @@ class OneHot(_Plain):
     n_states: int
 
     def __post_init__(self) -> None:
-        positive_int(self.n_states, "n_states", minimum=2)
-
-    def spread(self, entries: Array) -> Array:
-        return np.repeat(entries, self.n_states, 1)
-
-    def encode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        values: Any = X
-        if is_floating(X):
-            refuse_where(
-                ~library(X).isfinite(values) | (values.round() != values),
-                X,
-                f"integers 0..{self.n_states - 1}",
-            )
-        digits: Any = cast(X, library(X).int64)
-        refuse_where((digits < 0) | (digits >= self.n_states), X, f"integers 0..{self.n_states - 1}")
-        blocks: Any = digits[..., None] == like(range(self.n_states), digits)
-        flat: Values = cast(blocks.reshape(len(X), -1), library(X).float32)
-        return flat
-
-    def decode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        if X.ndim != 2 or X.shape[1] % self.n_states:
-            raise ValueError(
-                f"X: expected blocks of {self.n_states} columns, received shape {tuple(X.shape)}"
-            )
-        blocks: Any = X.reshape(len(X), -1, self.n_states)
-        largest: Values = blocks.argmax(-1)
-        return largest
+        object.__setattr__(self, "width", _checks.positive_int(self.n_states, "n_states", minimum=2))
 
 
+@final
 @dataclass(frozen=True)
-class Letters(_Plain):
+class Letters(_Blocks):
     """Places of letters in an alphabet as one-hot blocks, for sequences (``OneHot``).
 
     ``decode`` returns places, which ``harmonium.sequences.write_fasta`` writes as letters.
@@ -305,22 +454,10 @@ class Letters(_Plain):
         _checks.instance(self.alphabet, "alphabet", str, "the letters")
         find_alphabet(self.alphabet, "")
         _checks.one_of(self.unknown, "unknown", READINGS)
-
-    @property
-    def blocks(self) -> OneHot:
-        """The encoder of the places."""
-        return OneHot(len(self.alphabet))
-
-    def spread(self, entries: Array) -> Array:
-        return self.blocks.spread(entries)
-
-    def encode(self, X: Values) -> Values:
-        return self.blocks.encode(X)
-
-    def decode(self, X: Values) -> Values:
-        return self.blocks.decode(X)
+        object.__setattr__(self, "width", len(self.alphabet))
 
 
+@final
 @dataclass(frozen=True)
 class Compose(Encoder):
     """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
@@ -342,10 +479,11 @@ class Compose(Encoder):
                 raise TypeError(f"encoders: expected encoders, received {type(encoder).__name__}")
         if not self.encoders:
             raise ValueError("encoders: expected at least one, received none")
-        if any(isinstance(encoder, (BitPlanes, OneHot, Letters)) for encoder in self.encoders[:-1]):
+        if any(encoder.width != 1 for encoder in self.encoders[:-1]):
             raise ValueError("encoders: expected BitPlanes, OneHot or Letters in the last place only")
         object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
         object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
+        object.__setattr__(self, "width", self.encoders[-1].width)
 
     def spread(self, entries: Array) -> Array:
         return self.encoders[-1].spread(entries)
@@ -369,19 +507,15 @@ class Compose(Encoder):
         return cls(tuple(encoder_from_dict(item) for item in values["encoders"]))
 
 
-_BINARISERS: dict[str, Callable[[int], Encoder]] = {
+BINARISERS: dict[str, Callable[[int], Encoder]] = {
     "none": lambda seed: Identity(),
     "threshold": lambda seed: Threshold(),
     "sample": BernoulliBinarise,
     "bit-planes": lambda seed: BitPlanes(),
     "gray-planes": lambda seed: BitPlanes(gray=True),
 }
-BINARISE = tuple(_BINARISERS)
-
-
-def binariser(name: str, seed: int) -> Encoder:
-    """Returns what makes 0 and 1 of grey levels: one of ``BINARISE``, with the seed of its draws."""
-    return _BINARISERS[name](seed)
+"""Make 0 and 1 of grey levels, from the seed of their draws."""
+BINARISE = tuple(BINARISERS)
 
 
 def _float_like(result: Any, X: Values) -> Values:

@@ -27,6 +27,13 @@ def of_whole_numbers(dtype: str) -> bool:
     return "int" in dtype.lower()
 
 
+def missing_in(values: Array) -> Array:
+    """Marks the missing cells: NaN among numbers, None among objects."""
+    if values.dtype.kind == "O":
+        return np.array([value is None for value in values.ravel()], dtype=bool).reshape(values.shape)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+
+
 @dataclass(frozen=True, eq=False)
 class Series:
     """One column.
@@ -55,9 +62,7 @@ class Series:
     @property
     def missing(self) -> Array:
         """(rows,), bool."""
-        if self.numeric:
-            return np.isnan(self.values)
-        return np.array([value is None for value in self.values], dtype=bool)
+        return missing_in(self.values)
 
     def filled(self, other: Array) -> Series:
         """The column with the cells of ``other`` where its own are missing."""

@@ -15,8 +15,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.data.frame import of_whole_numbers
 from harmonium.estimators._intake import Array
-from harmonium.tables import Column
-from harmonium.tables.codings import OneOf
+from harmonium.tables import Column, OneOf
 
 
 def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:
@@ -99,7 +98,7 @@ def classes_of(description: Any) -> Array:
     """
     _checks.instance(description, "label", Mapping, "the description of a column")
     column = Column.from_dict(description)
-    classes = np.array(column.coding.values)
+    classes = np.array(column.values)
     try:
         return classes.astype(column.dtype)
     except (TypeError, ValueError):  # what another library calls its type

@@ -4,12 +4,10 @@
 - :class:`Table` is the encoder of a frame, by a :class:`Column` for each that is learned.
 """
 
-from harmonium.tables.codec import Codec, Place
-from harmonium.tables.codings import Labels
-from harmonium.tables.column import Column, name_of
-from harmonium.tables.left_out import IGNORE, blank_rows, without_unit
-from harmonium.tables.table import UNKNOWN, Table
-from harmonium.tables.units import visible_for, visible_layers
+from harmonium.tables.codec import Codec, Place, visible_for
+from harmonium.tables.codings import IGNORE, Labels, OneOf
+from harmonium.tables.column import Column, name_of, without_unit
+from harmonium.tables.table import UNKNOWN, Table, blank_rows
 
 __all__ = [
     "IGNORE",
@@ -17,11 +15,11 @@ __all__ = [
     "Codec",
     "Column",
     "Labels",
+    "OneOf",
     "Place",
     "Table",
     "blank_rows",
     "name_of",
     "visible_for",
-    "visible_layers",
     "without_unit",
 ]

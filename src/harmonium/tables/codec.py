@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
-from harmonium._rows import Rows
+from harmonium._rows import Moments
 from harmonium.data import (
     BINARISE,
     BitPlanes,
@@ -22,6 +22,7 @@ from harmonium.data import (
     Frame,
     Identity,
     Letters,
+    Rows,
     Series,
     Standardise,
     encoder_from_dict,
@@ -29,15 +30,15 @@ from harmonium.data import (
     is_frame,
 )
 from harmonium.data.dataset import dense
-from harmonium.data.encoders import binariser
+from harmonium.data.encoders import BINARISERS
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables.codings import Coding
-from harmonium.tables.column import Column, as_states, states_of
-from harmonium.tables.number_codings import Affine
-from harmonium.tables.table import Group, Table, states_of_cells
-from harmonium.tables.units import encoder_of_bits, fit_units, layer_of, visible_layers
+from harmonium.tables.codings import BITS, Numbered, Seen, encoder_of_bits, fit_array, states_of
+from harmonium.tables.column import Column
+from harmonium.tables.table import Table, states_of_cells
+
+Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take, NaN aside
 
 
 class Place(NamedTuple):
@@ -113,33 +114,37 @@ class Codec:
                 asked = f"binarise={binarise}, visible={visible}"
                 raise ValueError(f"binarise, visible: expected neither for sequences, received {asked}")
             letters = Letters(X.alignment.alphabet, X.alignment.unknown)
-            return cls(letters, [layer_of(Group("categorical", X.samples.shape[1], len(letters.alphabet)))])
+            return cls(letters, [Layer.registry["categorical"].plain(X.samples.shape[1], letters.width)])
         if isinstance(X, DataSet):
             named = tabular and binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
             X = X.frame() if kinds or mixed else X.samples
-        elif is_frame(X):
-            X = frame_of(X)
-        if isinstance(X, Frame):
+        if is_frame(X):
+            frame = frame_of(X)
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
-            chosen = {cells.name: visible for cells in X.columns} | dict(kinds or {})
-            table = Table.fit(X, chosen, unknown=unknown, weights=weights)
-            return cls(table, visible_layers(table))
-        first = binariser(binarise, seed)
-        two_values = Layer.registry["bernoulli" if visible == "auto" else visible].two_values
-        planes = isinstance(first, BitPlanes)
-        if planes and two_values != (0.0, 1.0):
-            raise ValueError(f"visible: expected auto or bernoulli for {binarise}, received {visible}")
-        if binarise != "none" and two_values is not None:  # 0 and 1, as is known without a look
-            kind = "bernoulli" if visible == "auto" else visible
-            group, second = Group(kind, Rows.of(X).width * (8 if planes else 1), 2), encoder_of_bits(kind)
+            chosen = {cells.name: visible for cells in frame.columns} | dict(kinds or {})
+            table = Table.fit(frame, chosen, unknown=unknown, weights=weights)
+            return cls(table, table.layers)
+        if binarise != "none":
+            return cls._of_levels(X, visible, BINARISERS[binarise](seed), weights, missing)
+        rows = Codec(Identity(), ()).rows(X, torch.float64, missing=missing, keep=False)
+        layer, encoder = visible_for(rows, visible, weights)
+        return cls(encoder, [layer])
+
+    @classmethod
+    def _of_levels(cls, X: Any, visible: str, bits: Encoder, weights: Tensor | None, missing: bool) -> Self:
+        """Returns the codec of grey levels, which become 0 and 1 first, as is known without a look."""
+        kind = "bernoulli" if visible == "auto" else visible
+        two_values = Layer.registry[kind].two_values
+        if isinstance(bits, BitPlanes) and two_values != BITS:
+            raise ValueError(f"visible: expected auto or bernoulli for bit-planes, received {visible}")
+        if two_values is not None:
+            layer, encoder = Layer.registry[kind].plain(Rows.of(X).width * bits.width), encoder_of_bits(kind)
         else:
-            rows = Codec(first, ()).rows(X, torch.float64, missing=missing, keep=False)
-            group, second = fit_units(rows, visible, weights)
-        parts = tuple(part for part in (first, second) if not isinstance(part, Identity))
-        encoder = Compose(parts) if len(parts) > 1 else parts[0] if parts else Identity()
-        return cls(encoder, [layer_of(group)])
+            rows = Codec(bits, ()).rows(X, torch.float64, missing=missing, keep=False)
+            layer, encoder = visible_for(rows, visible, weights)
+        return cls(bits if isinstance(encoder, Identity) else Compose((bits, encoder)), [layer])
 
     def with_label(self, cells: Series) -> Self:
         """Returns the codec with a column of labels beside the others, a unit of one state for each label.
@@ -152,8 +157,7 @@ class Codec:
         if len(real):
             raise ValueError(
                 f"label: expected classes in column {cells.name!r}, received real numbers such as "
-                f"{real[0]:g}; without --label they are learned like any column, and harmonium predict "
-                f"--column {cells.name} predicts them"
+                f"{real[0]:g}; a column that is no label is learned like any other, and can be predicted"
             )
         if len(set(seen.tolist())) < 2:
             raise ValueError(
@@ -161,8 +165,8 @@ class Codec:
                 f"{seen[:1].tolist()}; an empty cell is a missing label"
             )
         label = Column.fit(cells, "categorical")
-        group = Group(label.kind, 1, label.coding.n_states)
-        return replace(self, label=label, layers=[*self.layers, layer_of(group)])
+        layer = Layer.registry[label.kind].plain(1, label.coding.n_states)
+        return replace(self, label=label, layers=[*self.layers, layer])
 
     @classmethod
     def of(cls, machine: BoltzmannMachine, unknown: str | None = None) -> Self:
@@ -225,6 +229,11 @@ class Codec:
         """True if the data have a density: some visible layer is real."""
         return not all(layer.discrete for layer in self.layers)
 
+    @property
+    def alphabet(self) -> str | None:
+        """The letters of the sequences that it codes; None: it codes other data."""
+        return self.encoder.alphabet if isinstance(self.encoder, Letters) else None
+
     def own_names(self) -> list[str]:
         """Lists the names of the columns but the label; none where they had none."""
         return [name for name in self.names or () if self.label is None or name != self.label.name]
@@ -233,14 +242,12 @@ class Codec:
         """Lists the columns but the label, one for each unit; none where units are parts of columns."""
         if isinstance(self.encoder, Table):
             return list(self.encoder.columns)
-        layer, codings = self.layers[0], list[Coding]()
+        layer = self.layers[0]
+        codings: list[Encoder] = []
         if isinstance(self.encoder, Standardise):
-            both = (self.encoder.mean, self.encoder.scale)
-            parts = (x if isinstance(x, tuple) else (x,) * layer.n_units for x in both)
-            codings = [Affine(mean, scale) for mean, scale in zip(*parts, strict=True)]
+            codings = [self.encoder.of_column(j) for j in range(layer.n_units)]
         elif isinstance(self.encoder, Identity) and layer.coding == "states":
-            states = states_of(layer.kind)
-            codings = [as_states(states, states)] * layer.n_units
+            codings = [Numbered(states_of(layer.kind), states_of(layer.kind))] * layer.n_units
         names = self.own_names()
         own = names if len(names) == layer.n_units else [str(j) for j in range(layer.n_units)]
         named = zip(own, codings, strict=False)
@@ -256,19 +263,19 @@ class Codec:
         numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
         places, start = list[tuple[int, int, slice]](), 0
         for l, layer in zip(numbers, self.layers, strict=True):
-            width = layer.columns_per_unit
-            ends = range(start, start + layer.width, width)
-            places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(ends)]
+            width = layer.width // layer.n_units
+            starts = range(start, start + layer.width, width)
+            places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(starts)]
             start += layer.width
-        for each, place in zip(known, places[len(places) - len(known) :], strict=True):
-            if str(each.name) == column:
-                return Place(each, *place)
+        for candidate, place in zip(known, places[len(places) - len(known) :], strict=True):
+            if str(candidate.name) == column:
+                return Place(candidate, *place)
         if not known:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes"
             )
-        names = [str(each.name) for each in known]
+        names = [str(candidate.name) for candidate in known]
         listed, close = ", ".join(map(repr, names)), _checks.close_to(column, names)
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
@@ -280,15 +287,12 @@ class Codec:
         """
         if units is None:
             parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
-            units = torch.cat([~x[:, :: layer.columns_per_unit].isnan() for x, layer in parts], 1)
+            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
             units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
             return units.new_zeros(len(units), dtype=torch.float64)
-        if isinstance(self.encoder, Table):
-            own = states[:, : self.encoder.width].double().cpu().numpy()
-            slopes = torch.from_numpy(self.encoder.log_slopes_at(own))
-        else:
-            slopes = torch.tensor(self.encoder.log_slopes(units.shape[1]), dtype=torch.float64, device="cpu")
+        own = states[:, : states.shape[1] - self.label_width].double().cpu().numpy()
+        slopes = torch.from_numpy(self.encoder.log_slopes_at(own))
         return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
     # From rows to states
@@ -317,7 +321,7 @@ class Codec:
         Args:
             X: a ``Frame`` or a data frame for a ``Table``, a matrix for other encoders, or a ``DataSet``.
             dtype: of the states.
-            labels: of the rows, beside X: ``Series``, or states (rows, label width) with NaN where there is
+            labels: of the rows, beside X: a ``Series``, or states (rows, label width) with NaN where there is
                 none; None: those of a ``DataSet``, else all are missing.
             missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
@@ -327,20 +331,18 @@ class Codec:
             TypeError, ValueError: now or when they are made: other columns than in ``fit``, or a cell that
                 its column has no state for.
         """
-        large = isinstance(X, DataSet) and is_sparse(X.samples)
+        encoder, plain = self.encoder, isinstance(self.encoder, Identity)
         if isinstance(X, DataSet):
+            keep = keep and (encoder.tabular or not is_sparse(X.samples))
             X, cells = self.apart(X)
             labels = cells if labels is None else labels
-            X = X.frame() if isinstance(self.encoder, Table) else X.matrix()
-        encoder, plain = self.encoder, isinstance(self.encoder, Identity)
-        if isinstance(encoder, Table):
-            X = frame_of(X)
-            source = Rows(X, Frame.take, True, dtype, missing=missing)
+            X = X.frame() if encoder.tabular else X.matrix()
+        if encoder.tabular:
+            source = Rows(frame_of(X), Frame.take, True, dtype, missing=missing)
         else:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
             source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
-            keep = keep and not large
         beside = self._label_states(labels, len(source))
         if plain and beside is None:
             return source
@@ -352,7 +354,7 @@ class Codec:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        own = source.width if plain else encoder.width_of(source.width)
+        own = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
         width = own + (0 if beside is None else beside.shape[1])
         columns = {"nothing": 0, "anything": width, "data": own}
         return source.map(make, width, keep=keep, shown=columns[shown])
@@ -381,7 +383,7 @@ class Codec:
         """
         data, label = (part.cpu().numpy() for part in self.split(states))
         rows = self.encoder.frame(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
-        return rows, self._labels(label)
+        return rows, None if self.label is None else self.label.series(label)
 
     def fill(self, dataset: DataSet, absent: Array, states: Tensor) -> tuple[Frame | Array, Series | None]:
         """Returns data with what is missing taken from states.
@@ -396,16 +398,79 @@ class Codec:
         """
         rest, cells = self.apart(dataset)
         data, label = (part.cpu().numpy() for part in self.split(states))
-        labels = None if cells is None else self._labels(label)
-        if cells is not None and labels is not None:
-            labels = cells.filled(labels.values)
+        labels = None
+        if cells is not None and self.label is not None:
+            labels = cells.filled(self.label.series(label).values)
         if isinstance(self.encoder, Table):
             hidden, own = rest.samples.astype(object), self.encoder.order(rest.frame())
             hidden[:, own] = np.where(absent[:, own], None, hidden[:, own])
             return self.encoder.filled(replace(rest, samples=hidden).frame(), data), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
-    def _labels(self, states: Array) -> Series | None:
-        if (column := self.label) is None:
-            return None
-        return Series(column.name, column.decode(states), column.dtype, column.categories, column.ordered)
+
+# Arrays
+# ---------------------------------------------------------------------------------
+
+
+def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -> tuple[Layer, Encoder]:
+    """Finds a visible layer for an array, and the encoder that turns data into its states and samples back.
+
+    Args:
+        rows: the data, (rows, columns), which are read once.
+        kind: "auto": two-valued units where every entry is one of their two values, Bernoulli for 0 and 1 and
+            Spin for -1 and +1 (the density of such data has no upper bound), else Gaussian. "bernoulli" takes
+            0 and 1; "spin" takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers
+            0..q-1, with q one more than the largest; "binomial" takes counts 0..N, with N the largest;
+            "gaussian" and its other parametrisations take any numbers and standardise the columns, as does
+            "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
+            numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
+            "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
+            Other kinds take what their ``coding`` says.
+        weights: of the rows, (rows,), above 0, for means and deviations; None: all count alike.
+
+    Raises:
+        ValueError: an unknown kind, or data that the kind does not take; the message names the value.
+    """
+    kinds = Layer.registry
+    chosen = [_checks.one_of(kind, "visible", ("auto", *kinds))]
+    if kind == "auto":
+        chosen = [name for name, layer in kinds.items() if layer.two_values is not None]
+    tests: dict[Any, Test] = {"count": lambda x: (x < 0) | (x != x.floor())}
+    for name in chosen:
+        if kinds[name].coding == "states":
+            states = states_of(name)
+            for values in (states, *((BITS, tuple(sorted({*states, *BITS}))) if len(states) == 2 else ())):
+                tests[values] = _is_none_of(values)
+    seen = _look_at(rows, tests, weights)
+    if bool(seen.moments[0].isnan().any()):
+        column = int(seen.moments[0].isnan().int().argmax())
+        raise ValueError(
+            f"X: expected at least one value in every column, all of column {column} is missing (NaN); "
+            "drop it"
+        )
+    if kind == "auto":
+        kind = next((name for name in chosen if seen.others[states_of(name)] is None), "gaussian")
+    n_states, encoder = fit_array(kind, seen)
+    return kinds[kind].plain(rows.width, n_states), encoder
+
+
+def _is_none_of(values: tuple[float, ...]) -> Test:
+    return lambda x: torch.stack([x != value for value in values]).all(0)
+
+
+def _look_at(rows: Rows, tests: Mapping[Any, Test], weights: Tensor | None) -> Seen:
+    """Reads all rows once."""
+    moments, ends = Moments(), list[Tensor]()
+    others: dict[Any, float | None] = dict.fromkeys(tests)
+    for span, v, wide in rows.blocks():
+        moments.add(wide, None if weights is None else weights[span])
+        hole = v.isnan()
+        seen = v[~hole] if bool(hole.any()) else v
+        if seen.numel():
+            ends += seen.aminmax()
+        for name, test in tests.items():
+            if others[name] is None:
+                bad = test(v) & ~hole
+                others[name] = float(v[bad][0]) if bool(bad.any()) else None
+    low, high = (float(torch.stack(x).amin()) for x in (ends[::2], [-x for x in ends[1::2]]))
+    return Seen(moments.result(), low, -high, others)

@@ -1,79 +1,51 @@
-"""Codings: how the cells of one column become the states of one unit, and how they come back."""
+"""How the cells of one column become the states of one unit, and how they come back: a class for each kind.
+
+Each is an ``Encoder`` of columns, (rows, columns) of float64 or of objects, and takes NaN, None and what it
+has no state for as NaN in the whole of a unit. ``FITS`` finds those of a kind of unit by ``Layer.coding``.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from inspect import signature
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Series
+from harmonium.data import Encoder, Identity, OneHot, Series, Standardise
+from harmonium.data.encoders import Unstretched
+from harmonium.data.frame import LONG, missing_in
 from harmonium.data.transforms import Array
+from harmonium.layers import Layer
+
+IGNORE = "ignore"
+"""In place of the kind of a unit: the column has none."""
+TRANSFORMS = ("none", "log", "quantile")
+OTHERS = "other"
+"""The name of a state that stands for several rare labels."""
+_COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
+_DISTINCT = 10  # values at least, to choose a transform by: fewer fit any curve
+_BEYOND = 0.01  # share of draws beyond the range of the cells, from which on a curve invents values
+_KNOT = 0.6  # standard deviations between two points of a normal column: shorter lines follow the noise
+_PIECES = 10  # lines at most for what is not zero
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
+_BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
 
 
-class Coding(ABC):
-    """A map from cells to states of a unit with a way back; a small immutable value, a dataclass."""
-
-    registry: ClassVar[dict[str, type[Coding]]] = {}
-    """Every coding by name."""
-    values: tuple[Any, ...] = ()
-    """The labels of the states, in their order; empty where states are numbers."""
-    log_slope: float | None = 0.0
-    """ln |slope| where states are real; None: it is another one at every state (``log_slopes``)."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        Coding.registry[cls.__name__] = cls
-
-    @property
-    def n_states(self) -> int:
-        """Of the unit; 2 where there is no choice."""
-        return 2
-
-    @property
-    def width(self) -> int:
-        """Columns of the unit's state."""
-        return 1
-
-    @property
-    @abstractmethod
-    def expected(self) -> str:
-        """The cells that have a state, in words."""
-
-    @abstractmethod
-    def encode(self, cells: Series) -> Array:
-        """(rows, width) float64, NaN in the whole of a unit where a cell is missing or has no state."""
-
-    @abstractmethod
-    def decode(self, states: Array) -> Array:
-        """Cells (rows,) from states or means (rows, width), missing where NaN."""
-
-    def log_slopes(self, states: Array) -> Array:
-        """ln |slope| of ``encode`` where it makes these states (rows, width): (rows,), NaN for NaN."""
-        assert self.log_slope is not None
-        return np.where(np.isnan(states[:, 0]), np.nan, self.log_slope)
-
-    def to_dict(self) -> dict[str, Any]:
-        """In plain JSON types, for :func:`coding_from_dict`."""
-        values = asdict(self)  # type: ignore[call-overload]
-        return {
-            "coding": type(self).__name__,
-            **{n: list(v) if isinstance(v, tuple) else v for n, v in values.items()},
-        }
+# Labels
+# ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Labels(Coding):
-    """Cells that are one of some values.
-
-    Args:
-        values: in the order of the states, at least one.
-    """
+class Labels(Unstretched, ABC):
+    """Cells that are one of some ``values``, in the order of the states, at least one."""
 
     values: tuple[Any, ...]
 
@@ -89,141 +61,80 @@ class Labels(Coding):
         """All labels, of which a state may have several."""
         return self.values
 
-    @property
     def expected(self) -> str:
         return f"one of {few(self.values)} as in fit"
 
-    def indices(self, cells: Series) -> Array:
-        """The state of every cell, (rows,) float64; NaN where it is missing or has none."""
-        if cells.numeric and all(type(value) is float for value in self.values):
+    def indices(self, cells: Array) -> Array:
+        """Returns the state of every cell, float64; NaN where it is missing or has none."""
+        if cells.dtype.kind == "f" and all(type(value) is float for value in self.values):
             known = np.array(self.values)
             order = np.argsort(known)
-            nearest = order[np.searchsorted(known, cells.values, sorter=order).clip(max=len(known) - 1)]
-            return np.where(known[nearest] == cells.values, nearest, np.nan)
+            nearest = order[np.searchsorted(known, cells, sorter=order).clip(max=len(known) - 1)]
+            return np.where(known[nearest] == cells, nearest, np.nan)
         index = {value: i for i, value in enumerate(self.values)}
-        for value, i in list(index.items()):  # a CSV file has the names of what other files have as booleans
+        for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
             index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
-        return np.array([index.get(value, math.nan) for value in cells.values.tolist()], dtype=np.float64)
+        found = [index.get(value, math.nan) for value in cells.ravel().tolist()]
+        return np.array(found, dtype=np.float64).reshape(cells.shape)
 
     def cells(self, indices: Array, hole: Array) -> Array:
-        """The values of states (rows,), missing where there is a hole."""
+        """Returns the values of states, missing where there is a hole."""
         if all(type(value) is float for value in self.values):
             return np.where(hole, np.nan, np.array(self.values)[indices])
-        cells = np.empty(len(indices), dtype=object)
-        cells[:] = [None if absent else self.values[i] for i, absent in zip(indices, hole, strict=True)]
-        return cells
-
-
-class Levels(Labels, ABC):
-    """Cells that are one of some values, as numbers."""
-
-    @property
-    @abstractmethod
-    def levels(self) -> tuple[float, ...]:
-        """The states of the unit, rising, at least as many as there are values."""
-
-    def encode(self, cells: Series) -> Array:
-        index = self.indices(cells)
-        states = np.full((len(index), 1), np.nan)
-        known = ~np.isnan(index)
-        states[known, 0] = np.array(self.levels)[index[known].astype(int)]
-        return states
-
-    def decode(self, states: Array) -> Array:
-        levels = np.array(self.levels)
-        nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, states[:, 0])
-        return self.cells(np.minimum(nearest, len(self.values) - 1), np.isnan(states[:, 0]))
+        known = np.array([*self.values, None], dtype=object)
+        return known[np.where(hole, len(self.values), indices)]
 
 
 @final
 @dataclass(frozen=True)
-class Pair(Levels):
-    """At most two values as two states.
-
-    Args:
-        values: one or two.
-        low: the state of the first; that of the second is 1.
-    """
-
-    low: float = 0.0
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        return (self.low, 1.0)
-
-
-@final
-@dataclass(frozen=True)
-class Numbered(Levels):
-    """Values as states that are numbers.
+class Numbered(Labels):
+    """Values as states that are numbers, such as the two states of a unit.
 
     Args:
         values: at least one, and no more than there are states.
         states: rising.
     """
 
+    values: tuple[Any, ...]
     states: tuple[float, ...] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "states", tuple(_checks.real(state, "states") for state in self.states))
+        object.__setattr__(self, "n_states", len(self.states))
         if len(self.states) < max(2, len(self.values)) or sorted(set(self.states)) != list(self.states):
             raise ValueError(
                 f"states: expected rising numbers for {len(self.values)} values, received others"
             )
 
-    @property
-    def n_states(self) -> int:
-        return len(self.states)
-
-    @property
-    def levels(self) -> tuple[float, ...]:
-        return self.states
-
-
-class OneHotLabels(Labels, ABC):
-    """Values as one-hot states."""
-
-    @property
-    def n_states(self) -> int:
-        return max(2, len(self.values))
-
-    @property
-    def width(self) -> int:
-        return self.n_states
-
-    def encode(self, cells: Series) -> Array:
-        index = self.indices(cells)
-        states: Array = np.equal(index[:, None], np.arange(self.n_states)).astype(np.float64)
-        states[np.isnan(index)] = np.nan
+    def encode(self, X: Any) -> Any:
+        index = self.indices(X)
+        known = ~np.isnan(index)
+        states = np.full(index.shape, np.nan)
+        states[known] = np.array(self.states)[index[known].astype(int)]
         return states
 
-    def decode(self, states: Array) -> Array:
-        hole = np.isnan(states[:, 0])
-        largest: Any = np.where(hole[:, None], 0.0, states).argmax(1)
-        return self.cells(np.minimum(largest, len(self.values) - 1), hole)
+    def decode(self, X: Any) -> Any:
+        states = np.array(self.states)
+        nearest = np.searchsorted((states[1:] + states[:-1]) / 2, X)
+        return self.cells(np.minimum(nearest, len(self.values) - 1), np.isnan(X))
 
 
 @final
 @dataclass(frozen=True)
-class OneOf(OneHotLabels):
-    """Each value as a state of its own."""
+class OneOf(Labels):
+    """Values as one-hot states; rare ones may share the last state.
 
-
-@final
-@dataclass(frozen=True)
-class Grouped(OneHotLabels):
-    """Common values as states of their own, and rare ones as one, the last.
-
-    A new value is a rare one. A state of rare ones comes back as one of them: over the rows of a call each
-    as often as it was seen.
+    A new value is then a rare one. A state of rare ones comes back as one of them: over the rows of a call
+    each as often as it was seen.
 
     Args:
-        values: the common ones, and what the last state is called.
-        rare: the others, at least one.
+        values: those with a state of their own, and what the last state is called where there are rare ones.
+        rare: the others.
         counts: how often each of these was seen, above 0.
     """
 
+    values: tuple[Any, ...]
     rare: tuple[Any, ...] = ()
     counts: tuple[float, ...] = ()
 
@@ -231,74 +142,600 @@ class Grouped(OneHotLabels):
         super().__post_init__()
         object.__setattr__(self, "rare", tuple(self.rare))
         object.__setattr__(self, "counts", tuple(_checks.real(x, "counts", 0.0) for x in self.counts))
-        if not self.rare or len(self.rare) != len(self.counts) or not sum(self.counts):
-            raise ValueError("rare, counts: expected as many values as counts, at least one")
+        if len(self.rare) != len(self.counts) or (self.rare and not sum(self.counts)):
+            raise ValueError("rare, counts: expected as many values as counts, some above 0")
+        for name in ("n_states", "width"):
+            object.__setattr__(self, name, max(2, len(self.values)))
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        return (*self.values[:-1], *self.rare)
+        return (*self.values[:-1], *self.rare) if self.rare else self.values
 
-    def indices(self, cells: Series) -> Array:
-        index = super().indices(cells)
-        strange = np.isnan(index) | (index == len(self.values) - 1)
-        return np.where(strange & ~cells.missing, len(self.values) - 1, index)
+    def encode(self, X: Any) -> Any:
+        index = self.indices(X)
+        if self.rare:
+            index = np.where(np.isnan(index) & ~missing_in(X), len(self.values) - 1, index)
+        states = np.equal(index[..., None], np.arange(self.width)).astype(np.float64)
+        states[np.isnan(index)] = np.nan
+        return states.reshape(len(X), -1)
 
-    def cells(self, indices: Array, hole: Array) -> Array:
-        found = super().cells(indices, hole).astype(object)
-        rare = np.flatnonzero((indices == len(self.values) - 1) & ~hole)
-        levels = (0.5 + np.arange(len(rare)) * _GOLDEN) % 1  # which fill [0, 1] evenly
+    def decode(self, X: Any) -> Any:
+        blocks = X.reshape(len(X), -1, self.width)
+        hole = np.isnan(blocks[..., 0])
+        largest = np.where(hole[..., None], 0.0, blocks).argmax(-1)
+        cells = self.cells(np.minimum(largest, len(self.values) - 1), hole)
+        if not self.rare:
+            return cells
+        cells = cells.astype(object)
+        shared = (largest == len(self.values) - 1) & ~hole
+        levels = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1
         ends = np.cumsum(self.counts)
         places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
-        for row, place in zip(rare, places, strict=True):
-            found[row] = self.rare[place]
-        return found
+        cells[shared] = np.array([*self.rare, None], dtype=object)[places]
+        return cells
 
 
-def fit_one_hot(
-    cells: Series, *, values: Sequence[Any] | None = None, rare: int | None = None
-) -> OneHotLabels:
+@final
+@dataclass(frozen=True)
+class Constant(Unstretched):
+    """A column without a unit, of which nothing is learned: no states, and its only value comes back.
+
+    Args:
+        value: the only one; None: there are several, or none, and cells come back missing.
+        numeric: whether the column holds numbers.
+    """
+
+    value: str | float | int | None
+    numeric: bool
+    width = 0
+
+    @classmethod
+    def of(cls, cells: Series) -> Self:
+        """Describes a column that is to be left out."""
+        seen = cells.values[~cells.missing]
+        one = seen[0] if len(seen) and (seen == seen[0]).all() else None
+        value = one.item() if isinstance(one, np.generic) else one
+        return cls(value if isinstance(value, (str, float, int)) else None, cells.numeric)
+
+    def encode(self, X: Any) -> Any:
+        return np.empty((len(X), 0))
+
+    def decode(self, X: Any) -> Any:
+        missing = np.nan if self.numeric else None
+        value = missing if self.value is None else self.value
+        return np.full((len(X), 1), value, float if self.numeric else object)
+
+
+# Numbers
+# ---------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Counts(Unstretched):
+    """Whole numbers as how many steps they are above the least.
+
+    Args:
+        largest: above ``lowest``.
+        lowest: the least.
+        step: between two numbers, at least 1.
+    """
+
+    largest: int
+    lowest: int = 0
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("largest", "lowest"):
+            value = getattr(self, name)
+            _checks.instance(value, name, int, "a whole number")
+            if abs(value) >= LONG:
+                raise ValueError(f"{name}: expected a whole number below 2^53, received {value}")
+        if self.largest <= self.lowest:
+            raise ValueError(f"largest: expected at least {self.lowest + 1}, received {self.largest}")
+        if (self.largest - self.lowest) % _checks.positive_int(self.step, "step"):
+            raise ValueError(f"step: expected a part of {self.largest - self.lowest}, received {self.step}")
+        object.__setattr__(self, "n_states", (self.largest - self.lowest) // self.step + 1)
+
+    @classmethod
+    def spaced(cls, values: Sequence[float]) -> dict[str, int]:
+        """Returns the options of ``fit_counts`` for different whole numbers, which rise."""
+        lowest, step = int(values[0]), math.gcd(*(int(x - values[0]) for x in values))
+        return {"lowest": lowest, "step": step}
+
+    def expected(self) -> str:
+        return f"a count from {self.lowest} to {self.largest}{_steps(self.step)} as in fit"
+
+    def encode(self, X: Any) -> Any:
+        states = (X - self.lowest) / self.step
+        return np.where((states >= 0) & (self.largest >= X) & (np.round(states) == states), states, np.nan)
+
+    def decode(self, X: Any) -> Any:
+        return X * self.step + self.lowest
+
+
+def _steps(step: int) -> str:
+    return "" if step == 1 else f" in steps of {step}"
+
+
+@final
+@dataclass(frozen=True)
+class Logarithm(Encoder):
+    """``(ln(x + shift) - offset) / scale``.
+
+    Args:
+        offset: finite.
+        scale: finite and positive.
+        shift: at least 0.
+    """
+
+    offset: float
+    scale: float
+    shift: float = 0.0
+    curved = True
+
+    def __post_init__(self) -> None:
+        _checks.real(self.offset, "offset")
+        _checks.real(self.shift, "shift", 0.0)
+        if _checks.real(self.scale, "scale") <= 0:
+            raise ValueError(f"scale: expected a positive number, received {self.scale}")
+
+    @classmethod
+    def fit(cls, cells: Series, weights: Array | float = 1.0) -> Self:
+        """Standardises logarithms: of positive numbers, or of whole ones from 0 plus a half."""
+        seen, row_weights = numbers_of(cells), weights_of(cells, weights)
+        counts = seen.min() == 0 and not (seen % 1).any()
+        if seen.min() <= 0 and not counts:
+            raise ValueError(
+                f'expected positive numbers, or whole ones from 0, for "log", received {seen.min():g}'
+            )
+        y = np.log(seen + (shift := 0.5 if counts else 0.0))
+        return cls(*_mean_deviation(y, row_weights), shift)
+
+    def expected(self) -> str:
+        return f"a number above {-self.shift:g}"
+
+    def encode(self, X: Any) -> Any:
+        x = X + self.shift
+        return (np.log(np.where(x > 0, x, np.nan)) - self.offset) / self.scale
+
+    def decode(self, X: Any) -> Any:
+        return np.exp(X * self.scale + self.offset) - self.shift
+
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        raise ValueError("X: expected a column of one slope, it is coded by its logarithm")
+
+    def log_slopes_at(self, states: Array) -> Array:
+        slopes: Array = -(states * self.scale + self.offset) - math.log(self.scale)
+        return slopes
+
+
+@final
+@dataclass(frozen=True)
+class Quantiles(Encoder):
+    """Straight lines between points of a column, the first and last of which go on.
+
+    Args:
+        points: numbers, rising, at least two.
+        states: of the points, rising.
+        zero: whether 0, the first point and state, is a value by itself, and the last state the largest.
+    """
+
+    points: tuple[float, ...]
+    states: tuple[float, ...]
+    zero: bool = False
+    curved = True
+
+    def __post_init__(self) -> None:
+        for name in ("points", "states"):
+            numbers = tuple(_checks.real(x, name) for x in getattr(self, name))
+            if len(numbers) < 2 or len(numbers) != len(self.points) or (np.diff(numbers) <= 0).any():
+                raise ValueError(f"{name}: expected as many rising numbers as points, at least two")
+            object.__setattr__(self, name, numbers)
+
+    @classmethod
+    def normal(cls, cells: Series, weights: Array | float = 1.0) -> Self:
+        """Lays the quantiles of a column onto those of the normal distribution, at equal distances there."""
+        seen, levels = _levels(numbers_of(cells), weights_of(cells, weights))
+        scores: Array = torch.special.ndtri(torch.from_numpy(levels)).numpy()
+        number = max(5, 1 + round((scores[-1] - scores[0]) / _KNOT))
+        knots = np.linspace(scores[0], scores[-1], min(number, len(scores)))
+        return cls(tuple(np.interp(knots, scores, seen).tolist()), tuple(knots.tolist()))
+
+    @classmethod
+    def beside_zero(cls, cells: Series) -> Self:
+        """Lays the quantiles of what is above 0 onto equal distances in [0, 1]."""
+        numbers = numbers_of(cells)
+        if numbers.min() < 0 or numbers.max() == 0:
+            raise ValueError(f"expected numbers from 0, some above it, received {numbers.min():g}")
+        seen, levels = _levels(numbers[numbers > 0], None)
+        knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)
+        inner = np.interp(knots[1:-1], levels, seen).tolist()
+        points = np.unique([0.0, *inner, seen[-1]])
+        return cls(tuple(points.tolist()), tuple(np.linspace(0.0, 1.0, len(points)).tolist()), True)
+
+    def expected(self) -> str:
+        return f"a number from 0 to {self.points[-1]:g} as in fit" if self.zero else "a number"
+
+    def encode(self, X: Any) -> Any:
+        known = (X >= 0) & (self.points[-1] >= X) if self.zero else ~np.isnan(X)
+        return np.where(known, _lines(X, self.points, self.states), np.nan)
+
+    def decode(self, X: Any) -> Any:
+        return _lines(X, self.states, self.points)
+
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        raise ValueError("X: expected a column of one slope, it is coded along its quantiles")
+
+    def log_slopes_at(self, states: Array) -> Array:
+        slopes = np.log(np.diff(self.states) / np.diff(self.points))[_pieces(states, self.states)]
+        return np.where(np.isnan(states), np.nan, np.where((states == 0) & self.zero, 0.0, slopes))
+
+
+def _mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
+    mean = np.average(x, weights=weights)
+    return float(mean), float(np.sqrt(np.average((x - mean) ** 2, weights=weights))) or 1.0
+
+
+def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Returns the different values, and the share of the weight that lies below the middle of each."""
+    values, index = np.unique(seen, return_inverse=True)
+    shares = np.bincount(index, weights)
+    return values, (np.cumsum(shares) - shares / 2) / shares.sum()
+
+
+def _pieces(x: Array, ends: tuple[float, ...]) -> Array:
+    pieces: Array = np.clip(np.searchsorted(ends, x, "right") - 1, 0, len(ends) - 2)
+    return pieces
+
+
+def _lines(x: Array, at: tuple[float, ...], to: tuple[float, ...]) -> Array:
+    """Returns the straight lines through points, the first and the last of which go on."""
+    start, end, piece = np.array(at), np.array(to), _pieces(x, at)
+    y: Array = end[piece] + (x - start[piece]) * (np.diff(end) / np.diff(start))[piece]
+    return y
+
+
+# From the cells of a column to its coding
+# ---------------------------------------------------------------------------------
+
+
+def fit_states(cells: Series, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Numbered:
+    """Returns the coding of a column for units with some states.
+
+    Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
+    their order: of a unit with two at most two, of another one as many as it has states.
+
+    Args:
+        cells: of the column.
+        states: of the unit, rising.
+        values: the labels; None: those that are there, or that the column's type names.
+
+    Raises:
+        ValueError: another number of labels.
+    """
+    if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
+        return Numbered(states, states)
+    values = all_of(cells, values)
+    if len(states) == 2 and len(values) > 2:
+        raise ValueError(
+            f'expected at most two values, received {len(values)}, {few(values)}; "categorical" takes them'
+        )
+    if len(states) > 2 and len(values) != len(states):
+        raise ValueError(
+            f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values names "
+            "all labels in their order"
+        )
+    return Numbered(values, states)
+
+
+def fit_one_hot(cells: Series, *, values: Sequence[Any] | None = None, rare: int | None = None) -> OneOf:
     """Returns the coding of labels by one-hot states.
 
     Args:
         cells: of the column.
         values: all labels, in their order; None: those that are there, or that the column's type names.
-        rare: labels of fewer cells than these become one state, and all beyond the ``_MOST`` commonest; None:
-            each has its own.
+        rare: labels of fewer cells than these become one state, and all beyond the ``_COMMON`` commonest;
+            None: each has its own.
     """
-    every = all_of(cells, values)
+    labels = all_of(cells, values)
     if rare is None:
-        return OneOf(every)
+        return OneOf(labels)
     _checks.positive_int(rare, "rare")
-    seen = cells.values[~cells.missing].tolist()
-    number = Counter(seen)
-    limit = max(rare, sorted(number.values())[-_MOST] if len(number) > _MOST else 0)
-    common = tuple(value for value in every if number[value] >= limit and value != OTHERS)[:_MOST]
-    others = tuple(value for value in every if value not in common and number[value])
-    if len(others) < 2 or not all(isinstance(value, str) for value in every):
-        return OneOf(every)
-    return Grouped((*common, OTHERS), others, tuple(float(number[value]) for value in others))
+    number = Counter(cells.values[~cells.missing].tolist())
+    limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
+    common = tuple(value for value in labels if number[value] >= limit and value != OTHERS)[:_COMMON]
+    others = tuple(value for value in labels if value not in common and number[value])
+    if len(others) < 2 or not all(isinstance(value, str) for value in labels):
+        return OneOf(labels)
+    return OneOf((*common, OTHERS), others, tuple(float(number[value]) for value in others))
 
 
-_BOOLEANS: dict[Any, bool] = {"False": False, "True": True}
-_GOLDEN = (5**0.5 - 1) / 2
-_MOST = 50  # labels that have a state of their own where there are rare ones
-OTHERS = "other"
-"""The name of a state that stands for several rare labels."""
+def fit_counts(
+    cells: Series,
+    *,
+    largest: int | None = None,
+    lowest: int | None = None,
+    step: int | None = None,
+    values: Sequence[float] | None = None,
+) -> Encoder:
+    """Returns the coding of a column for units that count: of steps, or of the ranks of ``values``.
 
-
-def coding_from_dict(description: dict[str, Any]) -> Coding:
-    """Rebuilds a coding from its description by ``to_dict``.
+    Args:
+        cells: of the column, numbers.
+        largest: number; None: the largest that is there.
+        lowest: number; None: 0.
+        step: between two numbers; None: 1.
+        values: all numbers, each one step above the one before; None: all from ``lowest`` to ``largest``.
 
     Raises:
-        TypeError, ValueError: fields out of range, or no coding.
+        ValueError: numbers that are none of these.
     """
-    values = dict(description)
-    name = _checks.one_of(values.pop("coding", None), "coding", Coding.registry)
-    return Coding.registry[name](**values)
+    seen, least, step = numbers_of(cells), lowest or 0, 1 if step is None else step
+    if values is not None:
+        return Numbered(tuple(sorted(all_of(cells, values))), tuple(map(float, range(len(values)))))
+    wrong = seen[(seen < least) | (seen != np.round(seen)) | ((seen - least) % step != 0)]
+    if len(wrong):
+        raise ValueError(f"expected counts from {least}{_steps(step)}, received {wrong[0]:g}")
+    most = max(least + step, int(seen.max()))
+    if largest is not None and largest < most:
+        raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
+    return Counts(most if largest is None else largest, least, step)
+
+
+def _fit_straight(cells: Series, weights: Array | float = 1.0) -> Standardise:
+    return Standardise(*_mean_deviation(numbers_of(cells), weights_of(cells, weights)))
+
+
+def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | None = None) -> Encoder:
+    """Returns the coding of a column for real units.
+
+    Args:
+        cells: of the column, numbers.
+        weights: of the cells; all alike.
+        transform: one of ``TRANSFORMS``; "auto": the likeliest of them as a normal column, with the penalty
+            of the Bayesian information criterion, among those that hardly leave the range of the cells; None:
+            "none", which takes off the mean and divides by the deviation.
+    """
+    makers: dict[str, Callable[..., Encoder]] = {
+        **{"none": _fit_straight, "log": Logarithm.fit, "quantile": Quantiles.normal}
+    }
+    chosen = _checks.one_of(transform or "none", "transform", ("auto", *TRANSFORMS))
+    if chosen != "auto":
+        return makers[chosen](cells, weights)
+    seen, row_weights = numbers_of(cells), weights_of(cells, weights)
+    best: Encoder = _fit_straight(cells, weights)
+    if len(np.unique(seen)) < _DISTINCT:
+        return best
+    rows = len(seen) if row_weights is None else float(row_weights.sum())
+    penalty, most = 0.5 * math.log(rows) / rows, -math.inf
+    for name in TRANSFORMS:
+        try:
+            coding = makers[name](cells, weights)
+        except ValueError:  # numbers of which it takes no logarithm
+            continue
+        points = len(coding.points) if isinstance(coding, Quantiles) else 0
+        more = points - 2 if points else float(name != "none")
+        score = _log_density(coding, seen, row_weights) - more * penalty
+        if score > most and (points or _share_beyond(coding, seen) <= _BEYOND + 2 / rows):
+            best, most = coding, score
+    return best
+
+
+def _log_density(coding: Encoder, seen: Array, weights: Array | None) -> float:
+    """Returns the mean ln p of a column whose states are taken for standard normal."""
+    states = coding.encode(seen[:, None])
+    return float(np.average((coding.log_slopes_at(states) - 0.5 * states**2)[:, 0], weights=weights))
+
+
+def _share_beyond(coding: Encoder, seen: Array) -> float:
+    """Returns how much of a normal column lies beyond the range of the cells by 5 % of it."""
+    margin = 0.05 * (seen.max() - seen.min())
+    ends = coding.encode(np.array([[seen.min() - margin], [seen.max() + margin]]))
+    low, high = torch.special.ndtr(torch.from_numpy(ends[:, 0])).tolist()
+    return float(1 - high + (0.0 if math.isnan(low) else low))
+
+
+def fit_scaled(cells: Series, weights: Array | float = 1.0) -> Standardise:
+    """Returns the coding of numbers from 0, which divides by their root mean square."""
+    seen = numbers_of(cells)
+    if seen.min() < 0:
+        raise ValueError(f"expected numbers from 0, received {seen.min():g}")
+    return Standardise(
+        0.0, float(np.sqrt(np.average(seen**2, weights=weights_of(cells, weights)))) or 1.0, 0.0
+    )
+
+
+def fit_interval(cells: Series, *, low: float | None = None, high: float | None = None) -> Standardise:
+    """Returns the coding of numbers from ``low`` to ``high`` in [0, 1].
+
+    Without either, numbers in [0, 1] stay as they are, and others are moved by their range.
+    """
+    seen = numbers_of(cells)
+    first, last = float(seen.min()), float(seen.max())
+    if low is None and high is None and first >= 0 and last <= 1:
+        return Standardise(0.0, 1.0, 0.0, 1.0)
+    bottom = first if low is None else _checks.real(low, "low")
+    top = last if high is None else _checks.real(high, "high")
+    if bottom > first or top < last:
+        raise ValueError(
+            f"low, high: expected an interval around {first:g} to {last:g}, which are there, "
+            f"received {bottom:g} to {top:g}"
+        )
+    return Standardise(bottom, (top - bottom) or 1.0, 0.0, 1.0)
+
+
+def fit_fractions(cells: Series, *, transform: str | None = None) -> Encoder:
+    """Returns the coding of a column for units in [0, 1] that may be exactly 0.
+
+    Args:
+        cells: of the column, numbers.
+        transform: "quantile": numbers from 0, by the quantiles of those above it; None or "none": numbers in
+            [0, 1] as they are.
+    """
+    if _checks.one_of(transform or "none", "transform", ("none", "quantile")) == "quantile":
+        return Quantiles.beside_zero(cells)
+    seen = numbers_of(cells)
+    if seen.min() < 0 or seen.max() > 1:
+        raise ValueError(f"expected numbers in [0, 1], received {seen.min():g} to {seen.max():g}")
+    return Standardise(0.0, 1.0, 0.0, 1.0)
+
+
+# From all entries of an array, whose columns are of one kind
+# ---------------------------------------------------------------------------------
+
+BITS = (0.0, 1.0)
+
+
+class Seen(NamedTuple):
+    """Statistics from one pass over an array.
+
+    Attributes:
+        moments: mean and variance of each column, (width,), NaN where it was never observed.
+        low: the smallest entry, in the dtype of the rows.
+        high: the largest.
+        others: by states, the first entry that is none of them, None where there is none; and under "count"
+            the first that is no whole number from 0.
+    """
+
+    moments: tuple[Tensor, Tensor]
+    low: float
+    high: float
+    others: Mapping[Any, float | None]
+
+
+def encoder_of_bits(kind: str) -> Encoder:
+    """Returns what turns 0 and 1 into the two states of units of a kind."""
+    low, high = states_of(kind)
+    return Identity() if (low, high) == BITS else Standardise(-low / (high - low), 1 / (high - low))
+
+
+def _array_of_states(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    states = states_of(kind)
+    if seen.others[states] is None:
+        return len(states), Identity()
+    pair = len(states) == 2
+    if pair and seen.others[BITS] is None:
+        return 2, encoder_of_bits(kind)
+    wrong = seen.others[tuple(sorted({*states, *BITS}))] if pair else seen.others[states]
+    received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
+    listed = f"{{{', '.join(f'{x:g}' for x in states)}}}"
+    remedy = ""
+    if pair:
+        listed += "" if states == BITS else " or {0, 1}"
+        remedy = "; binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
+    raise ValueError(f'X: expected values in {listed} for visible="{kind}", received {received}{remedy}')
+
+
+def _largest(kind: str, seen: Seen, expected: str) -> int:
+    wrong = seen.others["count"]
+    if wrong is not None:
+        raise ValueError(f'X: expected {expected} for visible="{kind}", received {wrong:g}')
+    return max(1, int(seen.high))
+
+
+def _array_of_labels(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    n_states = _largest(kind, seen, "integers 0..q-1") + 1
+    return n_states, OneHot(n_states)
+
+
+def _array_from_zero(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    if seen.low < 0:
+        raise ValueError(f'X: expected numbers from 0 for visible="{kind}", received {seen.low:g}')
+    mean, variance = seen.moments
+    return 2, Standardise.from_moments(torch.zeros_like(mean), variance + mean.square())
+
+
+def _array_in_interval(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    if seen.low >= 0 and seen.high <= 1:
+        return 2, Identity()
+    return 2, Standardise(seen.low, (seen.high - seen.low) or 1.0)
+
+
+def _array_of_fractions(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    if seen.low < 0 or seen.high > 1:
+        raise ValueError(
+            f'X: expected values in [0, 1] for visible="{kind}", received '
+            f"{seen.low if seen.low < 0 else seen.high:g}; divide grey levels by their largest value"
+        )
+    return 2, Identity()
+
+
+class Fits(NamedTuple):
+    """The two ways to find the encoder for units of a kind.
+
+    Attributes:
+        column: makes it from the cells of a column, with options by keyword.
+        array: makes it from the kind and what was ``Seen`` in an array, with the number of states of a unit.
+    """
+
+    column: Callable[..., Encoder]
+    array: Callable[[str, Seen], tuple[int, Encoder]]
+
+
+FITS: dict[str, Fits] = {
+    "states": Fits(fit_states, _array_of_states),
+    "one-hot": Fits(fit_one_hot, _array_of_labels),
+    "counts": Fits(fit_counts, lambda kind, seen: (_largest(kind, seen, "counts 0..N") + 1, Identity())),
+    "standardised": Fits(fit_real, lambda kind, seen: (2, Standardise.from_moments(*seen.moments))),
+    "scaled": Fits(fit_scaled, _array_from_zero),
+    "interval": Fits(fit_interval, _array_in_interval),
+    "fractions": Fits(fit_fractions, _array_of_fractions),
+}
+"""Encoders by the name that a kind of unit has in ``Layer.coding``."""
+
+
+def fit_column(kind: str, cells: Series, options: Mapping[str, Any], weights: Array | None = None) -> Encoder:
+    """Returns the coding of a column for units of a kind.
+
+    Args:
+        kind: of the units, a name in ``Layer.registry``.
+        cells: of the column.
+        options: by name, among ``options_of(kind)``.
+        weights: of the cells, where means and deviations are taken; None: all count alike.
+
+    Raises:
+        ValueError: units whose ``coding`` is none of ``FITS``, or cells that they do not take.
+    """
+    make, more = _fit_of(kind).column, dict(options)
+    parameters = signature(make).parameters
+    if "states" in parameters:
+        more["states"] = states_of(kind)
+    if weights is not None and "weights" in parameters:
+        more["weights"] = weights
+    return make(cells, **more)
+
+
+def _fit_of(kind: str) -> Fits:
+    return FITS[_checks.one_of(Layer.registry[kind].coding, f"coding of {kind} units", FITS)]
+
+
+def fit_array(kind: str, seen: Seen) -> tuple[int, Encoder]:
+    """Returns the number of states of each unit of a kind, and the encoder of an array for them.
+
+    Raises:
+        ValueError: entries that the kind does not take; the message names the value.
+    """
+    return _fit_of(kind).array(kind, seen)
+
+
+@cache
+def states_of(kind: str) -> tuple[float, ...]:
+    """Lists the states of a unit of a kind whose states are numbers."""
+    return tuple(Layer.registry[kind].plain(1).values()[:, 0].tolist())
+
+
+def options_of(kind: str) -> tuple[str, ...]:
+    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
+    return tuple(name for name, p in signature(_fit_of(kind).column).parameters.items() if p.default is None)
+
+
+# Cells in words and numbers
+# ---------------------------------------------------------------------------------
 
 
 def values_of(cells: Series) -> tuple[Any, ...]:
-    """All that a column's type says it may hold, or else what it holds, in order."""
+    """Returns all that a column's type says it may hold, or else what it holds, in order."""
     if cells.categories:
         return cells.categories
     seen = cells.values[~cells.missing]
@@ -308,7 +745,7 @@ def values_of(cells: Series) -> tuple[Any, ...]:
 
 
 def all_of(cells: Series, values: Sequence[Any] | None) -> tuple[Any, ...]:
-    """All values of a column: those that are named, which have to be all that are there, or what it says."""
+    """Returns all values of a column: those that are named, which have to be all that are there."""
     if values is None:
         return values_of(cells)
     named = tuple(map(float, values)) if cells.numeric else tuple(values)
@@ -321,7 +758,7 @@ def all_of(cells: Series, values: Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 def numbers_of(cells: Series) -> Array:
-    """The cells that are not missing, of a column of numbers.
+    """Returns the cells that are not missing, of a column of numbers.
 
     Raises:
         ValueError: another column.
@@ -333,24 +770,17 @@ def numbers_of(cells: Series) -> Array:
 
 
 def weights_of(cells: Series, weights: Array | float) -> Array | None:
-    """Of the cells that are not missing; None: all count alike."""
+    """Returns the weights of the cells that are not missing; None: all count alike."""
     return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
 
 
-def as_numbers(cells: Series) -> Array:
-    """(rows,) float64, NaN where a cell is no number."""
-    if cells.numeric:
-        return cells.values
-    return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], dtype=np.float64)
-
-
 def few(values: tuple[Any, ...]) -> str:
-    """The first of some values, in words."""
+    """Lists the first of some values."""
     return ", ".join(map(shown, values[:5])) + (", …" if len(values) > 5 else "")
 
 
 def shown(value: Any) -> str:
-    """A cell's value in words: what a frame has as an integer may be a float here."""
+    """Writes a cell's value: what a frame has as an integer may be a float here."""
     value = value.item() if isinstance(value, np.generic) else value
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return repr(int(value) if whole else value)

@@ -3,140 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from inspect import signature
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Series
+from harmonium.data import Encoder, Frame, Series, encoder_from_dict
 from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.codings import (
-    Coding,
-    Grouped,
+    IGNORE,
+    Constant,
+    Counts,
     Labels,
-    Levels,
-    Numbered,
-    Pair,
-    all_of,
-    coding_from_dict,
+    OneOf,
     few,
-    fit_one_hot,
-    numbers_of,
+    fit_column,
+    options_of,
     shown,
     values_of,
 )
-from harmonium.tables.number_codings import Affine, Counts, fit_fractions, fit_real
 
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
 _REPEATED = 5
 _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
-MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names and no categories
+_MANY_TEXTS = (
+    20  # more different texts than these, in more than half of the rows, are names and no categories
+)
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
 
 
-def fit_states(cells: Series, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Levels:
-    """Returns the coding of a column for units with some states.
-
-    Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
-    their order: of a unit with two at most two, of another one as many as it has states.
-
-    Args:
-        cells: of the column.
-        states: of the unit, rising.
-        values: the labels; None: those that are there, or that the column's type names.
-
-    Raises:
-        ValueError: another number of labels.
-    """
-    if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
-        return as_states(states, states)
-    values = all_of(cells, values)
-    if len(states) == 2 and len(values) > 2:
-        raise ValueError(
-            f'expected at most two values, received {len(values)}, {few(values)}; "categorical" takes them'
-        )
-    if len(states) > 2 and len(values) != len(states):
-        raise ValueError(
-            f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values names "
-            "all labels in their order"
-        )
-    return as_states(values, states)
-
-
-def as_states(values: tuple[Any, ...], states: tuple[float, ...]) -> Levels:
-    """Returns the coding of values as the first of some states, which rise."""
-    return Pair(values, states[0]) if states[1:] == (1.0,) else Numbered(values, states)
-
-
-def fit_counts(
-    cells: Series,
-    *,
-    largest: int | None = None,
-    lowest: int | None = None,
-    step: int | None = None,
-    values: Sequence[float] | None = None,
-) -> Coding:
-    """Returns the coding of a column for units that count: of steps, or of the ranks of ``values``.
-
-    Args:
-        cells: of the column, numbers.
-        largest: number; None: the largest that is there.
-        lowest: number; None: 0.
-        step: between two numbers; None: 1.
-        values: all numbers, each one step above the one before; None: all from ``lowest`` to ``largest``.
-
-    Raises:
-        ValueError: numbers that are none of these.
-    """
-    if values is None:
-        return Counts.fit(cells, largest=largest, lowest=lowest, step=step)
-    numbers_of(cells)
-    return Numbered(tuple(sorted(all_of(cells, values))), tuple(map(float, range(len(values)))))
-
-
-CODINGS: dict[str, Callable[..., Coding]] = {
-    "states": fit_states,
-    "one-hot": fit_one_hot,
-    "counts": fit_counts,
-    "standardised": fit_real,
-    "scaled": Affine.scaled,
-    "interval": Affine.interval,
-    "fractions": fit_fractions,
-}
-"""Makes the coding of a column from its cells, by the name that a kind of unit has in ``Layer.coding``."""
-
-
-def coding_for(kind: str) -> Callable[..., Coding]:
-    """Returns what makes the coding of a column for units of a kind: an entry of ``CODINGS``.
-
-    Raises:
-        ValueError: units whose ``coding`` is none.
-    """
-    layer = Layer.registry[kind]
-    make = CODINGS[_checks.one_of(layer.coding, f"coding of {kind} units", CODINGS)]
-    return partial(make, states=states_of(kind)) if layer.coding == "states" else make
-
-
-@cache
-def states_of(kind: str) -> tuple[float, ...]:
-    """Lists the states of a unit of a kind whose states are numbers."""
-    return tuple(Layer.registry[kind].plain(1).values()[:, 0].tolist())
-
-
-def options_of(kind: str) -> tuple[str, ...]:
-    """Lists the options of a column besides the kind of its unit, each otherwise inferred from its cells."""
-    return tuple(name for name, p in signature(coding_for(kind)).parameters.items() if p.default is None)
-
-
+@final
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
@@ -144,8 +47,8 @@ class Column:
     Attributes:
         name: of the column, or its number.
         dtype: what the column's library calls its type.
-        kind: of its unit, a name in ``Layer.registry``.
-        coding: between cells and states.
+        kind: of its unit, a name in ``Layer.registry``; ``IGNORE``: it has none.
+        coding: between cells and states, an encoder of one column.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
         form: of dates and times, which the coding has as numbers; None: there are none.
@@ -155,7 +58,7 @@ class Column:
     name: str | int
     dtype: str
     kind: str
-    coding: Coding
+    coding: Encoder
     declared: bool = False
     ordered: bool = False
     form: str | None = None
@@ -164,15 +67,15 @@ class Column:
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
         _checks.instance(self.dtype, "dtype", str, "text")
-        _checks.one_of(self.kind, "kind", Layer.registry)
-        _checks.instance(self.coding, "coding", Coding, "a Coding")
+        _checks.one_of(self.kind, "kind", (IGNORE, *Layer.registry))
+        _checks.instance(self.coding, "coding", Encoder, "an Encoder")
         if self.form is not None:
             _checks.one_of(self.form, "form", FORMS)
 
     @classmethod
     def fit(
         cls, cells: Series, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
-    ) -> Column:
+    ) -> Self:
         """Infers a column's unit and coding from its cells.
 
         Args:
@@ -197,16 +100,12 @@ class Column:
         form = None if plain else time_form_of(cells)
         numbers = _in_numbers(cells, form)
         try:
-            chosen, found = (asked, {}) if asked else _choose(numbers)
+            chosen, inferred = (asked, {}) if asked else _choose(numbers)
             known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
             for option in options.keys() - set(known):
                 takes = f"among {', '.join(known)}" if known else "none"
                 raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
-            options = {**found, **options}
-            make = coding_for(chosen)
-            if weights is not None and "weights" in signature(make).parameters:
-                options["weights"] = weights
-            coding = make(numbers, **options)
+            coding = fit_column(chosen, numbers, inferred | options, weights)
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
@@ -216,6 +115,21 @@ class Column:
         declared = cells.categories is not None
         return cls(name_of(cells), cells.dtype, chosen, coding, declared, cells.ordered, form, step)
 
+    @classmethod
+    def ignoring(cls, cells: Series) -> Self:
+        """Returns a column without a unit."""
+        return cls(name_of(cells), cells.dtype, IGNORE, Constant.of(cells))
+
+    @property
+    def learned(self) -> bool:
+        """True if the column has a unit."""
+        return not isinstance(self.coding, Constant)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The labels in the order of their states; empty where states are numbers."""
+        return self.coding.values if isinstance(self.coding, Labels) else ()
+
     @property
     def categories(self) -> tuple[Any, ...] | None:
         """The values that the column's type names, if it does."""
@@ -223,7 +137,10 @@ class Column:
 
     def encode(self, cells: Series) -> Array:
         """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
-        return self.coding.encode(_in_numbers(cells, self.form))
+        given = _in_numbers(cells, self.form)
+        values = given.values if isinstance(self.coding, Labels) else _numbers_in(given)
+        states: Array = self.coding.encode(values[:, None])
+        return states
 
     def complain(self, cells: Series, row: int, first: int) -> str:
         """Says what was expected of a cell that has no state, with what to do about it.
@@ -238,11 +155,16 @@ class Column:
             type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
         )
         other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        expected = f"dates and times, {self.form}" if self.form else self.coding.expected
+        expected = f"dates and times, {self.form}" if self.form else self.coding.expected()
         return (
             f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
             f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
         )
+
+    def series(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Series:
+        """Returns ``decode`` as a column of a frame."""
+        cells = self.decode(states, rounded=rounded, draws=draws)
+        return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
     def decode(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Array:
         """Returns cells (rows,) from states or means; counts, and what was whole in training, rounded.
@@ -253,10 +175,11 @@ class Column:
             draws: of which the states are the means, each (rows, width): along a curve the mean of a cell is
                 theirs, and not the cell of the mean.
         """
-        curved = len(draws) > 0 and self.coding.log_slope is None
-        cells = np.mean([self.coding.decode(x) for x in draws], 0) if curved else self.coding.decode(states)
-        if rounded and isinstance(self.coding, Counts):
-            cells = self.coding.decode(np.round(states))
+        if len(draws) > 0 and self.coding.curved:
+            cells: Array = np.mean([self.coding.decode(x) for x in draws], 0)[:, 0]
+        else:
+            counts = rounded and isinstance(self.coding, Counts)
+            cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
         if rounded and self.step is not None:
             cells = np.round(cells / self.step) * self.step + 0.0
         if self.form is not None:
@@ -274,15 +197,16 @@ class Column:
         Args:
             cells: of this column, at least one that is not missing.
         """
-        if isinstance(self.coding, Labels) and self.form is None:
-            if isinstance(self.coding, Grouped):
-                return f"{len(self.coding.values) - 1} labels, and {len(self.coding.rare)} rare ones as one"
-            return few(self.coding.values)
+        coding = self.coding
+        if isinstance(coding, Labels) and self.form is None:
+            if isinstance(coding, OneOf) and coding.rare:
+                return f"{len(coding.values) - 1} labels, and {len(coding.rare)} rare ones as one"
+            return few(coding.values)
         seen = cells.values[~cells.missing]
         written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
         ends = (str(end) if self.form else written(end) for end in (seen.min(), seen.max()))
         curve = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
-        return " to ".join(ends) + curve.get(type(self.coding).__name__, "")
+        return " to ".join(ends) + curve.get(type(coding).__name__, "")
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -297,12 +221,36 @@ class Column:
             TypeError, ValueError: fields that are missing or out of range.
         """
         values = dict(description)
-        return cls(coding=coding_from_dict(values.pop("coding", {})), **values)
+        return cls(coding=encoder_from_dict(values.pop("coding", {})), **values)
 
 
 def name_of(cells: Series) -> str | int:
     """Returns the name of a column, or its number."""
-    return cells.name if isinstance(cells.name, str) else _number(cells.name)
+    name: Any = cells.name
+    return int(name) if hasattr(name, "__index__") else str(name)
+
+
+def time_form_of(cells: Series) -> str | None:
+    """Returns the form of the dates or times in a column (``_times.form_of``); None: there are none."""
+    return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
+
+
+def _in_numbers(cells: Series, form: str | None) -> Series:
+    """Returns the cells of a column of dates or times as numbers."""
+    if form is None or cells.numeric:
+        return cells
+    return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
+
+
+def _numbers_in(cells: Series) -> Array:
+    """Returns cells as numbers, (rows,) float64, NaN where one is no number."""
+    if cells.numeric:
+        return cells.values
+    return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], dtype=np.float64)
+
+
+# The choice of a unit
+# ---------------------------------------------------------------------------------
 
 
 def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
@@ -318,16 +266,16 @@ def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
                     return "binomial", spaced
             return "binomial", {"values": values}
         zeros = float((cells.values == 0).sum()) / rows
-        if values[0] == 0 and zeros >= _ZEROS and len(values) > MANY_TEXTS:
+        if values[0] == 0 and zeros >= _ZEROS and len(values) > _MANY_TEXTS:
             return "truncated_gauss_bernoulli", {"transform": "quantile"}
         return "gaussian", {"transform": "auto"}
     if cells.categories is None and len(values) > _FEW:
-        stray = strays_of(values)
+        stray = _strays_of(values)
         if 2 * len(stray) < len(values):
             remedy = "most are numbers; turn the column into numbers" + (
                 f" with missing cells where it says {stray[0]!r}" if stray else ""
             )
-            if len(values) > max(MANY_TEXTS, rows / 2):
+            if len(values) > max(_MANY_TEXTS, rows / 2):
                 raise ValueError(
                     f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
                     f"{few(values)}; {remedy}"
@@ -337,33 +285,86 @@ def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
                     f"column {cells.name!r}: {len(values)} different texts, {few(values)}, are taken for "
                     f'categories; {remedy}, or ask for "categorical"'
                 )
-    return "categorical", {"rare": _RARE} if len(values) > MANY_TEXTS and cells.categories is None else {}
+    return "categorical", {"rare": _RARE} if len(values) > _MANY_TEXTS and cells.categories is None else {}
 
 
-def strays_of(values: tuple[Any, ...]) -> list[Any]:
-    """Lists those values that are no numbers."""
-    return [value for value in values if not _is_number(value)]
+def _strays_of(values: tuple[Any, ...]) -> list[Any]:
+    """Lists those values that are no finite numbers, perhaps with a decimal comma."""
+    strays = []
+    for value in values:
+        try:
+            number = math.isfinite(float(str(value).replace(",", ".")))
+        except ValueError:
+            number = False
+        if not number:
+            strays.append(value)
+    return strays
 
 
-def time_form_of(cells: Series) -> str | None:
-    """Returns the form of the dates or times in a column (``_times.form_of``); None: there are none."""
-    return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
+def without_unit(frame: Frame, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
+    """Returns the columns that get no unit, and why: ``IGNORE`` for those whose kind says so.
+
+    Args:
+        frame: the rows.
+        kinds: see ``Table.fit``.
+    """
+    chosen = chosen_kinds(frame, kinds)
+    reasons = dict[Any, str]()
+    for cells in frame.columns:
+        kind = _kind(chosen.get(cells.name))
+        reason = IGNORE if kind == IGNORE else _why_left_out(cells) if kind == "auto" else None
+        if reason is not None:
+            reasons[cells.name] = reason
+    return reasons
 
 
-def _in_numbers(cells: Series, form: str | None) -> Series:
-    """Returns the cells of a column of dates or times as numbers."""
-    if form is None or cells.numeric:
-        return cells
-    return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
+def _why_left_out(cells: Series) -> str | None:
+    """Returns why nothing is to be learned from a column that nobody gave a unit; None: it is learned."""
+    rows = int((~cells.missing).sum())
+    if not rows:
+        return "empty"
+    values = values_of(cells)
+    if len(values) == 1:
+        return f"one value, {shown(values[0])}"
+    if len(values) <= _MANY_TEXTS or cells.categories is not None or time_form_of(cells):
+        return None
+    if cells.numeric:
+        start, span = values[0], values[-1] - values[0] + 1
+        counted = len(values) == rows and not (cells.values[~cells.missing] % 1).any()
+        return "row numbers" if counted and 0 <= 10 * start < rows and 2 * rows >= span else None
+    if len(values) <= rows / 2 or 2 * len(_strays_of(values)) < len(values):
+        return None
+    return f"{len(values)} different texts in {rows} rows"
 
 
-def _is_number(value: Any) -> bool:
-    """Returns whether a cell is a finite number, perhaps with a decimal comma."""
-    try:
-        return math.isfinite(float(str(value).replace(",", ".")))
-    except ValueError:
-        return False
+def _kind(given: Any) -> Any:
+    return "auto" if given is None else given.get("kind", "auto") if isinstance(given, Mapping) else given
 
 
-def _number(name: Any) -> str | int:
-    return int(name) if hasattr(name, "__index__") else str(name)
+def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
+    """Returns the kinds of columns that are named, by the columns' own names.
+
+    Raises:
+        ValueError: no such column, or no such kind.
+    """
+    names = [cells.name for cells in frame.columns]
+    if isinstance(kinds, Mapping):
+        if all(isinstance(name, int) for name in names):  # which files of kinds write as text
+            own = {str(name): name for name in names}
+            kinds = {own.get(name, name): kind for name, kind in kinds.items()}
+        for name in kinds:
+            if name not in names:
+                raise ValueError(f"kinds: expected columns among {few_names(names)}, received {name!r}")
+    chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
+    known = ("auto", IGNORE, *Layer.registry)
+    for name, given in chosen.items():
+        if _kind(given) not in known:
+            raise ValueError(
+                f"kinds: expected one of {', '.join(known)} for column {name!r}, received {_kind(given)!r}"
+            )
+    return chosen
+
+
+def few_names(names: list[Any]) -> str:
+    """Lists the first of some names."""
+    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")

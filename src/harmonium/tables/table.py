@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from torch import Tensor
@@ -16,28 +15,12 @@ from harmonium import _checks
 from harmonium.data import Encoder, Frame, Series, build, frame_of
 from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
-from harmonium.tables.codings import shown
-from harmonium.tables.column import Column
-from harmonium.tables.left_out import IGNORE, LeftOut, chosen_kinds, few_names, without_unit
+from harmonium.layers import Layer
+from harmonium.tables.codings import IGNORE, Constant, shown
+from harmonium.tables.column import Column, chosen_kinds, few_names, without_unit
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
-
-_T = TypeVar("_T")
-
-
-class Group(NamedTuple):
-    """Columns of a kind, whose units make one visible layer.
-
-    Attributes:
-        kind: of the units.
-        n_units: columns of the table.
-        n_states: of each unit; 2 where there is no choice.
-    """
-
-    kind: str
-    n_units: int
-    n_states: int
 
 
 @final
@@ -45,43 +28,49 @@ class Group(NamedTuple):
 class Table(Encoder):
     """Maps the rows of a table to states of visible units and back, by its columns.
 
-    A row has one unit for each column. Those of a kind, and of as many states, stand side by side and make
-    one layer (``groups``, ``harmonium.tables.visible_layers``), wherever they stand in the table. Make one
-    with :meth:`fit`.
+    A row has one unit for each column that is learned. Those of a kind, and of as many states, stand side by
+    side and make one layer (``layers``), wherever they stand in the table. Make one with :meth:`fit`.
 
     Args:
-        columns: those with a unit, at least one, of different names, in the order of their units.
+        all_columns: as the table has them, of different names. Of those of kind ``IGNORE`` nothing is learned
+            or read, and a table may lack them. Given cells stay as they are; others come back as the column's
+            only value, or missing.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
         unknown: what a cell that its column has no state for is taken as in ``encode``: "missing" takes it as
             missing, with a warning, "error" refuses it by name and value. Such are new categories, and
             numbers beyond the range of counts and of units in an interval.
-        places: of these columns, and then of those left out, in the table, from 0; None: as they are.
-        left_out: the columns without a unit. Nothing is learned of them or read from them, and a table may
-            lack them. Given cells stay as they are; others come back as the column's only value, or missing.
+
+    Attributes:
+        columns: those with a unit, at least one, in the order of their units.
+        width: of the states.
+        curved: True if a column is coded along a curve, where the mean of cells is not the mean's cell.
 
     Raises:
         TypeError, ValueError: something else.
     """
 
-    columns: tuple[Column, ...]
+    tabular: ClassVar[bool] = True
+    all_columns: tuple[Column, ...]
     library: str = NUMPY
     unknown: str = "missing"
-    places: tuple[int, ...] | None = None
-    left_out: tuple[LeftOut, ...] = ()
-    tabular: ClassVar[bool] = True
+    columns: tuple[Column, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
-        object.__setattr__(self, "left_out", tuple(self.left_out))
-        count = len(self.columns) + len(self.left_out)
-        object.__setattr__(self, "places", tuple(range(count) if self.places is None else self.places))
-        if sorted(self.places or ()) != list(range(count)):
-            raise ValueError(f"places: expected 0 to {count - 1} once each, received {self.places}")
         _checks.one_of(self.unknown, "unknown", UNKNOWN)
-        if not self.columns or not all(isinstance(column, Column) for column in self.columns):
-            raise TypeError("columns: expected at least one Column, received something else")
-        if len(set(self.names)) < count:
+        every = tuple(self.all_columns)
+        if not all(isinstance(column, Column) for column in every):
+            raise TypeError("columns: expected Columns, received something else")
+        learned = [column for column in every if column.learned]
+        if not learned:
+            raise TypeError("columns: expected at least one with a unit, received none")
+        looks = [_look(column) for column in learned]
+        object.__setattr__(self, "all_columns", every)
+        in_order = sorted(learned, key=lambda column: looks.index(_look(column)))
+        object.__setattr__(self, "columns", tuple(in_order))
+        object.__setattr__(self, "width", sum(column.coding.width for column in learned))
+        object.__setattr__(self, "curved", any(column.coding.curved for column in learned))
+        if len(set(self.names)) < len(every):
             raise ValueError(f"columns: expected different names, received {list(self.names)}")
 
     @classmethod
@@ -92,7 +81,7 @@ class Table(Encoder):
         *,
         unknown: str = "missing",
         weights: Any = None,
-    ) -> Table:
+    ) -> Self:
         """Looks at each column of a table.
 
         Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
@@ -121,9 +110,9 @@ class Table(Encoder):
         """
         frame = frame_of(X)
         checked = _checks.weights(weights, "weights", len(frame))
-        each = None if checked is None else checked.numpy()
-        if each is not None:
-            frame, each = frame.take(each.nonzero()[0]), each[each > 0]
+        row_weights = None if checked is None else checked.numpy()
+        if row_weights is not None:
+            frame, row_weights = frame.take(row_weights.nonzero()[0]), row_weights[row_weights > 0]
         chosen = chosen_kinds(frame, kinds)
         reasons = without_unit(frame, kinds)
         said = [f"{name!r} ({reason})" for name, reason in reasons.items() if reason != IGNORE]
@@ -134,13 +123,13 @@ class Table(Encoder):
             )
         if said:
             _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
-        left_out = tuple(LeftOut.of(cells) for cells in frame.columns if cells.name in reasons)
-        learned = [j for j, cells in enumerate(frame.columns) if cells.name not in reasons]
-        columns = {j: Column.fit(c := frame.columns[j], chosen.get(c.name), each) for j in learned}
-        looks = [(column.kind, column.coding.n_states) for column in columns.values()]
-        order = sorted(learned, key=lambda j: looks.index((columns[j].kind, columns[j].coding.n_states)))
-        places = (*order, *(j for j in range(len(frame.columns)) if j not in columns))
-        return cls(tuple(columns[j] for j in order), frame.library, unknown, places, left_out)
+        columns = [
+            Column.ignoring(cells)
+            if cells.name in reasons
+            else Column.fit(cells, chosen.get(cells.name), row_weights)
+            for cells in frame.columns
+        ]
+        return cls(tuple(columns), frame.library, unknown)
 
     def in_frames(self) -> Table:
         """Returns a table that decodes to frames, if its rows came from a text file with names.
@@ -154,34 +143,25 @@ class Table(Encoder):
         return replace(self, library=next(there, TEXT))
 
     @property
+    def left_out(self) -> tuple[Column, ...]:
+        """The columns without a unit."""
+        return tuple(column for column in self.all_columns if not column.learned)
+
+    @property
     def names(self) -> tuple[str | int, ...]:
         """Of the columns as the table has them; their numbers where they have no names."""
-        return tuple(each.name for each in self._in_table(self._every))
+        return tuple(column.name for column in self.all_columns)
 
     @property
     def kinds(self) -> dict[str | int, str]:
         """Of the columns, by name; ``IGNORE`` of those left out."""
-        every = self._in_table(self._every)
-        return {each.name: each.kind if isinstance(each, Column) else IGNORE for each in every}
+        return {column.name: column.kind for column in self.all_columns}
 
     @property
-    def _every(self) -> list[Column | LeftOut]:
-        """The columns, and behind them those left out, as ``places`` counts them."""
-        return [*self.columns, *self.left_out]
-
-    @property
-    def groups(self) -> list[Group]:
-        """Columns whose units make one layer."""
-        grouped = groupby((column.kind, column.coding.n_states) for column in self.columns)
-        return [Group(kind, len(list(units)), n_states) for (kind, n_states), units in grouped]
-
-    @property
-    def width(self) -> int:
-        """Columns of the matrix."""
-        return sum(column.coding.width for column in self.columns)
-
-    def width_of(self, columns: int) -> int:
-        return self.width
+    def layers(self) -> list[Layer]:
+        """The visible layers, one for every group of columns, side by side in the order of their units."""
+        groups = ((look, len(list(units))) for look, units in groupby(self.columns, _look))
+        return [Layer.registry[kind].plain(number, n_states) for (kind, n_states), number in groups]
 
     def encode(self, X: Any, first: int = 0) -> Any:
         """The rows as states of the visible units.
@@ -196,7 +176,10 @@ class Table(Encoder):
         Raises:
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
-        return states_of_cells(self.columns, self._matched(frame_of(X)), self.unknown, first)
+        frame = frame_of(X)
+        return states_of_cells(
+            self.columns, [frame.columns[j] for j in self.order(frame)], self.unknown, first
+        )
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
@@ -212,12 +195,11 @@ class Table(Encoder):
         """
         return build(self.frame(X))
 
-    def frame(self, X: Any) -> Frame:
-        """``decode`` without the frame: the columns of cells."""
-        decoded = zip(self.columns, self._decoded(X), strict=True)
-        cells = [Series(c.name, x, c.dtype, c.categories, c.ordered) for c, x in decoded]
-        cells += [each.cells(len(X)) for each in self.left_out]
-        return Frame(tuple(self._in_table(cells)), self.library)
+    def frame(self, X: Any, draws: Sequence[Any] = ()) -> Frame:
+        """``decode`` to the columns of cells, of means also as ``Column.decode`` reads their draws."""
+        parts, *drawn = (self._split(x) for x in (X, *draws))
+        series = (c.series(parts[c.name], draws=[d[c.name] for d in drawn]) for c in self.all_columns)
+        return Frame(tuple(series), self.library)
 
     def given(self, cells: Mapping[Any, Any]) -> Frame:
         """Rows of which some columns are given, and the cells of the others are missing.
@@ -245,15 +227,10 @@ class Table(Encoder):
                 f"{wrong[0]!r}"
             )
         columns = []
-        for column in self._every:
+        for column in self.all_columns:
             x = listed.get(column.name, [None])
             columns.append(series_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
-        return Frame(tuple(self._in_table(columns)), self.library)
-
-    @property
-    def curved(self) -> bool:
-        """True if a column is coded along a curve, so that the mean of cells is not the cell of the mean."""
-        return any(column.coding.log_slope is None for column in self.columns)
+        return Frame(tuple(columns), self.library)
 
     def fill(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
@@ -271,54 +248,47 @@ class Table(Encoder):
         return build(self.filled(X, states, draws))
 
     def filled(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Frame:
-        """``fill`` without the frame: the columns of cells."""
+        """``fill`` to the columns of cells."""
         frame = frame_of(X)
-        filled = {cells.name: cells for cells in frame.columns}
-        assert self.places is not None
-        by_name = NUMPY not in (self.library, frame.library)
-        for each, place in zip(self.left_out, self.places[len(self.columns) :], strict=True):
-            name = each.name if by_name else frame.columns[place].name
-            if each.constant is not None and name in filled:
-                filled[name] = filled[name].filled(each.cells(len(frame)).values)
-        decoded = self._decoded(states, draws)
-        for column, cells, new in zip(self.columns, self._matched(frame), decoded, strict=True):
-            labels = column.categories
+        filled = list(frame.columns)
+        units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
+        names = [*self.names] if NUMPY in (self.library, frame.library) else [c.name for c in frame.columns]
+        for column, new in zip(self.all_columns, self.frame(states, draws).columns, strict=True):
+            if isinstance(column.coding, Constant):
+                if column.coding.value is not None and column.name in names:
+                    place = names.index(column.name)
+                    filled[place] = filled[place].filled(new.values)
+                continue
+            place = units[column.name]
+            cells, labels = filled[place], column.categories
             if labels is not None:  # those that nothing in training had stand behind
-                given = dict.fromkeys(cells.values[~cells.missing].tolist())
-                labels += tuple(label for label in given if label not in labels)
+                known = dict.fromkeys(cells.values[~cells.missing].tolist())
+                labels += tuple(label for label in known if label not in labels)
             full = replace(cells, categories=labels, ordered=column.ordered)
-            if cells.numeric and new.dtype.kind != "f" and cells.missing.all():  # NaN in place of labels
-                full = replace(full, values=np.full(len(new), None), dtype=column.dtype)
-            filled[cells.name] = full.filled(new)
-        return Frame(tuple(filled[cells.name] for cells in frame.columns), frame.library, frame.index)
+            if cells.numeric and not new.numeric and cells.missing.all():  # NaN in place of labels
+                full = replace(full, values=np.full(len(frame), None), dtype=column.dtype)
+            filled[place] = full.filled(new.values)
+        return Frame(tuple(filled), frame.library, frame.index)
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
         if width != len(self.columns):
             raise ValueError(f"width: expected {len(self.columns)}, received {width}")
-        found = [column.coding.log_slope for column in self.columns]
-        for column, slope in zip(self.columns, found, strict=True):
-            if slope is None:
+        for column in self.columns:
+            if column.coding.curved:
                 raise ValueError(
                     f"X: expected columns of one slope each, column {column.name!r} is coded along a curve; "
                     'log_slopes_at(states) has its slopes, and "gaussian" for it (visible, --kinds) a line'
                 )
-        return tuple(slope for slope in found if slope is not None)
+        return tuple(column.coding.log_slopes(1)[0] for column in self.columns)
 
     def log_slopes_at(self, states: Array) -> Array:
-        """ln |slope| of every column at states (rows, width): (rows, columns), NaN where one is missing."""
-        parts = zip(self.columns, self._split(states), strict=True)
-        return np.column_stack([column.coding.log_slopes(part) for column, part in parts])
+        parts = self._split(states)
+        return np.column_stack([c.coding.log_slopes_at(parts[c.name])[:, 0] for c in self.columns])
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
-        columns = tuple(Column.from_dict(column) for column in values["columns"])
-        left_out = tuple(LeftOut(**each) for each in values["left_out"])
-        return cls(columns, str(values["library"]), values["unknown"], tuple(values["places"]), left_out)
-
-    def _in_table(self, columns: Sequence[_T]) -> list[_T]:
-        """Something of every column, or of those with a unit, in the order of the table."""
-        assert self.places is not None
-        return [x for _, x in sorted(zip(self.places, columns, strict=False), key=itemgetter(0))]
+        columns = tuple(Column.from_dict(column) for column in values["all_columns"])
+        return cls(columns, str(values["library"]), values["unknown"])
 
     def order(self, frame: Frame) -> list[int]:
         """Finds the column of each unit in a frame: by name where both have names, else by number.
@@ -328,11 +298,11 @@ class Table(Encoder):
         """
         names = [cells.name for cells in frame.columns]
         if NUMPY in (self.library, frame.library):
-            assert self.places is not None
-            if len(names) != len(self.places):
-                raise ValueError(f"X: expected {len(self.places)} columns, received {len(names)}")
-            return list(self.places[: len(self.columns)])
-        lacking = [column.name for column in self._in_table(self.columns) if column.name not in names]
+            if len(names) != len(self.names):
+                raise ValueError(f"X: expected {len(self.names)} columns, received {len(names)}")
+            return [self.names.index(column.name) for column in self.columns]
+        left_out = {column.name for column in self.left_out}
+        lacking = [name for name in self.names if name not in names and name not in left_out]
         more = [name for name in names if name not in self.names]
         if lacking or more:
             complaint = f"lacks {few_names(lacking)}" if lacking else f"has {few_names(more)} beside them"
@@ -341,23 +311,21 @@ class Table(Encoder):
             )
         return [names.index(column.name) for column in self.columns]
 
-    def _matched(self, frame: Frame) -> list[Series]:
-        """The cells of each unit."""
-        return [frame.columns[place] for place in self.order(frame)]
-
-    def _decoded(self, X: Any, draws: Sequence[Any] = ()) -> list[Array]:
-        drawn = [self._split(draw) for draw in draws]
-        parts = enumerate(zip(self.columns, self._split(X), strict=True))
-        return [column.decode(part, draws=[each[i] for each in drawn]) for i, (column, part) in parts]
-
-    def _split(self, X: Any) -> list[Array]:
-        """The states of each column."""
+    def _split(self, X: Any) -> dict[Any, Array]:
+        """Returns the states of each column, by name; none of those left out."""
         x = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
         _checks.numeric(x, "X")
         if x.ndim != 2 or x.shape[1] != self.width:
             raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
         ends = np.cumsum([column.coding.width for column in self.columns])[:-1]
-        return np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
+        parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
+        none = {column.name: np.empty((len(x), 0)) for column in self.left_out}
+        return none | dict(zip((column.name for column in self.columns), parts, strict=True))
+
+
+def _look(column: Column) -> tuple[str, int]:
+    """Returns the kind and the number of states of a column's unit."""
+    return column.kind, column.coding.n_states
 
 
 def states_of_cells(
@@ -380,3 +348,20 @@ def states_of_cells(
             'unknown="error" refuses them'
         )
     return np.hstack(parts)
+
+
+def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Array:
+    """Returns which rows show nothing in any column that is learned, (rows,) bool.
+
+    Args:
+        X: a ``Frame``, or a matrix of numbers; a sparse one has no such rows.
+        encoder: of the rows; None: it is still to be fitted,
+        kinds: of these columns, see ``Table.fit``.
+    """
+    if isinstance(X, Frame):
+        table = encoder if isinstance(encoder, Table) else None
+        out = without_unit(X, kinds) if table is None else [column.name for column in table.left_out]
+        holes = [cells.missing for cells in X.columns if cells.name not in out]
+        return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)
+    plain = isinstance(X, np.ndarray) and X.dtype.kind == "f"
+    return np.isnan(X).all(1) if plain else np.zeros(X.shape[0], dtype=bool)
