@@ -156,7 +156,7 @@ def test_training_a_classifier() -> None:
     v = data_for(machine, 30)
     before = conditional_log_likelihood(machine, v, [0]).mean()
     rule = hm.rules.conditional(hm.rules.pcd(), [0])
-    assert repr(rule) == "conditional(pcd(1, chains=None), condition_on=[0])"
+    assert repr(rule) == "conditional(pcd(1), condition_on=[0])"
     run = hm.train(machine, v, rule=rule, updates=30, learning_rate=0.2, progress=False)
     assert conditional_log_likelihood(machine, v, [0]).mean() > before + 0.1
     assert run.rule_state is None

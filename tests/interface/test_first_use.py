@@ -63,8 +63,8 @@ NAMES = {
     (
         "ucd_lmi",
         (("pair_kernel", None),),
-    ): "ucd_lmi(chains=None, max_steps=None, pair_kernel=None, marginalise=True)",
-    ("tap", (("tolerance", None), ("order", 3))): "tap3(solutions=None, tolerance=None)",
+    ): "ucd_lmi(pair_kernel=None)",
+    ("tap", (("tolerance", None), ("order", 3))): "tap(order=3, tolerance=None)",
 }
 
 

@@ -8,7 +8,7 @@ from harmonium import _checks
 from harmonium.ladder import LEAST, Follower, PttState
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains
-from harmonium.learning.rule import Rule
+from harmonium.learning.rule import Rule, recipe
 from harmonium.machine import Hamiltonian
 
 
@@ -91,6 +91,7 @@ class LadderChains(Expectation):
             self.follower.check(hamiltonian, state)
 
 
+@recipe
 def ptt(
     k: int = 1,
     chains: int | None = None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from inspect import Parameter, signature
 from math import inf
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, ParamSpec, final
 
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from harmonium.learning.expectations import ClampedChains, FreeChains
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
+P = ParamSpec("P")
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
 
 
@@ -267,6 +270,28 @@ class Rule:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def recipe(make: Callable[P, Rule]) -> Callable[P, Rule]:
+    """Names the rules that a function makes by its call: k, and all arguments that are not the defaults."""
+    parameters = signature(make).parameters
+
+    @wraps(make)
+    def named(*args: P.args, **kwargs: P.kwargs) -> Rule:
+        rule = make(*args, **kwargs)
+        called = signature(make).bind(*args, **kwargs)
+        called.apply_defaults()
+        given = dict[str, Any]()
+        for name, value in called.arguments.items():
+            several = parameters[name].kind is Parameter.VAR_KEYWORD
+            given |= dict(sorted(value.items())) if several else {name: value}
+        words = [str(given.pop("k"))] if "k" in given else []
+        for name, value in given.items():
+            if name not in parameters or value != parameters[name].default:
+                words.append(f"{name}={sorted(value) if isinstance(value, Mapping) else value!r}")
+        return replace(rule, name=f"{make.__name__}({', '.join(words)})")
+
+    return named
 
 
 def _weighted(v: Tensor, weights: Any) -> tuple[Tensor, Tensor | None]:

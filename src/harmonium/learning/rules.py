@@ -20,7 +20,7 @@ from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChai
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.ptt import ptt
-from harmonium.learning.rule import Rule
+from harmonium.learning.rule import Rule, recipe
 from harmonium.meanfield import AdaTAP, Plefka
 
 __all__ = [
@@ -49,6 +49,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@recipe
 def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
     """Both sides by enumeration; for machines small enough for ``likelihood.exact_log_partition``.
 
@@ -60,19 +61,20 @@ def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
         roots: for visible Gaussian layers matrices R, (width_l, width_l), where the data have columns x = R u
             and the machine is one of u; rows may lack any of x. See ``training.fold``. None: x = u.
     """
-    name = f"exact(roots of layers {sorted(roots)})" if roots else "exact()"
-    return Rule(name, Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
+    return Rule("exact", Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
 
 
+@recipe
 def quadrature() -> Rule:
     """Integrates both sides: for one to three Gaussian visible units and any number of discrete hidden units.
 
     The free side, and what a row does not observe, are integrated on a grid, see
     ``likelihood.quadrature_log_partition``.
     """
-    return Rule("quadrature()", Quadrature(clamped=True), Quadrature(clamped=False), "exact")
+    return Rule("quadrature", Quadrature(clamped=True), Quadrature(clamped=False), "exact")
 
 
+@recipe
 def pseudo_likelihood() -> Rule:
     """Ascent of the log pseudo-likelihood Σ_i ln p(x_i | x_without_i) of machines without hidden layers.
 
@@ -81,9 +83,10 @@ def pseudo_likelihood() -> Rule:
     data from such a machine it tends to the machine's parameters (Besag 1975; for sparse Ising models
     Ravikumar et al. 2010), with a somewhat larger variance than the likelihood's. Rows have to be complete.
     """
-    return Rule("pseudo_likelihood()", ClampedChains(), Conditionals(), "biased")
+    return Rule("pseudo_likelihood", ClampedChains(), Conditionals(), "biased")
 
 
+@recipe
 def cd(k: int = 1) -> Rule:
     """Contrastive divergence: k Gibbs sweeps from the data (Hinton 2002).
 
@@ -91,9 +94,10 @@ def cd(k: int = 1) -> Rule:
         k: sweeps, at least 1; deeper machines also take k sweeps in the clamped phase.
     """
     _checks.positive_int(k, "k")
-    return Rule(f"cd({k})", ClampedChains(k), FreeChains(sweeps=k, start="data"), "biased")
+    return Rule("cd", ClampedChains(k), FreeChains(sweeps=k, start="data"), "biased")
 
 
+@recipe
 def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) -> Rule:
     """Persistent contrastive divergence: chains that go on from update to update (Tieleman 2008).
 
@@ -110,11 +114,11 @@ def pcd(k: int = 1, chains: int | None = None, *, kernel: Kernel | None = None) 
         'asymptotic'
     """
     _checks.positive_int(k, "k")
-    name = f"pcd({k}, chains={chains}" + (f", kernel={kernel!r})" if kernel else ")")
     free = FreeChains(kernel, k, chains=chains)
-    return Rule(name, ClampedChains(k), free, "asymptotic" if free.kernel.invariant else "biased")
+    return Rule("pcd", ClampedChains(k), free, "asymptotic" if free.kernel.invariant else "biased")
 
 
+@recipe
 def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -> Rule:
     """Persistent chains moved by parallel tempering over the couplings (Desjardins et al. 2010).
 
@@ -125,11 +129,10 @@ def tempered_pcd(k: int = 1, chains: int | None = None, *, replicas: int = 10) -
     """
     _checks.positive_int(k, "k")
     free = FreeChains(Tempering(replicas), k, chains=chains)
-    return Rule(
-        f"tempered_pcd({k}, chains={chains}, replicas={replicas})", ClampedChains(k), free, "asymptotic"
-    )
+    return Rule("tempered_pcd", ClampedChains(k), free, "asymptotic")
 
 
+@recipe
 def noise_cd(
     k: int = 100,
     *,
@@ -162,12 +165,10 @@ def noise_cd(
     free = FreeChains(
         kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal, step_decay=step_decay
     )
-    name = f"noise_cd({k}, kernel={free.kernel!r}, burn_in={burn_in}, chains={chains}"
-    name += "" if marginal else ", gradient='joint'"
-    name += ")" if step_decay is None else f", step_decay={step_decay:g})"
-    return Rule(name, ClampedChains(k, marginal=marginal), free, "biased")
+    return Rule("noise_cd", ClampedChains(k, marginal=marginal), free, "biased")
 
 
+@recipe
 def mean_field_pcd(
     k: int = 1, chains: int | None = None, *, tolerance: float = 1e-4, max_sweeps: int = 50
 ) -> Rule:
@@ -182,11 +183,11 @@ def mean_field_pcd(
         max_sweeps: of the mean-field solver.
     """
     _checks.positive_int(k, "k")
-    name = f"mean_field_pcd({k}, chains={chains}, tolerance={tolerance:g}, max_sweeps={max_sweeps})"
     clamped = MeanField(tolerance=tolerance, max_sweeps=max_sweeps)
-    return Rule(name, clamped, FreeChains(sweeps=k, chains=chains), "biased")
+    return Rule("mean_field_pcd", clamped, FreeChains(sweeps=k, chains=chains), "biased")
 
 
+@recipe
 def mean_field(solutions: int | None = None, **settings: Any) -> Rule:
     """Naive mean field in both phases; for comparison: it neglects what holds the weights down.
 
@@ -194,9 +195,10 @@ def mean_field(solutions: int | None = None, **settings: Any) -> Rule:
         solutions: see ``tap``.
         **settings: ``start``, ``tolerance``, ``max_sweeps`` and ``damping`` as in ``tap``.
     """
-    return _solved("mean_field", partial(Plefka, order=1), solutions, settings)
+    return _solved(partial(Plefka, order=1), solutions, settings)
 
 
+@recipe
 def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rule:
     """TAP machines: the gradient of the TAP free energy at its solutions (Tramel et al. 2018, Algs. 2 and 4).
 
@@ -212,9 +214,10 @@ def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rul
             ("adaptive").
     """
     _checks.positive_int(order, "order", minimum=2)
-    return _solved("tap" if order == 2 else f"tap{order}", partial(Plefka, order=order), solutions, settings)
+    return _solved(partial(Plefka, order=order), solutions, settings)
 
 
+@recipe
 def adatap(solutions: int | None = None, **settings: Any) -> Rule:
     """Adaptive TAP in both phases (Tramel et al. 2018, App. D): a matrix to factorise a row and sweep.
 
@@ -222,19 +225,17 @@ def adatap(solutions: int | None = None, **settings: Any) -> Rule:
         solutions: see ``tap``.
         **settings: as in ``tap``; ``damping`` is 0.5.
     """
-    return _solved("adatap", AdaTAP, solutions, {"damping": 0.5, **settings})
+    return _solved(AdaTAP, solutions, {"damping": 0.5, **settings})
 
 
-def _solved(name: str, scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
-    start = settings.get("start", "data")
+def _solved(scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
     solver = {"tolerance": 1e-4, "max_sweeps": 10, "damping": "adaptive", **settings}
-    solver.pop("start", None)
+    start = solver.pop("start", "data")
     free = MeanField(scheme, clamped=False, start=start, solutions=solutions, **solver)
-    words = ", ".join(f"{key}={value!r}" for key, value in sorted(settings.items()))
-    title = f"{name}(solutions={solutions}" + (f", {words})" if words else ")")
-    return Rule(title, MeanField(scheme, **solver), free, "biased")
+    return Rule("mean_field", MeanField(scheme, **solver), free, "biased")
 
 
+@recipe
 def ucd(
     k: int = 1,
     m: int | None = None,
@@ -270,18 +271,14 @@ def ucd(
         "pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
     }  # fmt: skip
     free = CoupledChains(**settings, chains=chains, start=start, antithetic=antithetic)  # type: ignore[arg-type]
-    name = (
-        f"ucd({k}, {free.m}, lag={lag}, chains={chains}, max_steps={max_steps}, "
-        f"pair_kernel={free.pair_kernel!r}, start={start!r}, quantile={quantile}"
-        + (", antithetic=True)" if antithetic else ")")
-    )
     clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
-    return Rule(name, clamped, free, "unbiased" if max_steps is None else "biased")
+    return Rule("ucd", clamped, free, "unbiased" if max_steps is None else "biased")
 
 
 _PUBLISHED = Metropolis()
 
 
+@recipe
 def ucd_lmi(
     chains: int | None = None,
     max_steps: int | None = None,
@@ -311,11 +308,8 @@ def ucd_lmi(
     settings = {"pair_kernel": pair_kernel, "max_steps": max_steps, "marginalise": marginalise}
     free = LocalModes(**settings, chains=chains)  # type: ignore[arg-type]
     clamped = LocalModes(**settings, clamped=True)  # type: ignore[arg-type]
-    name = (
-        f"ucd_lmi(chains={chains}, max_steps={max_steps}, pair_kernel={pair_kernel!r}, "
-        f"marginalise={marginalise})"
-    )
-    return Rule(name, clamped, free, "biased" if pair_kernel is None or max_steps is not None else "unbiased")
+    unbiased = pair_kernel is not None and max_steps is None
+    return Rule("ucd_lmi", clamped, free, "unbiased" if unbiased else "biased")
 
 
 def centred(rule: Rule) -> Rule:
