@@ -124,6 +124,4 @@ def ptt(
         'asymptotic'
     """
     free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, offers=offers, max_rungs=max_rungs)
-    few = "" if offers is None else f", offers={offers}"
-    name = f"ptt({k}, chains={chains}, freeze={freeze:g}, samples={samples}{few}, max_rungs={max_rungs})"
-    return Rule(name, ClampedChains(k), free, "asymptotic")
+    return Rule("ptt", ClampedChains(k), free, "asymptotic")
