@@ -64,9 +64,7 @@ def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
     settings = {
         "rule": hm.rules.centred(rule) if choose.integers(2) else rule,
         "sample_weight": choose.choice([0.0, 0.5, 1.0, 3.0], rows) if choose.integers(2) else None,
-        "momentum": float(choose.choice([0.0, 0.5, 0.9])),
         "weight_decay": float(choose.choice([0.0, 0.01])),
-        "l1": float(choose.choice([0.0, 0.02])),
         "clip_norm": [None, 0.3][choose.integers(2)],
         "schedule": str(choose.choice(["constant", "cosine", "linear", "inverse_sqrt"])),
         "learning_rate": float(choose.choice(rates)),

@@ -67,13 +67,14 @@ def test_training_ends_where_the_pull_of_the_data_is_that_of_the_penalty() -> No
     torch.testing.assert_close(gradient[:3, 3:6], pulled[:3, 3:6], rtol=0, atol=5e-4)
 
 
+@pytest.mark.parametrize("l1", [0.0, 0.02])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_shorthands_are_the_penalties(compiled: bool) -> None:
-    """Bit for bit, one by one and in compiled calls."""
+def test_shorthands_are_the_penalties(compiled: bool, l1: float) -> None:
+    """Bit for bit, one by one and, without ℓ₁, in compiled calls."""
     rows = (torch.rand(50, 6, generator=torch.Generator().manual_seed(0)) < 0.4).float()
     ways: list[dict[str, Any]] = [
-        {"weight_decay": 0.1, "l1": 0.02},
-        {"penalties": [L2(0.1), "l1=0.02"]},
+        {"weight_decay": 0.1, "l1": l1},
+        {"penalties": [L2(0.1), f"l1={l1}"][: 1 + (l1 > 0)]},
     ]
     found = []
     for way in ways:

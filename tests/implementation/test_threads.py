@@ -127,7 +127,7 @@ import harmonium as hm
 torch.set_num_threads(1)
 X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1).random_states(70, seed=0)[0]
 machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
-hm.train(machine, X, rule=hm.rules.pcd(), updates=200, momentum=0.5, l1=1e-4, weight_decay=1e-3, seed=3)
+hm.train(machine, X, rule=hm.rules.pcd(), updates=200, weight_decay=1e-3, seed=3)
 print(machine.couplings[0].weight.tolist())
 small = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(9)], seed=1)
 print(hm.rules.ucd(chains=40).gradient(small, X, seed=2).parameters["couplings.0.weight"].tolist())

@@ -38,8 +38,8 @@ def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:
 @jit
 def run(
     v: Any, row_weights: Any, rates: Any, keys: Any, parameters: Any, blocks: Any, floors: Any, lows: Any,
-    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, penalties: Any, momentum: float,
-    buffers: Any, gradients: Any, norms: Any, space: Any,
+    chains: Any, hidden: Any, sweeps: int, persistent: bool, centred: bool, decay: float, clip_norm: float,
+    gradients: Any, norms: Any, space: Any,
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
@@ -59,9 +59,8 @@ def run(
         sweeps: of every update.
         persistent: whether chains go on from update to update, or begin at the batch.
         centred: whether the gradient is centred.
-        penalties: weight decay, l1 and the largest norm of a gradient (infinity: none).
-        momentum: of the gradients, in [0, 1).
-        buffers: sums of descents (not ascents) of all parameters that momentum keeps; not read without it.
+        decay: of the couplings.
+        clip_norm: largest norm of a gradient (infinity: none).
         gradients: as ``parameters``, 0 at first: those of the last update, also where they are not finite.
         norms: filled with the norms of the gradients.
         space: to work in, of ``work_space``.
@@ -106,12 +105,13 @@ def run(
         _differentiate_variances(states, weights, W, a, blocks, floors, scale, gW, ga, g_variance)
         if centred:
             _centre(states, means, weights, offset0, offset1, gW, ga, gb)
-        norm = _penalise(W, scalar(mean), penalties, g_all, gW)
+        norm = _decay(W, scalar(mean), scalar(decay), g_all, gW)
         norms[update] = norm
         if not norm < np.inf:
             return update
-        clip = scalar(penalties[2] / norm if norm > penalties[2] else 1.0)
-        _ascend(all_, g_all, buffers, clip, scalar(rates[update]), momentum)
+        clip, rate = scalar(clip_norm / norm if norm > clip_norm else 1.0), scalar(rates[update])
+        for k in range(len(all_)):
+            all_[k] += rate * (clip * g_all[k])
     return updates
 
 
@@ -263,30 +263,16 @@ def _centre(
 
 
 @inlined
-def _penalise(W: Any, mean: Any, penalties: Any, g_all: Any, gW: Any) -> Any:
-    """Brings the gradient to the weight of its batch and adds the penalties; returns its norm."""
-    decay, l1 = W.dtype.type(penalties[0]), W.dtype.type(penalties[1])
+def _decay(W: Any, mean: Any, decay: Any, g_all: Any, gW: Any) -> Any:
+    """Brings the gradient to the weight of its batch and adds weight decay; returns its norm."""
     square = 0.0
     for i in range(len(W)):
         own = W.dtype.type(0)
         for j in range(W.shape[1]):
-            gW[i, j] = mean * gW[i, j] - decay * W[i, j] - l1 * np.sign(W[i, j])
+            gW[i, j] = mean * gW[i, j] - decay * W[i, j]
             own += gW[i, j] * gW[i, j]
         square += np.float64(own)
     for k in range(W.size, len(g_all)):
         g_all[k] *= mean
         square += np.float64(g_all[k]) ** 2
     return np.sqrt(square)
-
-
-@inlined
-def _ascend(x: Any, g: Any, buffer: Any, scale: Any, rate: Any, momentum: float) -> None:
-    """Moves parameters along a gradient times ``scale``, or along its running sum."""
-    if momentum == 0:
-        for i in range(len(x)):
-            x[i] += rate * (scale * g[i])
-        return
-    share = x.dtype.type(momentum)
-    for i in range(len(x)):
-        buffer[i] = share * buffer[i] - scale * g[i]
-        x[i] -= rate * buffer[i]

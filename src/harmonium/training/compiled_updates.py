@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -19,7 +19,7 @@ from harmonium.learning import FreeChains, Rule
 from harmonium.learning.expectations import begin
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
-from harmonium.training.penalties import as_two
+from harmonium.training.penalties import L2
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Made, Updates
@@ -32,8 +32,8 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
 
     They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
     layers, of two-valued, categorical or ``Gaussian`` units, are joined to one hidden layer of two-valued
-    ones, and that learn as a whole, by gradient ascent with or without momentum, from complete rows in
-    memory, in runs of at least 200 updates of one process (docs/decisions/0009).
+    ones, and that learn as a whole, by gradient ascent without momentum and with no penalty but weight decay,
+    from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0009).
     """
     source, rule, machine = state.batches, settings.rule, state.machine
     if not (
@@ -43,8 +43,8 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
         return False
     if (
-        as_two(settings.pulls()) is None
-        or climber.momentum is None
+        any(not isinstance(each, L2) or each.edges is not None for each in settings.pulls())
+        or not climber.plain
         or not (isinstance(source, RowBatches) and source.checked and source.observed)
     ):
         return False
@@ -96,7 +96,6 @@ class CompiledUpdates(Updates):
                 self._places[parameter] = slice(size, size + width)
             size += width
         self._shape = machine.visible_width, hidden.width
-        self._penalties = as_two(self.settings.pulls()) or (0.0, 0.0)
         self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
@@ -121,9 +120,9 @@ class CompiledUpdates(Updates):
         assert free is not None
         seen, hidden, sweeps = self._chains(v[0], free)
         clip_norm = np.inf if settings.clip_norm is None else float(settings.clip_norm)
-        momentum = self.climber.momentum or 0.0
-        buffers = self.climber.buffers(self._places) if momentum else []
-        parameters, memory = self._join(self._places), self._join(buffers) if momentum else self._gradient
+        parameters = np.zeros_like(self._gradient)
+        for parameter, place in self._places.items():
+            parameters[place] = _array(parameter).reshape(-1)
         norms = np.zeros(count)
         if self._space is None:
             self._space = work_space(_array(v), *self._shape, source.size + len(seen))
@@ -141,15 +140,13 @@ class CompiledUpdates(Updates):
             free.sweeps,
             free.start == "persistent",
             settings.rule.centred,
-            (*self._penalties, clip_norm),
-            momentum,
-            memory,
+            sum(each.strength for each in settings.pulls()),
+            clip_norm,
             self._parts(self._gradient),
             norms,
             self._space,
         )
         self._deal(parameters, self._places)
-        self._deal(memory, buffers)
         for norm in norms[:made].tolist():
             state.history.add(norm, {})
         state.step += made
@@ -184,21 +181,14 @@ class CompiledUpdates(Updates):
         *visible, hidden = kept.states
         return torch.cat(visible, 1), hidden.clone(), kept.sweeps
 
-    def _join(self, tensors: Iterable[Tensor]) -> Any:
-        """Returns tensors of the parameters' shapes side by side in one array, as ``run`` takes them."""
-        whole = np.zeros_like(self._gradient)
-        for x, place in zip(tensors, self._places.values(), strict=True):
-            whole[place] = _array(x).reshape(-1)
-        return whole
-
     def _deal(self, whole: Any, tensors: Collection[Tensor]) -> None:
-        """Writes an array of ``_join`` over the tensors, which may be none."""
-        for x, place in zip(tensors, self._places.values(), strict=False):
+        """Writes an array of all parameters over tensors of their shapes."""
+        for x, place in zip(tensors, self._places.values(), strict=True):
             _array(x).reshape(-1)[:] = whole[place]
         torch.autograd.graph.increment_version(tensors)
 
     def _parts(self, whole: Any) -> tuple[Any, ...]:
-        """Returns an array of ``_join`` and its parts, by which ``run`` knows them."""
+        """Returns an array of all parameters and its parts, by which ``run`` knows them."""
         n, m = self._shape
         a, b = n * m + n, n * m + n + m
         return whole, whole[: n * m].reshape(n, m), whole[n * m : a], whole[a:b], whole[b:]

@@ -44,6 +44,7 @@ class Ascent:
     Attributes:
         optimizer: the torch optimiser.
         learning_rate: of its first parameter group, before any schedule.
+        plain: whether it is ``"sgd"`` without momentum.
 
     Raises:
         TypeError: the callable returned no optimiser.
@@ -65,34 +66,18 @@ class Ascent:
         for group, rate in zip(groups, self._base_rates, strict=True):
             group["lr"] = rate  # a tensor may have been given; checkpoints hold numbers, as ``step`` sets
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
-        self._plain = optimizer == "sgd" and momentum == 0
+        self.plain = optimizer == "sgd" and momentum == 0
         # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
         self._climbs = all("maximize" in group for group in groups)
         if self._climbs:
             for group in groups:
                 group["maximize"] = True
 
-    @property
-    def momentum(self) -> float | None:
-        """Returns the momentum of the named optimiser "sgd", which is 0 without it; None of all others."""
-        group = self.optimizer.param_groups[0]
-        plain = type(self.optimizer) is SGD and len(self.optimizer.param_groups) == 1
-        plain = plain and not (group["weight_decay"] or group["dampening"] or group["nesterov"])
-        return float(group["momentum"]) if plain else None
-
-    def buffers(self, parameters: Iterable[Parameter]) -> list[Tensor]:
-        """Returns the sums of descents that momentum keeps, zero at first, to be written over."""
-        kept = [self.optimizer.state[each] for each in parameters]
-        for each, own in zip(parameters, kept, strict=True):
-            if own.get("momentum_buffer") is None:
-                own["momentum_buffer"] = torch.zeros_like(each, memory_format=torch.contiguous_format)
-        return [own["momentum_buffer"] for own in kept]
-
     def step(self, gradients: list[Tensor], scale: float) -> None:
         """One update with all learning rates multiplied by ``scale``."""
         for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base_rate * scale
-        if self._plain:
+        if self.plain:
             rate = self._base_rates[0] * scale
             if rate > torch.finfo(self._parameters[0].dtype).max:
                 rate = math.inf  # as a number of the parameters' dtype

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, final
@@ -182,16 +182,6 @@ def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[st
             pull = partial(each.pull, sides=(machine.layers[l], machine.layers[m]))
             found.setdefault(f"couplings.{edge}.weight", []).append(pull)
     return found
-
-
-def as_two(penalties: Sequence[Penalty]) -> tuple[float, float] | None:
-    """Returns the strengths of ℓ₂ and ℓ₁ on all couplings alike; None where there is anything else."""
-    if any(each.edges is not None or not isinstance(each, L2 | L1) for each in penalties):
-        return None
-    strengths: Mapping[type[Penalty], list[float]] = {
-        kind: [each.strength for each in penalties if isinstance(each, kind)] for kind in (L2, L1)
-    }
-    return sum(strengths[L2]), sum(strengths[L1])
 
 
 def _blocks(W: Tensor, sides: Sides) -> Tensor:
