@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.training import Objective
+from harmonium.training.exact_fit import train_exactly
 
 
 def mixed(seed: int) -> hm.BoltzmannMachine:
@@ -51,20 +53,14 @@ def test_a_planted_machine_is_found(holes: float) -> None:
     assert best - mean_score(made, rows[2000:]) < 0.03
 
 
-def test_rates_make_the_same_machine_again() -> None:
+def test_the_history_leads_to_the_best_look_and_goes_on_from_there() -> None:
     rows = planted(500)[1]
-    found, again = independent(rows), independent(rows)
-    done = hm.training.fit_exact(found, rows[:400], validation=rows[400:], max_updates=120, seed=4)
-    assert 0 < len(done.rates) <= 120
-    repeated = hm.training.fit_exact(again, rows[:400], rates=done.rates, seed=4)
-    assert repeated.history == [] and repeated.rates == done.rates
-    judged = hm.training.fit_exact(
-        independent(rows), rows[:400], validation=rows[400:], rates=[0.1] * 25, seed=4
-    )
-    assert [record["step"] for record in judged.history] == [0, 10, 20, 25] and len(judged.rates) == 25
-    assert judged.score == judged.history[-1]["validation_score"] > judged.history[0]["validation_score"]
-    for one, other in zip(found.parameters(), again.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    made = independent(rows)
+    done = hm.training.fit_exact(made, rows[:400], validation=rows[400:], max_updates=25, seed=4)
+    steps = [record["step"] for record in done.history]
+    assert steps == [10, 20, 25][: len(steps)] and done.score == done.history[-1]["validation_score"]
+    run = train_exactly(made, rows, updates=7, learning_rate=0.01, earlier=done.history, record_every=100)
+    assert run.history[:-1] == done.history and run.updates == steps[-1] + 7 == run.history[-1]["step"]
 
 
 def test_which_state_is_called_1_does_not_matter() -> None:
@@ -83,7 +79,7 @@ def test_which_state_is_called_1_does_not_matter() -> None:
         with pytest.MonkeyPatch.context() as patch:
             draw = lambda self, std, noise, W=sign * drawn: self.weight.data.copy_(W)  # noqa: E731
             patch.setattr(hm.couplings.Coupling, "draw_", draw)
-            hm.training.fit_exact(made, v, rates=[0.05] * 30)
+            hm.training.fit_exact(made, v, validation=v, max_updates=30)
         scores.append(mean_score(made, v))
     assert scores[0] == pytest.approx(scores[1], abs=1e-9)
 
@@ -103,24 +99,18 @@ def test_correlated_columns_by_their_roots() -> None:
     assert done.score > float(normal) - 0.05
 
 
-def test_there_must_be_rows_to_judge_by_or_rates() -> None:
-    rows = planted(20)[1]
-    with pytest.raises(ValueError, match="validation: expected rows, or else rates"):
-        hm.training.fit_exact(independent(rows), rows)
-
-
 def test_each_coupling_has_its_own_decay() -> None:
     """Equal decays are one number, and one that weighs all else down keeps its coupling alone near 0."""
     rows = planted(300)[1]
     made = [independent(rows) for _ in range(3)]
     for machine, decay in zip(made, (0.0, [0.0, 0.0, 0.0], [0.0, 10.0, 0.0]), strict=True):
-        hm.training.fit_exact(machine, rows, rates=[0.1] * 30 + [0.01] * 10, weight_decay=decay)
+        hm.training.fit_exact(machine, rows, validation=rows, max_updates=40, weight_decay=decay)
     for one, other in zip(made[0].parameters(), made[1].parameters(), strict=True):
         assert torch.equal(one, other)
     norms = [float(coupling.weight.detach().norm()) for coupling in made[2].couplings]
     assert norms[1] < 0.1 * min(norms[0], norms[2])
     with pytest.raises(ValueError, match="weight_decay: expected one number, or one for each of 3 couplings"):
-        hm.training.fit_exact(made[0], rows, rates=[0.05], weight_decay=[0.1, 0.1])
+        hm.training.fit_exact(made[0], rows, validation=rows, weight_decay=[0.1, 0.1])
 
 
 @pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
@@ -179,7 +169,7 @@ def test_conditional_fit_keeps_what_tells_labels_best() -> None:
     made = independent(rows[:800])
     inputs, label = [0, 2], slice(2, 5)
     done = hm.training.fit_exact(
-        made, rows[:600], validation=rows[600:800], condition_on=inputs, joint=0.05, seed=1
+        made, rows[:600], validation=rows[600:800], objective=Objective(inputs, 0.05), seed=1
     )
 
     def label_score(machine: hm.BoltzmannMachine, v: Tensor) -> float:

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
 from harmonium.estimators._label_posterior import LabelPosterior
-from harmonium.training import Aim, fit_labels
-from harmonium.training.label_fit import _begin
+from harmonium.training import Objective, fit_labels
+from harmonium.training.label_fit import regression_start
 
 torch.set_num_threads(1)
 ROWS = 240
@@ -36,7 +36,7 @@ def told(machine: hm.BoltzmannMachine, v: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("classes", [2, 3, 6])
 def test_the_start_tells_labels_as_the_regression_does(classes: int) -> None:
     machine, v, y = drawn(classes)
-    begun = _begin(machine, v, None, 0)
+    begun = regression_start(machine, v, None, 0)
     x = v[:, :6].numpy() - v[:, :6].numpy().mean(0)
     x[:, :2] /= x[:, :2].std(0, ddof=1)
     expected = LogisticRegression(max_iter=1000).fit(x, y).predict_proba(x)
@@ -49,7 +49,7 @@ def test_the_start_tells_labels_as_the_regression_does(classes: int) -> None:
 def test_a_start_of_too_few_hidden_units_or_rows_is_small() -> None:
     machine, v, _ = drawn(6)
     few = hm.machine.join_layers([machine.layers[l] for l in machine.visible], [hm.Bernoulli(5)]).double()
-    for begun in (_begin(few, v, None, 0), _begin(machine, v[:3], None, 0)):
+    for begun in (regression_start(few, v, None, 0), regression_start(machine, v[:3], None, 0)):
         assert max(float(coupling.weight.detach().abs().max()) for coupling in begun.couplings) < 2
         np.testing.assert_allclose(told(begun, v[:9]).sum(1), 1)
 
@@ -59,7 +59,7 @@ def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing
     v[:, 6:] = torch.stack([1 - far, far], 1)
     judged = torch.ones(ROWS, dtype=torch.bool)
-    done = fit_labels(machine, v, aim=Aim([0, 1, 2], 0.03), judged=judged)
+    done = fit_labels(machine, v, objective=Objective([0, 1, 2], 0.03), judged=judged)
     scores = [record["validation_score"] for record in done.history]
     assert done.updates == done.history[int(np.argmax(scores))]["step"] > 0
     p = told(done.machine, v)[np.arange(ROWS), far.numpy().astype(int)]
@@ -72,6 +72,8 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     v[:, 6:] = torch.from_numpy(np.stack([~y, y], 1) * 1.0)
     v[:40, :2] = torch.nan
     judged = torch.arange(ROWS) >= 20
-    done = fit_labels(machine, v, torch.linspace(0.5, 1.5, ROWS), aim=Aim([0, 1, 2], 0.03), judged=judged)
+    done = fit_labels(
+        machine, v, torch.linspace(0.5, 1.5, ROWS), objective=Objective([0, 1, 2], 0.03), judged=judged
+    )
     assert max(record["validation_score"] for record in done.history) > -0.72
     assert np.abs(told(done.machine, v)[:, 1] - 0.3).mean() < 0.15

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.training import fit_table, table_fit
-from harmonium.training.table_fit import _change_roots
+from harmonium.training.table_fit import change_roots
 
 
 def pairs(equal: int, unequal: int) -> Tensor:
@@ -29,13 +29,13 @@ def test_all_rows_are_learned_where_those_held_out_deny_it(monkeypatch: pytest.M
     """A few rows held out that deny a link of many others are no reason to learn nothing at all."""
     rows, judged = torch.cat([pairs(60, 0), pairs(0, 14)]), torch.arange(74) >= 60
     found = learned(rows, judged)
-    monkeypatch.setattr(table_fit, "_LAST", 0)
+    monkeypatch.setattr(table_fit, "_LAST_RATE", 0.0)
     assert found - 0.5 > 3 * abs(learned(rows, judged) - 0.5)
 
 
 def test_links_of_states_have_a_wide_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = learned(pairs(100, 0))
-    monkeypatch.setattr(table_fit, "_OF_STATES", 1.0)
+    monkeypatch.setattr(table_fit, "_STATES_DECAY", 1.0)
     assert learned(pairs(100, 0)) < wide - 0.01
 
 
@@ -52,10 +52,10 @@ def test_another_root_leaves_a_hidden_unit_its_law() -> None:
         nothing = table.posterior(table.nothing_seen(1))
         return nothing.probabilities[0], table.parts[0].means
 
-    moved = _change_roots(machine, {0: before}, {0: after})
+    moved = change_roots(machine, {0: before}, {0: after})
     for one, other in zip(law(machine, before), law(moved, after), strict=True):
         torch.testing.assert_close(one, other)
     several = hm.machine.join_layers([hm.Gaussian(3)], [hm.Bernoulli(2)]).double()
     hm.machine.normal_(several, 0.3, 3)
-    p, q = law(several, before)[0], law(_change_roots(several, {0: before}, {0: after}), after)[0]
+    p, q = law(several, before)[0], law(change_roots(several, {0: before}, {0: after}), after)[0]
     assert float((p - q).abs().max()) < 0.1

@@ -37,7 +37,7 @@ def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Ten
 
 def filled_exactly(**named: Any) -> list[Tensor]:
     made = small()
-    hm.training.fit_exact(made, ROWS, rates=[0.05] * 3, **named)
+    hm.training.fit_exact(made, ROWS, validation=ROWS, max_updates=3, **named)
     return list(made.parameters())
 
 
@@ -99,7 +99,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fit_exact": lambda **s: filled_exactly(**s),
     "fit_table": lambda **s: list(hm.training.fit_table(small(), ROWS, **s).machine.parameters()),
     "fit_labels": lambda **s: list(
-        hm.training.fit_labels(labelled(), LABELLED, aim=hm.training.Aim([0], 0.1), **s).machine.parameters()
+        hm.training.fit_labels(labelled(), LABELLED, objective=hm.training.Objective([0], 0.1), **s).machine.parameters()
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(

@@ -27,8 +27,8 @@ from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, hidden_for
 from harmonium.tables import Codec
 from harmonium.training import (
-    Aim,
     EarlyStopping,
+    Objective,
     Recipe,
     TrainingRun,
     choose,
@@ -104,7 +104,7 @@ class Training:
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
         recipe: of the machine that is to be trained; ``prepare`` chooses it.
-        aim: what a machine learns that is trained without chains.
+        objective: what a machine learns that is trained without chains.
     """
 
     options: Any
@@ -115,7 +115,7 @@ class Training:
     run: TrainingRun | None = None
     rise: Rise | None = None
     recipe: Recipe | None = None
-    aim: Aim = Aim()  # noqa: RUF009
+    objective: Objective = Objective()  # noqa: RUF009
 
     @property
     def exact(self) -> bool:
@@ -353,12 +353,14 @@ class Training:
         """Trains a new machine without chains."""
         machine = fitted.machine.to(device=self.options.device)
         v = states.all().to(machine.device, machine.dtype)
-        learn = fit_table if self.aim.joint == 1 else fit_labels
-        done = learn(machine, v, weights, aim=self.aim, judged=judged, seed=fitted.stream("train"))
+        learn = fit_table if self.objective.joint == 1 else fit_labels
+        done = learn(
+            machine, v, weights, objective=self.objective, judged=judged, seed=fitted.stream("train")
+        )
         done.machine.metadata = machine.metadata
         rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
         fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)
-        return replace(fitted, generative=self.aim.joint > 0, rows=rows)
+        return replace(fitted, generative=self.objective.joint > 0, rows=rows)
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""

@@ -5,7 +5,7 @@ from harmonium.training.batch_source import Stream
 from harmonium.training.callbacks import STOP, Callback, EarlyStopping, Update
 from harmonium.training.correlated import fit_normal, fit_residuals, fold
 from harmonium.training.divergence import TrainingDiverged
-from harmonium.training.exact_fit import ExactFit, fit_exact
+from harmonium.training.exact_fit import ExactFit, Objective, fit_exact
 from harmonium.training.history import Record
 from harmonium.training.label_fit import fit_labels
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
@@ -27,7 +27,7 @@ from harmonium.training.recipe import (
 from harmonium.training.run import TrainingRun
 from harmonium.training.schedules import SCHEDULES, Schedule
 from harmonium.training.settings import Steps
-from harmonium.training.table_fit import Aim, TableFit, fit_table
+from harmonium.training.table_fit import fit_table
 from harmonium.training.trainer import train
 
 __all__ = [
@@ -41,12 +41,12 @@ __all__ = [
     "PLAIN",
     "SCHEDULES",
     "STOP",
-    "Aim",
     "Callback",
     "EarlyStopping",
     "ExactFit",
     "Group",
     "L1Squared",
+    "Objective",
     "OptimizerFactory",
     "Penalty",
     "Recipe",
@@ -54,7 +54,6 @@ __all__ = [
     "Schedule",
     "Steps",
     "Stream",
-    "TableFit",
     "TrainingDiverged",
     "TrainingRun",
     "Update",

@@ -1,255 +1,409 @@
-"""Training by exact gradients, without chains: until rows that are held out are told no better."""
+"""Exact training: a rule without noise, Adam in centred coordinates, and a rate that falls."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.learning import Parametrisation, exact_gradient
+from harmonium.learning import Estimate, Parametrisation, exact_gradient
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
+from harmonium.training.callbacks import STOP, Signal, Update
+from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.history import Record
+from harmonium.training.optimizers import OPTIMIZERS
+from harmonium.training.penalties import L2
+from harmonium.training.run import TrainingRun
+from harmonium.training.seeds import as_seed
+from harmonium.training.settings import Settings
+from harmonium.training.trainer import Run
 
-_BATCH = 2048  # rows of an update at most
-_EVERY = 10  # updates between two looks at the rows that are held out
-_GAIN = 2e-3  # nats a row
-_FALLS = ((1.0, 3), (0.3, 2))  # of the rate, each with the looks without a gain of _GAIN after which it ends
+LOOK = 10
+"""Updates between two looks at rows that are held out, as a look takes about the time of an update."""
+_BATCH = (
+    2048  # rows of an update at most: more made tables slower to learn and no better (docs/decisions/0016)
+)
+_GAIN = 2e-3  # nats a row, below which a gain is noise of the rows that are held out
+_FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without _GAIN after which it ends
 _TREND = 4  # looks, whose gain once more has to reach a score that is to be beaten
-_MEAN, _SQUARE, _TINY = 0.9, 0.98, 1e-8  # of Adam
+_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam; squares of gradients without noise are forgotten sooner
+
+
+class Objective(NamedTuple):
+    """The objective, (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
+
+    Attributes:
+        condition_on: the layers of x; none: there is no label.
+        joint: in [0, 1].
+    """
+
+    condition_on: Sequence[int] = ()
+    joint: float = 1.0
+
+
+@final
+class ExactGradient:
+    """The rule of machines whose hidden states can be summed over: ``learning.exact_gradient``.
+
+    Args:
+        machine: that is trained.
+        roots: see ``rules.exact``.
+        objective: what is learned.
+    """
+
+    name = "exact()"
+    density_share = 0.0  # no cheap sign of its data's probability is needed where that is known itself
+
+    def __init__(
+        self, machine: BoltzmannMachine, roots: Mapping[int, Tensor] | None, objective: Objective
+    ) -> None:
+        self.law, self.roots, self.objective = Parametrisation(machine), roots, objective
+
+    def gradient(
+        self,
+        machine: BoltzmannMachine,
+        v: Tensor,
+        state: Any = None,
+        *,
+        seed: int | torch.Generator = 0,
+        weights: Tensor | None = None,
+    ) -> Estimate:
+        """Returns the gradient of the weighted mean over rows, as ``Rule.gradient`` does."""
+        asked = self.objective._asdict()
+        return Estimate(exact_gradient(self.law, v, weights, roots=self.roots, **asked)[1], {}, None)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def mean_score(
+    machine: BoltzmannMachine,
+    v: Tensor,
+    *,
+    weights: Tensor | None = None,
+    roots: Mapping[int, Tensor] | None = None,
+    objective: Objective = Objective(),  # noqa: B008
+) -> float:
+    """Returns the weighted mean of ln p over rows, or of ln p(y | x), in nats; -inf in place of NaN."""
+    if objective.condition_on:
+        layers = objective.condition_on
+        score, _ = exact_gradient(machine, v, weights, roots=roots, condition_on=layers, joint=0.0)
+    else:
+        scores = HiddenStates(machine.hamiltonian(), roots).log_likelihood(v)
+        score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
+    return score if score == score else -inf
+
+
+def unit_means(machine: BoltzmannMachine, v: Tensor) -> list[Tensor]:
+    """Returns the means of units, (width_l,) for every layer, where nothing joins them to others."""
+    seen = machine.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
+    means = []
+    for l, layer in enumerate(machine.layers):
+        theta = layer.reference()
+        if l in machine.visible and layer.scale is None:
+            mean = seen[l][0]
+        elif l in machine.visible:  # standardised, and 0 keeps the map linear in the scale
+            mean = torch.zeros(layer.width)
+        else:
+            mean = layer.moments(torch.zeros_like(theta[0]), theta=theta).mean
+        means.append(mean.to(v))
+    return means
+
+
+@final
+class CentredAdam(OPTIMIZERS["adam"]):  # type: ignore[misc]
+    """Adam in coordinates that count units from their means: locations are b' = b + W μ.
+
+    Where couplings move, the means of units then stay. It is a linear change of coordinates, in which Adam
+    finds a way that does not depend on which state of a unit is called 1. Its own ``centred`` gradient, a
+    direction in the old coordinates, would lose that: Adam rescales every number by itself.
+
+    Args:
+        machine: whose parameters are given.
+        means: μ of every layer, (width_l,).
+        learning_rate: at a schedule's factor of 1.
+        parameters: all of the machine.
+    """
+
+    def __init__(
+        self,
+        machine: BoltzmannMachine,
+        means: Sequence[Tensor],
+        learning_rate: float,
+        parameters: list[Parameter],
+    ) -> None:
+        super().__init__(parameters, lr=learning_rate, betas=_BETAS, eps=_EPSILON)
+        at = [getattr(layer, layer.location) for layer in machine.layers]
+        weights = [coupling.weight for coupling in machine.couplings]
+        self.edges = [
+            (W, at[l], at[m], means[l], means[m]) for W, (l, m) in zip(weights, machine.edges, strict=True)
+        ]
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Makes one update of all parameters by their gradients."""
+        for W, low, high, mean_low, mean_high in self.edges:
+            gradient = W.grad.addr(low.grad.flatten(), mean_high, alpha=-1)
+            W.grad = gradient.addr_(mean_low, high.grad.flatten(), alpha=-1)
+        before = [W.detach().clone() for W, *_ in self.edges]
+        super().step()
+        for (W, *ends), W_before in zip(self.edges, before, strict=True):
+            shift_locations(W - W_before, *ends, sign=-1)
+
+
+def shift_locations(
+    W: Tensor, low: Tensor, high: Tensor, mean_low: Tensor, mean_high: Tensor, *, sign: float
+) -> None:
+    """Adds ``sign`` times W μ to the locations of both ends of a coupling, in place."""
+    low.view(-1).addmv_(W, mean_high, alpha=sign)
+    high.view(-1).addmv_(W.t(), mean_low, alpha=sign)
+
+
+@torch.no_grad()
+def draw_couplings(
+    machine: BoltzmannMachine, std: float, means: Sequence[Tensor], generator: torch.Generator
+) -> None:
+    """Draws normal couplings in place, of a standard deviation, and keeps the means of units."""
+    for coupling, (l, m) in zip(machine.couplings, machine.edges, strict=True):
+        before = coupling.weight.detach().clone()
+        coupling.draw_(std, generator)
+        ends = [getattr(machine.layers[k], machine.layers[k].location) for k in (l, m)]
+        shift_locations(coupling.weight - before, *ends, means[l], means[m], sign=-1)
+
+
+def train_exactly(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    weights: Tensor | None = None,
+    *,
+    updates: int,
+    learning_rate: float,
+    roots: Mapping[int, Tensor] | None = None,
+    objective: Objective = Objective(),  # noqa: B008
+    weight_decay: float | Sequence[float] = 3e-4,
+    schedule: Callable[[int, int], float] | str = "constant",
+    optimizer: Callable[[list[Parameter]], torch.optim.Optimizer] | None = None,
+    earlier: Sequence[Record] = (),
+    seed: int | torch.Generator = 0,
+    **watch: Any,
+) -> TrainingRun:
+    """Trains a machine in place by exact gradients and Adam, in the loop of ``train``.
+
+    Of more than 2,048 rows every update reads 2,048.
+
+    Args:
+        machine: a visible side without edges of its own beside hidden layers that ``HiddenStates`` takes.
+        X: visible states, (rows, visible_width), NaN where missing.
+        weights: row weights, (rows,), at least 0; None means uniform.
+        updates: beside those of ``earlier``, at least 1.
+        learning_rate: at least 0.
+        roots: see ``rules.exact``.
+        objective: what is learned.
+        weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
+            coupling of the machine, in the order of its edges.
+        schedule: as of ``train``.
+        optimizer: as of ``train``; None: Adam in coordinates that are centred at the means of the rows.
+        earlier: records of updates that were made before.
+        seed: of the rows of every update.
+        **watch: validation, callbacks, folder and the like, as of ``Run``.
+
+    Raises:
+        ValueError: a machine that ``HiddenStates`` does not take, or another number of decays than of
+            couplings.
+    """
+    edges = range(len(machine.edges))
+    decays = [*weight_decay] if isinstance(weight_decay, Sequence) else [weight_decay] * len(edges)
+    if len(decays) != len(edges):
+        raise ValueError(
+            f"weight_decay: expected one number, or one for each of {len(edges)} couplings, "
+            f"received {len(decays)}"
+        )
+    v = _checks.tensor(X, "X", machine.dtype, machine.device)
+    if optimizer is None:
+        optimizer = partial(CentredAdam, machine, unit_means(machine, v), learning_rate)
+    settings = Settings(
+        rule=ExactGradient(machine, roots, objective),  # type: ignore[arg-type]
+        updates=updates + (earlier[-1]["step"] if earlier else 0),
+        batch_size=_BATCH,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        schedule=schedule,
+        penalties=[L2(decay, (edge,)) for edge, decay in zip(edges, decays, strict=True) if decay],
+        transform=None,
+        seed=as_seed(seed),
+    )
+    return Run(machine, v, settings, sample_weight=weights, earlier=earlier, **watch).train()
 
 
 class ExactFit(NamedTuple):
     """The result of ``fit_exact``.
 
     Attributes:
-        score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x) with
-            ``condition_on``; with ``rates`` the last one; NaN without any.
-        rates: the learning rate of every update that led there; ``fit_exact(rates=...)`` makes them again.
-        history: a record of every look at the rows that were held out.
+        score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x).
+        history: records of looks at them, up to the best one.
     """
 
     score: float
-    rates: list[float]
-    history: list[dict[str, Any]]
+    history: list[Record]
 
 
-@final
-class _Coordinates:
-    """The parameters of a machine as one vector, in coordinates that count units from their means.
-
-    Locations are b' = b + W μ: where couplings move, the means of units then stay. It is a linear change of
-    coordinates, in which Adam finds a way that does not depend on which state of a unit is called 1.
-    """
-
-    def __init__(
-        self,
-        machine: BoltzmannMachine,
-        v: Tensor,
-        roots: Mapping[int, Tensor] | None,
-        condition_on: Collection[int],
-        joint: float,
-    ) -> None:
-        self.law, self.roots = Parametrisation(machine), roots
-        self.condition_on, self.joint = condition_on, joint
-        self.names = list(self.law.parameters)
-        self.shapes = [self.law.parameters[name].shape for name in self.names]
-        self.edges = [(f"couplings.{number}.weight", *edge) for number, edge in enumerate(machine.edges)]
-        self.places = [f"layers.{l}.{layer.location}" for l, layer in enumerate(machine.layers)]
-        seen = machine.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
-        self.means: list[Tensor] = []
-        for l, layer in enumerate(machine.layers):
-            theta = layer.reference()
-            if l in machine.visible and layer.scale is None:
-                mean = seen[l][0]
-            elif l in machine.visible:  # standardised, and 0 keeps the map linear in the scale
-                mean = torch.zeros(layer.width)
-            else:
-                mean = layer.moments(torch.zeros_like(theta[0]), theta=theta).mean
-            self.means.append(mean.to(v))
-
-    def read(self) -> Tensor:
-        """Returns the machine as a vector."""
-        x = {name: p.detach().clone() for name, p in self.law.parameters.items()}
-        self._shift(x, 1.0)
-        return self._join(x)
-
-    def write_(self, vector: Tensor) -> None:
-        """Makes the machine one of a vector."""
-        parts = torch.split(vector, [shape.numel() for shape in self.shapes])
-        x = {n: p.view(s).clone() for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-        self._shift(x, -1.0)
-        for name, p in self.law.parameters.items():
-            p.copy_(x[name])
-
-    def gradient(self, v: Tensor, weights: Tensor | None, decays: Sequence[float]) -> tuple[float, Tensor]:
-        """Returns the mean that rows are learned by, and the gradient of it less Σ decay/2 · |W|²."""
-        value, g = exact_gradient(
-            self.law, v, weights, roots=self.roots, condition_on=self.condition_on, joint=self.joint
-        )
-        for (name, l, m), decay in zip(self.edges, decays, strict=True):
-            below, above = g[self.places[l]].flatten(), g[self.places[m]].flatten()
-            g[name] -= torch.outer(below, self.means[m]) + torch.outer(self.means[l], above)
-            g[name] -= decay * self.law.parameters[name]
-        return value, self._join(g)
-
-    def _shift(self, x: dict[str, Tensor], sign: float) -> None:
-        for name, l, m in self.edges:
-            below, above = x[self.places[l]], x[self.places[m]]
-            below += sign * (x[name] @ self.means[m]).view_as(below)
-            above += sign * (x[name].t() @ self.means[l]).view_as(above)
-
-    def _join(self, x: Mapping[str, Tensor]) -> Tensor:
-        return torch.cat([x[name].flatten() for name in self.names])
-
-
-@torch.no_grad()
 def fit_exact(
     machine: BoltzmannMachine,
     X: Numbers,
     weights: Tensor | None = None,
     *,
-    validation: Tensor | None = None,
+    validation: Tensor,
     validation_weights: Tensor | None = None,
     roots: Mapping[int, Tensor] | None = None,
-    condition_on: Collection[int] = (),
-    joint: float = 1.0,
-    rates: Sequence[float] | None = None,
+    objective: Objective = Objective(),  # noqa: B008
     learning_rate: float = 0.05,
     max_updates: int = 200,
     weight_decay: float | Sequence[float] = 3e-4,
     initial_std: float | None = 0.1,
     to_beat: float = -inf,
+    earlier: Sequence[Record] = (),
     seed: int | torch.Generator = 0,
 ) -> ExactFit:
-    """Trains a machine in place by exact gradients and Adam, from small couplings that are drawn.
+    """Trains a machine in place by exact gradients, until rows that are held out gain no more.
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
-    Beyond 2,048 rows every update reads 2,048 of them, and judges no more.
+    The rate falls where ln p of the rows held out no longer rises, or with a label their ln p(y | x); then
+    training ends. The best parameters are kept.
 
     Args:
-        machine: a visible side without edges of its own beside hidden layers that ``HiddenStates`` takes.
-        X: visible states, (rows, visible_width), NaN where missing.
-        weights: of the rows, (rows,), at least 0; None: all count alike.
-        validation: other rows. The rate falls where their ln p no longer rises, then training ends; the best
-            parameters are kept. None: ``rates`` are needed.
+        machine, X, weights, roots, objective, weight_decay, earlier: as of ``train_exactly``.
+        validation: other rows, of which 2,048 are read at most.
         validation_weights: of those rows.
-        roots: see ``rules.exact``.
-        condition_on: layers of x, to learn (1 - joint) ln p(y | x) + joint ln p(x, y) of the others, y; see
-            ``exact_gradient``. Rows held out are then judged by ln p(y | x).
-        joint: in [0, 1].
-        rates: of every update, in place of a rate that falls. All are made, whatever ``validation`` is told.
         learning_rate: the first one, above 0.
         max_updates: at least 1.
-        weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
-            coupling of the machine, in the order of its edges.
-        initial_std: of the couplings, above 0; None: training goes on from those of the machine.
+        initial_std: of couplings that are drawn, above 0; None: training goes on from those of the machine.
         to_beat: a score of another fit; this one ends where it does not seem to reach it.
         seed: of couplings and of the rows of every update.
 
     Raises:
-        ValueError: a machine that ``HiddenStates`` does not take, neither ``validation`` nor ``rates``, or
-            another number of decays than of couplings.
+        ValueError: as ``train_exactly``.
 
     Examples:
         >>> import torch
         >>> import harmonium as hm
         >>> rows = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(50, 1)
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-        >>> done = hm.training.fit_exact(machine, rows, validation=rows)
-        >>> done.score > -0.9  # independent columns: -1.4
+        >>> fit = hm.training.fit_exact(machine, rows, validation=rows)
+        >>> fit.score > -0.9  # independent columns: -1.4
         True
     """
-    if validation is None and rates is None:
-        raise ValueError("validation: expected rows, or else rates of every update, received neither")
-    edges = len(machine.edges)
-    decays = [*weight_decay] if isinstance(weight_decay, Sequence) else [weight_decay] * edges
-    if len(decays) != edges:
-        raise ValueError(
-            f"weight_decay: expected one number, or one for each of {edges} couplings, received {len(decays)}"
-        )
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
-    generator = _random.as_generator(seed, machine.device)
-    at = _Coordinates(machine, v, roots, condition_on, joint)
-    x = at.read()
+    generator, means = _random.as_generator(seed, machine.device), unit_means(machine, v)
     if initial_std is not None:
-        for coupling in machine.couplings:
-            coupling.draw_(initial_std, generator)
-        drawn = {f"couplings.{n}.weight": c.weight for n, c in enumerate(machine.couplings)}
-        parts = zip(at.names, torch.split(x, [shape.numel() for shape in at.shapes]), strict=True)
-        x = torch.cat([drawn[name].flatten() if name in drawn else part for name, part in parts])
-    state = (x, torch.zeros_like(x), torch.zeros_like(x), 0)
-
-    def step(state: tuple[Tensor, Tensor, Tensor, int], rate: float) -> tuple[Tensor, Tensor, Tensor, int]:
-        x, mean, square, number = state
-        rows, each = _some(v, weights, generator)
-        _, g = at.gradient(rows, each, decays)
-        number += 1
-        mean, square = torch.lerp(g, mean, _MEAN), torch.lerp(g.square(), square, _SQUARE)
-        spread = (square / (1 - _SQUARE**number)).sqrt() + _TINY
-        x = x + rate / (1 - _MEAN**number) * mean / spread
-        at.write_(x)
-        return x, mean, square, number
-
-    at.write_(x)
-    held, shares = (v, None) if validation is None else _some(validation.to(v), validation_weights, generator)
-
-    def judge() -> float:
-        if condition_on:
-            found, _ = exact_gradient(at.law, held, shares, roots=roots, condition_on=condition_on, joint=0.0)
-        else:
-            each = HiddenStates(machine.hamiltonian(), roots).log_likelihood(held)
-            found = float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
-        return found if found == found else -inf
-
-    score, history = float("nan"), list[dict[str, Any]]()
-    if rates is not None:
-        for number, rate in enumerate([*rates, 0.0]):
-            if validation is not None and (number % _EVERY == 0 or number == len(rates)):
-                score = judge()
-                history.append({"step": number, "validation_score": score})
-            if number < len(rates):
-                state = step(state, rate)
-        return ExactFit(score, list(rates), history)
-    made, count = list[float](), 0
-    best, score, kept = state, judge(), 0
-    history.append({"step": 0, "validation_score": score})
-    for factor, patience in _FALLS:
-        state, since, bar = best, 0, score
-        at.write_(state[0])
-        del made[kept:]
-        while since < patience and count < max_updates and not _is_beaten(history, to_beat):
-            for _ in range(min(_EVERY, max_updates - count)):
-                state = step(state, factor * learning_rate)
-                made.append(factor * learning_rate)
-                count += 1
-            now = judge()
-            history.append({"step": count, "learning_rate": made[-1], "validation_score": now})
-            since = 0 if now > bar + _GAIN else since + 1
-            bar = max(bar, now) if since == 0 else bar
-            if now > score:
-                best, score, kept = state, now, len(made)
-    at.write_(best[0])
-    return ExactFit(score, made[:kept], history)
+        draw_couplings(machine, initial_std, means, generator)
+    held, shares = validation.to(v), validation_weights
+    if len(held) > _BATCH:
+        index = _random.permutation(len(held), generator)[:_BATCH]
+        held, shares = held[index.to(held.device)], None if shares is None else shares[index]
+    score = partial(mean_score, weights=shares, roots=roots, objective=objective)
+    falling = _FallingRate(machine, score(machine, held), to_beat)
+    make = partial(CentredAdam, machine, means, learning_rate)
+    history = [*earlier]
+    with suppress(TrainingDiverged):  # the best parameters until then serve
+        run = train_exactly(
+            machine,
+            v,
+            weights,
+            updates=max_updates,
+            learning_rate=learning_rate,
+            roots=roots,
+            objective=objective,
+            weight_decay=weight_decay,
+            schedule=falling.schedule,
+            optimizer=lambda parameters: falling.watch(make(parameters)),
+            earlier=earlier,
+            seed=generator,
+            validation=held,
+            metrics={"validation_score": score},
+            evaluate_every=LOOK,
+            record_every=LOOK,
+            callbacks=[falling],
+            progress=False,
+        ).whole()
+        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.best_step]
+    falling.put_back()
+    return ExactFit(falling.best, history)
 
 
-def _is_beaten(history: list[dict[str, Any]], to_beat: float) -> bool:
-    """Returns whether the last looks, gaining as much once more, would not reach a score."""
-    if len(history) <= _TREND:
+@final
+class _FallingRate:
+    """Lowers the rate of a run where its metric gains no more, from the best parameters, and then ends it.
+
+    A callback and a schedule. Rates fall by ``_FALLS``.
+
+    Args:
+        machine: in training.
+        score: before the first update.
+        to_beat: a score; the run ends where the last looks, gaining as much once more, would not reach it.
+    """
+
+    def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:
+        self.parameters = [parameter.detach() for parameter in machine.parameters()]
+        self.best, self.best_step, self.to_beat = score, 0, to_beat
+        self.scores, self.bar, self.waited = [score], score, 0
+        self.falls = iter(_FALLS)
+        self.factor, self.patience = next(self.falls)
+
+    def watch(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """Keeps the state at the start, with that of the run's optimiser, which comes back."""
+        self.optimizer = optimizer
+        self.keep()
+        return optimizer
+
+    def schedule(self, step: int, total: int) -> float:
+        """Returns the factor of the rate."""
+        return self.factor
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns False: metrics alone count."""
         return False
-    before, now = (history[i]["validation_score"] for i in (-1 - _TREND, -1))
-    return bool(2 * now - before < to_beat)
+
+    def __call__(self, update: Update) -> Signal | None:
+        """Looks at the metric where it was evaluated."""
+        if not update.metrics:
+            return None
+        (score,) = update.metrics.values()
+        self.scores.append(score)
+        gains = score > self.bar + _GAIN
+        self.bar, self.waited = (score, 0) if gains else (self.bar, self.waited + 1)
+        if score > self.best:
+            self.best, self.best_step = score, update.step
+            self.keep()
+        if len(self.scores) > _TREND and 2 * score - self.scores[-1 - _TREND] < self.to_beat:
+            return STOP
+        if self.waited >= self.patience:
+            fall = next(self.falls, None)
+            if fall is None:
+                return STOP
+            self.put_back()
+            (self.factor, self.patience), self.bar, self.waited = fall, self.best, 0
+        return None
+
+    def keep(self) -> None:
+        """Copies parameters and momenta."""
+        self.kept = [parameter.clone() for parameter in self.parameters]
+        self.momenta = _copy(self.optimizer.state)
+
+    def put_back(self) -> None:
+        """Goes back to the best parameters, and the momenta that were theirs."""
+        torch._foreach_copy_(self.parameters, self.kept)
+        self.optimizer.state.clear()
+        self.optimizer.state.update(_copy(self.momenta))
 
 
-def _some(v: Tensor, weights: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
-    """Returns the rows of one update, with their weights: all, or as many as are read at a time."""
-    if len(v) <= _BATCH:
-        return v, weights
-    index = _random.integers(len(v), (_BATCH,), generator)
-    if weights is not None and not bool((weights[index.to(weights.device)] > 0).any()):
-        return v, weights
-    return v[index], None if weights is None else weights[index.to(weights.device)]
+def _copy(state: Mapping[Parameter, dict[str, Any]]) -> dict[Parameter, dict[str, Any]]:
+    return {parameter: {name: x.clone() for name, x in own.items()} for parameter, own in state.items()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,74 +18,63 @@ from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
 from harmonium.training.correlated import fit_normal, fit_residuals, fold
-from harmonium.training.exact_fit import ExactFit, fit_exact
+from harmonium.training.exact_fit import ExactFit, Objective, fit_exact, mean_score, train_exactly
+from harmonium.training.run import TrainingRun
 
-_JOINED = 40  # real columns at most
+# Measured on the tables of docs/decisions/0016 and 0021, where other values were slower or no better.
 _HELD_OUT = 7  # one row in so many
+_MOST_JOINED = 40  # real columns whose covariance is worth its square of parameters
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
-_MANY_ROWS = 800  # of which the first ridge serves, and one round
-_SOME_ROWS = 5000  # at most that a covariance is found from
+_MANY_ROWS = 800  # from which on the first ridge serves, and one round
+_COVARIANCE_ROWS = 5000  # at most that a covariance is found from where cells are missing
 _ROUNDS = 2  # of covariances given the hidden units
-_RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each way to learn the columns
-_LAST, _LAST_RATE = 25, 0.015  # updates on all rows, and their rate
-_OF_STATES = 0.3  # of the weight decay, for couplings to columns that are not Gaussian: labels hang together
+_RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each candidate
+_LAST_RATE, _LAST_UPDATES = 0.015, 25  # of the training on all rows
+_STATES_DECAY = 0.3  # of the weight decay, for couplings to columns with states: links of labels stay
 
 
-class TableFit(NamedTuple):
-    """A machine that was trained without chains.
-
-    Attributes:
-        machine: of the columns themselves, in the dtype of the one that was to be trained.
-        history: a record of every look at the rows that were held out.
-        updates: that the machine comes from.
-    """
-
-    machine: BoltzmannMachine
-    history: list[dict[str, Any]]
-    updates: int
-
-
-class Aim(NamedTuple):
-    """The objective, (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
-
-    Attributes:
-        condition_on: the layers of x; none: there is no label.
-        joint: in [0, 1].
-    """
-
-    condition_on: list[int] = []  # noqa: RUF012
-    joint: float = 1.0
-
-
-class _Way(NamedTuple):
-    """A way to learn real columns.
+@dataclass(frozen=True)
+class ColumnModel:
+    """A model of the real columns.
 
     Attributes:
         joined: layers whose columns are joined.
-        ridge: of their covariances.
+        ridge: added to their covariances, times the variances.
         covariances: in place of those of the rows; empty: those of the rows.
     """
 
-    joined: list[int]
-    ridge: float
-    covariances: dict[int, Tensor]
+    joined: tuple[int, ...] = ()
+    ridge: float = 0.0
+    covariances: Mapping[int, Tensor] | None = None
 
 
-class _Start(NamedTuple):
-    """A machine whose hidden units are joined to nothing, and the roots of its joined columns."""
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows that are held out, with their weights."""
 
-    machine: BoltzmannMachine
+    rows: Tensor
+    weights: Tensor | None
+    held: Tensor
+    held_weights: Tensor | None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A machine that was trained on the rows of a split.
+
+    Attributes:
+        model: of its columns.
+        start: the machine whose hidden units are joined to nothing.
+        roots: of joined columns, by layer.
+        machine: as trained.
+        fit: its score on the rows held out.
+    """
+
+    model: ColumnModel
+    start: BoltzmannMachine
     roots: dict[int, Tensor]
-
-
-class _Attempt(NamedTuple):
-    """A machine that rows have been held out from, and how it came about."""
-
-    way: _Way
-    start: _Start
-    made: BoltzmannMachine
-    done: ExactFit
-    updates: int
+    machine: BoltzmannMachine
+    fit: ExactFit
 
 
 @torch.no_grad()
@@ -91,95 +83,141 @@ def fit_table(
     v: Tensor,
     weights: Tensor | None = None,
     *,
-    aim: Aim = Aim(),  # noqa: B008
+    objective: Objective = Objective(),  # noqa: B008
     judged: Tensor | None = None,
     seed: int | torch.Generator = 0,
-) -> TableFit:
+    **watch: Any,
+) -> TrainingRun:
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
-    A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows have their say:
-    the machine is moved by as much as its start moves, and a few more updates follow. Couplings have a
-    normal prior, of variance 1 to Gaussian columns, and wider to others, whose links are otherwise lost.
+    A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows are used for
+    the last 25 updates, after the machine was moved by as much as its start moves. Couplings have a normal
+    prior, of variance 1 to Gaussian columns, and wider to others, whose links are otherwise lost.
 
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
-        weights: of the rows, (rows,), above 0; None: all count alike.
-        aim: what is learned; with a label the rows that are held out are judged by ln p(y | x).
+        weights: row weights, (rows,), above 0; None means uniform.
+        objective: what is learned; with a label the rows that are held out are judged by ln p(y | x).
         judged: rows that may be held out, (rows,) bool; None: all.
         seed: of the rows that are held out, and of the couplings: an int or a generator.
+        **watch: folder, resume, metrics, callbacks and progress of the last updates, as of ``train``.
+
+    Returns:
+        The run of the last updates, whose history begins with the looks at rows that were held out. Its
+        machine is one of the columns themselves, in the dtype of ``machine``.
     """
     generator = as_generator(seed)
-    order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
+    split = split_rows(v, weights, judged, generator)
+    stream = generator.initial_seed() % (1 << 63)
+    chosen = choose_model(machine, split, objective, stream)
+    trained, (start, roots) = chosen.machine, independent_start(machine, v, weights, chosen.model)
+    starts = zip(start.parameters(), chosen.start.parameters(), strict=True)
+    for p, (now, before) in zip(trained.parameters(), starts, strict=True):
+        p.add_(now - before)
+    return train_exactly(
+        trained,
+        v,
+        weights,
+        updates=_LAST_UPDATES,
+        learning_rate=_LAST_RATE,
+        roots=roots,
+        objective=objective,
+        weight_decay=_list_decays(machine, count_rows(v, weights)),
+        earlier=chosen.fit.history,
+        seed=stream,
+        show=partial(_of_columns, roots) if roots else None,
+        **{"record_every": _LAST_UPDATES, "progress": False, **watch},
+    )
+
+
+def split_rows(v: Tensor, weights: Tensor | None, judged: Tensor | None, generator: torch.Generator) -> Split:
+    """Holds out a seventh of the rows that may be, drawn at random."""
+    order = _random.permutation(len(v), generator)
     if judged is not None:  # those first
         order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
     count = len(v) if judged is None else int(judged.sum())
-    held = max(1, count // _HELD_OUT)
-    out, kept = order[:held].sort().values, order[held:].sort().values
-    rows, share = v[kept.to(v.device)], None if weights is None else weights[kept]
-    asked, each = v[out.to(v.device)], None if weights is None else weights[out]
+    number = max(1, count // _HELD_OUT)
+    held, kept = order[:number].sort().values, order[number:].sort().values
+    shares = (None, None) if weights is None else (weights[kept], weights[held])
+    return Split(v[kept.to(v.device)], shares[0], v[held.to(v.device)], shares[1])
 
-    def attempt(way: _Way, rival: _Attempt | None = None) -> _Attempt:
-        start = _begin(machine, rows, share, way)
-        made = deepcopy(start.machine)
-        if way.covariances:
-            assert rival is not None
-            made = _change_roots(rival.made, rival.start.roots, start.roots)
-        done = fit_exact(
-            made,
-            rows,
-            share,
-            validation=asked,
-            validation_weights=each,
-            roots=start.roots,
-            **aim._asdict(),
-            learning_rate=_RATE,
-            max_updates=_UPDATES,
-            weight_decay=_list_decays(machine, count_rows(rows, share)),
-            initial_std=None if way.covariances else 0.1,
-            to_beat=-inf if rival is None else rival.done.score,
-            seed=stream,
-        )
-        earlier = rival.updates if way.covariances and rival is not None else 0
-        return _Attempt(way, start, made, done, earlier + len(done.rates))
 
-    joined, single = _find_joined(machine, rows), _Way([], 0.0, {})
-    if joined:
-        ridge = _choose_ridge(machine, joined, rows, asked, share, each)
-        first = attempt(_Way(joined, ridge, {}))
-        best = max(first, attempt(single, first), key=_score)
-        some, few = _read_some(rows, share)
-        for _ in range(_ROUNDS if len(v) < _MANY_ROWS else 1):
-            roots = {l: torch.eye(machine.layers[l].width).to(v) for l in joined} | best.start.roots
-            covariances = fit_residuals(best.made, some, few, roots=roots, ridge=ridge)
-            again = attempt(_Way(joined, ridge, covariances), best)
-            if again.done.score < best.done.score:
-                break
-            best = again
-    else:
-        best = attempt(single)
-    made, start = best.made, _begin(machine, v, weights, best.way)
-    starts = zip(start.machine.parameters(), best.start.machine.parameters(), strict=True)
-    for p, (now, before) in zip(made.parameters(), starts, strict=True):
-        p.add_(now - before)
-    fit_exact(
-        made,
-        v,
-        weights,
-        roots=start.roots,
-        **aim._asdict(),
-        rates=[_LAST_RATE] * _LAST,
-        weight_decay=_list_decays(machine, count_rows(v, weights)),
-        initial_std=None,
-        seed=stream,
+def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, seed: int) -> Candidate:
+    """Trains machines of columns that are joined and that are not; returns the best one."""
+    joined, train = (
+        _find_joined(machine, split.rows),
+        partial(train_candidate, machine, split, objective, seed),
     )
-    if start.roots:
-        made = fold(made, start.roots).to(dtype=machine.dtype)
-    return TableFit(made, best.done.history, best.updates + _LAST)
+    if not joined:
+        return train(ColumnModel())
+    ridge = _choose_ridge(machine, joined, split)
+    incumbent = train(ColumnModel(joined, ridge))
+    incumbent = max(incumbent, train(ColumnModel(), incumbent), key=lambda each: each.fit.score)
+    some, few = _limit_rows(split.rows, split.weights)
+    for _ in range(_ROUNDS if len(split.rows) + len(split.held) < _MANY_ROWS else 1):
+        roots = {l: torch.eye(machine.layers[l].width).to(some) for l in joined} | incumbent.roots
+        covariances = fit_residuals(incumbent.machine, some, few, roots=roots, ridge=ridge)
+        candidate = train(ColumnModel(joined, ridge, covariances), incumbent)
+        if candidate.fit.score < incumbent.fit.score:
+            break
+        incumbent = candidate
+    return incumbent
 
 
-def _change_roots(
-    machine: BoltzmannMachine, before: dict[int, Tensor], after: dict[int, Tensor]
+def train_candidate(
+    machine: BoltzmannMachine,
+    split: Split,
+    objective: Objective,
+    seed: int,
+    model: ColumnModel,
+    incumbent: Candidate | None = None,
+) -> Candidate:
+    """Trains a machine of a model of its columns; of other covariances it goes on from the incumbent."""
+    start, roots = independent_start(machine, split.rows, split.weights, model)
+    goes_on = incumbent is not None and model.covariances is not None
+    if incumbent is not None and goes_on:
+        trained = change_roots(incumbent.machine, incumbent.roots, roots)
+    else:
+        trained = deepcopy(start)
+    fit = fit_exact(
+        trained,
+        split.rows,
+        split.weights,
+        validation=split.held,
+        validation_weights=split.held_weights,
+        roots=roots,
+        objective=objective,
+        learning_rate=_RATE,
+        max_updates=_UPDATES,
+        weight_decay=_list_decays(machine, count_rows(split.rows, split.weights)),
+        initial_std=None if goes_on else 0.1,
+        to_beat=-inf if incumbent is None else incumbent.fit.score,
+        earlier=incumbent.fit.history if incumbent is not None and goes_on else (),
+        seed=seed,
+    )
+    return Candidate(model, start, roots, trained, fit)
+
+
+def independent_start(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, model: ColumnModel
+) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
+    """Returns the machine of rows whose hidden units are joined to nothing, and the roots of its columns."""
+    start, roots = deepcopy(machine), dict[int, Tensor]()
+    init_visible_biases_(start, v, weights)
+    for l in model.joined:
+        covariance = None if model.covariances is None else model.covariances[l]
+        roots[l] = _fit_units(start.layers[l], start.split(v)[l], weights, model.ridge, covariance)
+    return start, roots
+
+
+def _of_columns(roots: Mapping[int, Tensor], machine: BoltzmannMachine) -> BoltzmannMachine:
+    """Returns the machine of columns x = R u for one of u, in its dtype."""
+    return fold(machine, roots).to(dtype=machine.dtype)
+
+
+def change_roots(
+    machine: BoltzmannMachine, before: Mapping[int, Tensor], after: Mapping[int, Tensor]
 ) -> BoltzmannMachine:
     """Returns the machine of other columns u with the same means of x given hidden units, and variances 1.
 
@@ -201,11 +239,11 @@ def _change_roots(
                 middle = linear / curvature + shifts @ on
                 moved = turn @ shifts
                 coupling.fill_(moved if units.scale is None else moved / units.scale.unsqueeze(1))
-                biases += _pull(J, shifts, middle, on) - _pull(moved, moved, turn @ middle, on)
+                biases += bias_shift(J, shifts, middle, on) - bias_shift(moved, moved, turn @ middle, on)
     return made
 
 
-def _pull(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
+def bias_shift(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
     """Returns by how much ψ of Gaussian columns rises where each hidden unit turns on, others at their means.
 
     Args:
@@ -219,11 +257,7 @@ def _pull(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
 
 def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
     """Returns the weight decay of every coupling: the prior's precision over the number of rows."""
-    return [(1.0 if machine.layers[l].gaussian else _OF_STATES) / rows for l, _ in machine.edges]
-
-
-def _score(attempt: _Attempt) -> float:
-    return attempt.done.score
+    return [(1.0 if machine.layers[l].gaussian else _STATES_DECAY) / rows for l, _ in machine.edges]
 
 
 def count_rows(v: Tensor, weights: Tensor | None) -> float:
@@ -231,67 +265,46 @@ def count_rows(v: Tensor, weights: Tensor | None) -> float:
     return len(v) if weights is None else float(weights.sum())
 
 
-def _find_joined(machine: BoltzmannMachine, v: Tensor) -> list[int]:
+def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[int, ...]:
     """Returns the layers of real columns that may be joined: each varies among the rows."""
-    found = []
+    joined = []
     for l, x in machine.split(v).items():
         low, high = x.nan_to_num(nan=inf).amin(0), x.nan_to_num(nan=-inf).amax(0)
-        if machine.layers[l].gaussian and 1 < x.shape[1] <= _JOINED and bool((low < high).all()):
-            found.append(l)
-    return found
-
-
-def _begin(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, way: _Way) -> _Start:
-    """Returns the machine of rows whose hidden units are joined to nothing."""
-    made, roots = deepcopy(machine), dict[int, Tensor]()
-    init_visible_biases_(made, v, weights)
-    for l in way.joined:
-        x = made.split(v)[l]
-        roots[l] = _fit_units(made.layers[l], x, weights, way.ridge, way.covariances.get(l))
-    return _Start(made, roots)
+        if machine.layers[l].gaussian and 1 < x.shape[1] <= _MOST_JOINED and bool((low < high).all()):
+            joined.append(l)
+    return tuple(joined)
 
 
 def _fit_units(
     units: Layer, x: Tensor, weights: Tensor | None, ridge: float, covariance: Tensor | None = None
 ) -> Tensor:
     """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
-    mean, whole = fit_normal(*_read_some(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
-    root = torch.linalg.cholesky(whole if covariance is None else covariance)
+    mean, total = fit_normal(*_limit_rows(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
+    root = torch.linalg.cholesky(total if covariance is None else covariance)
     back = torch.linalg.inv(root)
-    variance = (back @ whole @ back.t()).diagonal()
+    variance = (back @ total @ back.t()).diagonal()
     units.fit_((back @ mean, variance), variance)
-    found: Tensor = root.to(x)
-    return found
+    return root.to(x)
 
 
-def _read_some(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Returns as many rows as a covariance is found from where cells are missing."""
-    if len(x) <= _SOME_ROWS:
-        return x, weights
-    return x[:_SOME_ROWS], None if weights is None else weights[:_SOME_ROWS]
+def _limit_rows(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Returns as many rows as a covariance is found from."""
+    return x[:_COVARIANCE_ROWS], None if weights is None else weights[:_COVARIANCE_ROWS]
 
 
-def _choose_ridge(
-    machine: BoltzmannMachine,
-    joined: list[int],
-    shown: Tensor,
-    asked: Tensor,
-    weights: Tensor | None,
-    shares: Tensor | None,
-) -> float:
+def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Split) -> float:
     """Returns the ridge whose Gaussian tells the rows that were held out best; the least of many rows."""
-    if len(shown) >= _MANY_ROWS:
+    if len(split.rows) >= _MANY_ROWS:
         return _RIDGES[0]
-    scores = list[float]()
+    scores, shares = list[float](), split.held_weights
     for ridge in _RIDGES:
         score = 0.0
         for l in joined:
-            x = machine.split(shown)[l]
+            x = machine.split(split.rows)[l]
             units = Gaussian(x.shape[1]).to(x)
-            root = _fit_units(units, x, weights, ridge)
-            alone = BoltzmannMachine([units], edges=[]).double().hamiltonian()
-            each = HiddenStates(alone, {0: root}).log_likelihood(machine.split(asked)[l].double())
-            score += float(each.mean() if shares is None else shares.to(each) @ each / shares.sum())
+            root = _fit_units(units, x, split.weights, ridge)
+            alone = BoltzmannMachine([units], edges=[]).double()
+            score += mean_score(alone, machine.split(split.held)[l].double(), weights=shares, roots={0: root})
         if scores and score < scores[-1]:
             break
         scores.append(score)

@@ -235,6 +235,7 @@ class Run:
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
         earlier: records of updates that were made before; this run goes on counting from the last of them.
+        notes: numbers for the records after so many updates that are known before.
 
     Further arguments are those of ``train``, which documents them.
 
@@ -266,6 +267,7 @@ class Run:
         shards: Shards | None = None,
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
         earlier: Sequence[Record] = (),
+        notes: Mapping[int, Mapping[str, float]] | None = None,
     ) -> None:
         for name, every in (
             ("evaluate", evaluate_every),
@@ -279,6 +281,7 @@ class Run:
         if resume and overwrite:
             raise ValueError("resume, overwrite: expected at most one of them to be True")
         self.machine, self.settings, self.show = machine, settings, show
+        self.notes = notes or {}
         self.run_dir, self.resume, self.overwrite = run_dir, resume, overwrite
         rule, seed = settings.rule, settings.seed
         self.sharded = None if shards is None else Sharded(rule, shards)
@@ -462,7 +465,7 @@ class Run:
         couplings = [
             W.detach() for name, W in self.machine.named_parameters() if name.startswith("couplings")
         ]
-        measured = {"weight_norm": global_norm(couplings), **values}
+        measured = {"weight_norm": global_norm(couplings), **values, **self.notes.get(state.step, {})}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
         if self.directory:
             self.directory.append(state)

@@ -27,8 +27,8 @@ from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.training import (
-    Aim,
     Callback,
+    Objective,
     Steps,
     TrainingRun,
     as_root,
@@ -181,11 +181,11 @@ def _train_at_once(
         return {"run": run_dir, "status": "completed", "files": [MACHINE]}
     machine = beginning.machine.to(options.as_device(options.own_device(settings.device)))
     v = beginning.X.all().to(machine.device)
-    aim = Aim() if share is None else Aim([*machine.visible[:-1]], share)
+    objective = Objective() if share is None else Objective([*machine.visible[:-1]], share)
     judged = None if share is None else ~v[:, beginning.recipe.width :].isnan().any(1)
-    learn = fit_table if aim.joint == 1 else fit_labels
+    learn = fit_table if objective.joint == 1 else fit_labels
     with working("summing over the hidden units"):
-        done = learn(machine, v, beginning.weights, aim=aim, judged=judged, seed=seed)
+        done = learn(machine, v, beginning.weights, objective=objective, judged=judged, seed=seed)
     done.machine.metadata = machine.metadata
     values = {}
     if held is not None:
