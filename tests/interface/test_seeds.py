@@ -29,6 +29,9 @@ def strong() -> hm.BoltzmannMachine:
     return made
 
 
+OBJECTIVE = hm.training.Objective([0], 0.1)
+
+
 def filled(fill: Callable[..., None], *arguments: Any, **named: Any) -> list[Tensor]:
     made = machine(real=True)
     fill(made, *arguments, **named)
@@ -99,7 +102,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fit_exact": lambda **s: filled_exactly(**s),
     "fit_table": lambda **s: list(hm.training.fit_table(small(), ROWS, **s).machine.parameters()),
     "fit_labels": lambda **s: list(
-        hm.training.fit_labels(labelled(), LABELLED, objective=hm.training.Objective([0], 0.1), **s).machine.parameters()
+        hm.training.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(

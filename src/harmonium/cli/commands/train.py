@@ -196,7 +196,7 @@ def _train_at_once(
     records = [
         {"step": each["step"], "seconds": seconds, "held_out_log_likelihood": each["validation_score"]}
         for each in done.history
-        if 0 < each["step"] < done.updates  # looks after these found nothing better
+        if "validation_score" in each and each["step"] < done.updates
     ]
     records.append({"step": max(1, done.updates), "seconds": seconds, **values})
     rule = rules.exact()
