@@ -20,7 +20,7 @@ from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import Record
-from harmonium.training.optimizers import OPTIMIZERS
+from harmonium.training.optimizers import Adam
 from harmonium.training.penalties import L2
 from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed
@@ -120,7 +120,7 @@ def unit_means(machine: BoltzmannMachine, v: Tensor) -> list[Tensor]:
 
 
 @final
-class CentredAdam(OPTIMIZERS["adam"]):  # type: ignore[misc]
+class CentredAdam(Adam):  # type: ignore[misc, valid-type]
     """Adam in coordinates that count units from their means: locations are b' = b + W μ.
 
     Where couplings move, the means of units then stay. It is a linear change of coordinates, in which Adam
@@ -152,6 +152,7 @@ class CentredAdam(OPTIMIZERS["adam"]):  # type: ignore[misc]
     def step(self, closure: Any = None) -> None:
         """Makes one update of all parameters by their gradients."""
         for W, low, high, mean_low, mean_high in self.edges:
+            assert W.grad is not None and low.grad is not None and high.grad is not None
             gradient = W.grad.addr(low.grad.flatten(), mean_high, alpha=-1)
             W.grad = gradient.addr_(mean_low, high.grad.flatten(), alpha=-1)
         before = [W.detach().clone() for W, *_ in self.edges]
@@ -176,8 +177,8 @@ def draw_couplings(
     for coupling, (l, m) in zip(machine.couplings, machine.edges, strict=True):
         before = coupling.weight.detach().clone()
         coupling.draw_(std, generator)
-        ends = [getattr(machine.layers[k], machine.layers[k].location) for k in (l, m)]
-        shift_locations(coupling.weight - before, *ends, means[l], means[m], sign=-1)
+        low, high = (getattr(machine.layers[k], machine.layers[k].location) for k in (l, m))
+        shift_locations(coupling.weight - before, low, high, means[l], means[m], sign=-1)
 
 
 def train_exactly(
@@ -405,5 +406,5 @@ class _FallingRate:
         self.optimizer.state.update(_copy(self.momenta))
 
 
-def _copy(state: Mapping[Parameter, dict[str, Any]]) -> dict[Parameter, dict[str, Any]]:
+def _copy(state: Mapping[Tensor, dict[str, Any]]) -> dict[Tensor, dict[str, Any]]:
     return {parameter: {name: x.clone() for name, x in own.items()} for parameter, own in state.items()}

@@ -284,7 +284,8 @@ def _fit_units(
     back = torch.linalg.inv(root)
     variance = (back @ total @ back.t()).diagonal()
     units.fit_((back @ mean, variance), variance)
-    return root.to(x)
+    found: Tensor = root.to(x)
+    return found
 
 
 def _limit_rows(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
