@@ -113,7 +113,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         encoder_: turns data into states of the machine and back; fixed by ``fit`` or the first
             ``partial_fit``.
         history_: records of the training, dicts with step, seconds, learning rate, gradient norm and the
-            rule's diagnostics; by ``method="exact"`` with step, learning rate and ``validation_score``, the
+            rule's diagnostics; by ``method="exact"`` those of looks have ``validation_score`` too, the
             mean ln p of the rows held out.
         n_updates_: updates made.
         n_features_in_: columns of the data.
