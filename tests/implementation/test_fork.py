@@ -29,6 +29,7 @@ AFTER_A_SUM = NOISE.replace("value = draw()", "torch.ones(1 << 22).sum(); value 
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("what", [NOISE, AFTER_A_SUM], ids=["after noise", "after a sum of torch's"])
 def test_a_child_draws_noise_on_threads_of_its_own(what: str) -> None:

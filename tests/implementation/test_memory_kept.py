@@ -30,6 +30,7 @@ print(info().hblks - before)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
     reason="needs glibc 2.33 or later",

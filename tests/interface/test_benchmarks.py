@@ -242,7 +242,7 @@ def test_scikit_learn_learns_from_as_many_batches_as_are_counted(monkeypatch: py
     assert seen == [(20, 12)] * 6
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_quality_runs_are_kept_one_by_one_and_a_repeated_command_makes_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
