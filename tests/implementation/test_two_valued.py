@@ -243,8 +243,9 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
     assert choice.half_step(field, thetas[0], layer.two_values)
-    step, (earlier, _), ((first,), (second,)) = calls.HalfSteps(first, layer.two_values), betas, thetas
-    x, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
+    (first,), (second,) = thetas
+    given = layer.two_values, betas, (first, second), np.uint64(3)
+    x, rise = calls.anneal(field.clone(), *given, summed=True)
     assert torch.equal(x, calls.draw(betas[1] * field, second, layer.two_values, np.uint64(3)))
     assert rise.dtype is torch.float64 and float(exact.abs().min()) > 0
     error = (rise - exact).abs()
@@ -255,9 +256,9 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
         assert float(error.max()) < float(eager.max()) / 8
 
     field[3, 8], field[5, 6] = torch.nan, torch.inf
-    _, rise = step(field.clone(), betas[1], second, np.uint64(3), (earlier, first))
+    _, rise = calls.anneal(field.clone(), *given, summed=True)
     assert rise.isfinite().logical_not().nonzero().flatten().tolist() == [3, 5]
-    assert not bool(step(field.clone(), betas[1], second, np.uint64(3))[1].any())
+    assert calls.anneal(field.clone(), *given, summed=False)[1] == 0
 
 
 @pytest.mark.parametrize("kind", ["bernoulli", "spin"])
@@ -268,10 +269,10 @@ def test_small_rises_add_up_to_the_whole(kind):
     thetas = torch.randn(2, 500, generator=generator)
     betas = torch.linspace(0, 1, 1001, dtype=torch.float64).tolist()
     total = torch.zeros(100, dtype=torch.float64)
-    step = calls.HalfSteps(thetas[0], layer.two_values)
     for now, following in itertools.pairwise(betas):
-        earlier = (now, torch.lerp(*thetas, now))
-        total += step(field.clone(), following, torch.lerp(*thetas, following), np.uint64(0), earlier)[1]
+        biases = torch.lerp(*thetas, now), torch.lerp(*thetas, following)
+        given = layer.two_values, (now, following), biases, np.uint64(0)
+        total += calls.anneal(field.clone(), *given, summed=True)[1]
     ends = [
         layer.log_partition(beta * field.double(), theta=(bias.double(),)).sum(-1)
         for beta, bias in zip((0.0, 1.0), thetas, strict=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,14 +43,9 @@ def _gain_and_low(widths: tuple[int, ...], values: tuple[Values, ...]) -> tuple[
 
 
 def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_from: int = 0) -> Tensor:
-    """A draw of units given their field, of its shape; row r has noise of its own, whatever the threads.
+    """Draws units given their field, (rows, width), and bias, (width,); bits do not depend on threads.
 
-    Args:
-        field: B, (rows, width).
-        bias: of the units, (width,).
-        values: theirs.
-        key: of the noise.
-        mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
+    If ``mirrored_from`` is not 0, row mirrored_from + i mirrors the noise of row i.
     """
     x = field.new_empty(field.shape)
     gain, low = _gain_and_low((len(bias),), (values,))
@@ -60,7 +54,7 @@ def draw(field: Tensor, bias: Tensor, values: Values, key: np.uint64, mirrored_f
 
 
 def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) -> Tensor:
-    """A draw of categorical units given their field, (rows, width), of its shape; bias is (width,)."""
+    """Draws categorical units given their field, (rows, width), and bias, (width,)."""
     x = field.new_empty(field.shape)
     q = field.shape[1] // units
     over("draw_categorical", -(-len(x) // LOT), field.contiguous(), q, bias.contiguous(), key, x)
@@ -68,25 +62,12 @@ def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) ->
 
 
 def draw_in_turn(
-    law: Any,
-    layer: int,
-    states: Sequence[Tensor],
-    key: np.uint64,
-    noise: Tensor | None = None,
+    law: Any, layer: int, states: Sequence[Tensor], key: np.uint64, noise: Tensor | None = None
 ) -> Tensor:
     """Draws the units of a layer one after the other, each given the present states of all others.
 
     The transition is that of ``Hamiltonian.draw`` for all parts of the layer, in the order of a sweep.
-
-    Args:
-        law: the ``Hamiltonian``; clamped units stay.
-        layer: one with inner edges, of categorical units or of units with two values.
-        states: for each layer (batch, width_m).
-        key: of the noise.
-        noise: uniform variates in its place, (n_units, batch).
-
-    Returns:
-        The state of the layer, (batch, width_l), a new tensor.
+    Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch).
     """
     kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
     J = law.J[law.graph.inner[layer]].contiguous()
@@ -109,70 +90,35 @@ def draw_in_turn(
     return drawn
 
 
-@final
-class HalfSteps:
-    """Half-steps of some units under one law after another, as ``half_step`` supports them.
+def anneal(
+    field: Tensor, values: Values, betas: tuple[float, float], biases: tuple[Tensor, Tensor], key: np.uint64,
+    summed: bool,
+) -> tuple[Tensor, Tensor | float]:  # fmt: skip
+    """Draws units after a change of β and of their bias, and finds by how much their Σ ψ has risen by it.
 
-    Args:
-        bias: of the units, (width,), under one of the laws.
-        values: theirs.
+    ``field``, (rows, width), is written over. Returns the draw, (rows, width), and if ``summed`` the rise,
+    (rows,) float64, else 0.
     """
-
-    def __init__(self, bias: Tensor, values: Values) -> None:
-        self._gain, self._low = _gain_and_low((len(bias),), (values,))
-
-    def __call__(
-        self,
-        field: Tensor,
-        beta: float,
-        bias: Tensor,
-        key: np.uint64,
-        earlier: tuple[float, Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Draws units given β times their field, and finds by how much their ψ has risen.
-
-        Args:
-            field: (rows, width), written over.
-            beta: of this law.
-            bias: under this law, (width,).
-            key: of the noise.
-            earlier: β and the bias under the law before; None: the rise is not asked for.
-
-        Returns:
-            The draw, (rows, width), and Σ ψ less that under the law before, float64, (rows,), or 0.
-        """
-        field, rise = field.contiguous(), field.new_zeros(len(field), dtype=torch.float64)
-        x = torch.empty_like(field)
-        if earlier is not None:
-            betas, biases = (earlier[0], beta), (earlier[1].detach().numpy(), bias.detach().numpy())
-            over("rise", len(field), field, betas, biases, self._gain, self._low, rise)
-        over("draw", len(field), field.mul_(beta), bias, self._gain, self._low, key, 0, x)
-        return x, rise
-
-
-_PROCESS = os.getpid()
-
-
-def forked() -> bool:
-    """Returns whether this process was forked after harmonium was loaded: it then lacks torch's threads."""
-    return os.getpid() != _PROCESS
+    field, (gain, low) = field.contiguous(), _gain_and_low((field.shape[1],), (values,))
+    x, rise = torch.empty_like(field), field.new_zeros(len(field) if summed else 0, dtype=torch.float64)
+    if summed:
+        both = tuple(bias.detach().numpy() for bias in biases)
+        over("rise", len(field), field, betas, both, gain, low, rise)
+    over("draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, 0, x)
+    return x, rise if summed else 0.0
 
 
 def over(work: Any, shares: int, *arguments: Any, least: int = 1) -> None:
     """Runs a compiled function(first, last, *arguments) over all shares, cut among torch's threads.
 
-    Args:
-        work: the name of a function of these files, or a function of any module, where it is found by its
-            name; it returns nothing.
-        shares: how many there are: rows, lots of ``LOT`` rows, or columns of tables.
-        arguments: arrays, numbers, None, tuples of these, and tensors, of which it gets the arrays.
-        least: of a function, how many shares are worth a thread.
+    ``work`` is the name of a function of these files, or a function of any module, ``least`` shares of which
+    are worth a thread; it returns nothing. Of tensors it gets the arrays.
     """
     arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
     function, least = _compiled(work) if isinstance(work, str) else (work, least)
     threads = min(torch.get_num_threads(), shares // least)
     if threads > 1:
-        _threads()(function, threads, shares, arrays)
+        import_module("harmonium.backends.parallel").run(function, threads, shares, arrays)  # needs numba
     else:
         function(0, shares, *arrays)
 
@@ -182,10 +128,3 @@ def _compiled(name: str) -> tuple[Any, int]:
     """Returns a function of this folder, which compiles at its first call, and what is worth a thread."""
     file = next(file for file, names in _NAMES.items() if name in names)
     return getattr(import_module(f"harmonium.backends.{file}"), name), WORTH_A_THREAD[file]
-
-
-@cache
-def _threads() -> Any:
-    from harmonium.backends.parallel import run  # needs numba
-
-    return run

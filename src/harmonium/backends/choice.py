@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
@@ -23,25 +23,8 @@ from harmonium.backends import bits
 from harmonium.backends.calls import Values
 from harmonium.backends.rounding import ASKED
 
-
-class Machine(Protocol):
-    """The attributes of a ``Hamiltonian`` that the choice depends on."""
-
-    @property
-    def layers(self) -> Sequence[Any]: ...
-    @property
-    def graph(self) -> Any: ...
-    @property
-    def thetas(self) -> Sequence[Sequence[Tensor]]: ...
-    @property
-    def J(self) -> Sequence[Tensor]: ...
-    @property
-    def beta(self) -> Any: ...
-    @property
-    def held(self) -> object: ...
-    def mask(self, layer: int) -> Tensor | None: ...
-
-
+Machine = Any
+"""A ``machine.Hamiltonian``, which stands above this package."""
 COMPILED = find_spec("numba") is not None
 """True if numba is installed, as it is wherever it has wheels."""
 VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
@@ -75,14 +58,7 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
 
 
 def half_step(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: bool = False) -> bool:
-    """Returns whether compiled code supports a half-step and is faster; all rows must share parameters.
-
-    Args:
-        field: B, (rows, width).
-        theta: natural parameters.
-        values: of units with two values, for ``draw``.
-        one_hot: whether the units are categorical, for ``draw_categorical``.
-    """
+    """Returns whether ``calls.draw`` (``draw_categorical``) serves units given their field, (rows, width)."""
     return (
         COMPILED
         and field.numel() >= HALF_STEP
@@ -96,12 +72,7 @@ def half_step(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: b
 
 
 def layers_in_turn(machine: Machine, rows: int) -> set[int]:
-    """Returns the layers with inner edges whose units compiled code draws in turn (``calls.draw_in_turn``).
-
-    Args:
-        machine: in natural parameters.
-        rows: of a batch of states.
-    """
+    """Returns the layers with inner edges whose units ``calls.draw_in_turn`` draws, in so many rows."""
     if not COMPILED or ASKED.get() != "float32":  # compiled sums do not round couplings
         return set()
     return {
@@ -119,28 +90,31 @@ def small_pairs(machine: Machine, jumps: bool) -> bool:
 
     With jumps the first layer has at most 64 units, as a state to jump to is one word of bits.
     """
-    return (
-        _two_layers(machine, SMALL_PAIRS)
-        and two_valued(machine.J[0], [layer.two_values for layer in machine.layers])
-        and not (jumps and machine.layers[0].n_units > 64)
-    )
+    return _small(machine, SMALL_PAIRS, machine.layers) and not (jumps and machine.layers[0].n_units > 64)
 
 
 def small_chains(machine: Machine) -> bool:
     """Returns whether Gibbs and Langevin chains run one by one (``langevin``)."""
+    return machine.layers[0].gaussian and _small(machine, SMALL_CHAINS, machine.layers[1:])
+
+
+def _small(machine: Machine, couplings: int, two_valued_layers: Iterable[Any]) -> bool:
+    """Returns whether the machine is a small chain of two layers at one temperature, with nothing clamped."""
     return (
-        machine.layers[0].gaussian
-        and _two_layers(machine, SMALL_CHAINS)
-        and two_valued(machine.J[0], [machine.layers[1].two_values])
+        len(machine.layers) == 2
+        and machine.graph.is_chain
+        and machine.held is None
+        and isinstance(machine.beta, float)
+        and machine.J[0].numel() <= couplings
+        and two_valued(machine.J[0], [layer.two_values for layer in two_valued_layers])
     )
 
 
 def small_updates(machine: Machine, rows: int) -> bool:
     """Returns whether updates are made many at once (``updates``).
 
-    Args:
-        machine: of dense couplings, its visible layers of two-valued, one-hot or ``layers.Gaussian`` units.
-        rows: of an update, of its batch and of its chains times their sweeps.
+    ``rows`` counts the batch, and the chains times their sweeps. That couplings are dense and visible units
+    of a kind that is served is for ``training.compiled_updates`` to see.
     """
     J, last = machine.J, len(machine.layers) - 1
     return (
@@ -167,17 +141,6 @@ def search(machine: Machine, layers: Collection[int]) -> bool:
     )
 
 
-def _two_layers(machine: Machine, couplings: int) -> bool:
-    """Returns whether the machine is a small chain of two layers at one temperature, with nothing clamped."""
-    return (
-        len(machine.layers) == 2
-        and machine.graph.is_chain
-        and machine.held is None
-        and isinstance(machine.beta, float)
-        and machine.J[0].numel() <= couplings
-    )
-
-
 def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
     """The product by a library that ``works``."""
     if library == "torch":
@@ -189,19 +152,11 @@ def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
 @cache
 def works(library: str) -> bool:
     """Returns whether a library is available and gives right results, by a small trial."""
-    if library == "torch":
-        return True
-    # The operator is not part of torch's public surface, so it is tried before it is trusted.
-    if not (
-        torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    ):
-        return False
     x = torch.arange(12, dtype=torch.float32, device="cpu").view(3, 4)
     y = torch.arange(20, dtype=torch.float32, device="cpu").view(4, 5)
-    try:
+    try:  # oneDNN's operator is no part of torch's public surface, so it is tried before it is trusted
         return all(torch.equal(multiply(library, x, each), x @ y) for each in (y, y.t().contiguous().t()))
-    except (RuntimeError, TypeError, NotImplementedError):
+    except (AttributeError, RuntimeError, TypeError, NotImplementedError):
         return False
 
 
@@ -259,14 +214,12 @@ class Backend:
     @staticmethod
     def default() -> Backend:
         """Returns the backend for this processor: oneDNN on AMD's with AVX-512, torch's own library else."""
-        idle = vendor() == "AuthenticAMD" and wide()  # torch's own library leaves half of these vectors idle
+        # Windows tells the maker in the description, "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD".
+        maker = _read_processor().get("vendor_id", platform.processor().rpartition(", ")[2])
+        wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+        idle = wide and maker == "AuthenticAMD"  # torch's own library leaves half of these vectors idle
         library = "onednn" if idle and works("onednn") else "torch"
         return Backend(library, _BITS_FROM if bits_work() else None)
-
-    @property
-    def possible(self) -> bool:
-        """True if this processor and the installed packages support it."""
-        return works(self.library) and (self.bits_from is None or bits_work())
 
 
 _current: Backend | None = None
@@ -278,10 +231,9 @@ def get_backend() -> Backend:
     Raises:
         ValueError: the environment variable names what is not there.
     """
-    global _current
     if _current is None:
-        named = os.environ.get(VARIABLE)
-        _current = _checked(Backend.parse(named)) if named else Backend.default()
+        set_backend(os.environ.get(VARIABLE) or Backend.default())
+        assert _current is not None
     return _current
 
 
@@ -321,20 +273,16 @@ def set_backend(backend: Backend | str | None) -> None:
     """
     global _current
     asked = Backend.parse(backend) if isinstance(backend, str) else backend
-    _current = None if asked is None else _checked(asked)
-
-
-def _checked(backend: Backend) -> Backend:
-    if not backend.possible:
+    if asked is not None and not (works(asked.library) and (asked.bits_from is None or bits_work())):
         raise ValueError(
-            f"products: expected what this processor and these packages have, received {backend}; "
+            f"products: expected what this processor and these packages have, received {asked}; "
             f"harmonium info shows it"
         )
-    return backend
+    _current = asked
 
 
 @cache
-def _told() -> dict[str, str]:
+def _read_processor() -> dict[str, str]:
     """Returns what the system tells of its first processor, by its own names; nothing where it does not."""
     told: dict[str, str] = {}
     try:
@@ -346,20 +294,9 @@ def _told() -> dict[str, str]:
     return told
 
 
-def vendor() -> str:
-    """Returns the maker's name, "AuthenticAMD" or "GenuineIntel" on x86; empty where it is not known."""
-    # Windows tells it in the description, "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD".
-    return _told().get("vendor_id", platform.processor().rpartition(", ")[2])
-
-
-def wide() -> bool:
-    """Returns whether torch uses vectors of 512 bits here."""
-    return str(torch.backends.cpu.get_cpu_capability()) == "AVX512"
-
-
 def processor() -> str:
     """Returns name, family and vector instructions of the processor."""
-    told = _told()
+    told = _read_processor()
     name = told.get("model name") or platform.processor() or platform.machine()
     family = f", family {told['cpu family']} model {told['model']}" if "cpu family" in told else ""
     flags = (told.get("flags") or told.get("Features") or "").split()

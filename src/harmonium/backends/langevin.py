@@ -24,17 +24,14 @@ def run_small_chains(
     law: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any, weight: float,
     burn_in: int, marginal: bool,
 ) -> tuple[list[Tensor], float, float]:  # fmt: skip
-    """Runs free chains and adds their statistics.
+    """Runs free chains under a law that ``choice.small_chains`` serves, and adds their statistics.
 
     Args:
-        law: the machine in natural parameters, as ``choice.small_chains`` serves it.
+        law: the machine in natural parameters.
         moves: the ``chains.langevin.Relaxation`` of every sweep.
         states: of the chains, for each layer (chains, width_l).
         key: of the noise.
-        into: the ``Statistics`` to add to.
-        weight: of every state of every chain after burn-in.
-        burn_in: sweeps left out of the statistics.
-        marginal: whether the hidden layer is summed out of them.
+        into, weight, burn_in, marginal: as for ``chains.relax_alone``.
 
     Returns:
         The states of the chains, the acceptance, and the mean squared jump in units of the variance.

@@ -23,18 +23,10 @@ def run_small_pairs(
     law: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_steps: int | None,
     into: Any, weight: float, antithetic: bool, jumps: tuple[Tensor, Tensor] | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Runs ``coupled.run_pairs`` for a machine that ``choice.small_pairs`` serves.
+    """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
 
-    Args:
-        law: the machine in natural parameters.
-        start: visible states, (pairs, width).
-        key: of the noise.
-        k, m, lag, max_steps, weight, antithetic: as for ``run_pairs``.
-        into: the ``Statistics`` to add to; None: none.
-        jumps: visible states to jump between, (rows, width), and their free energies, (rows,); None: none.
-
-    Returns:
-        The fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
+    ``jumps`` has visible states to jump between, (rows, width), and their free energies, (rows,). Returns the
+    fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
     """
     pairs, n0 = start.shape
     J = _array(law.J[0] * law.beta)

@@ -35,21 +35,10 @@ def sweep_categorical(
 ) -> None:  # fmt: skip
     """Draws the units of a categorical layer in turn, each given all others: ``drawn`` from x.
 
-    Args:
-        first, last: lots.
-        x: one-hot states, (rows, units · q).
-        q: states of a unit.
-        J: inner coupling, (units · q, units · q), symmetric, zero within a unit.
-        bias: of every column.
-        outside: β times the field of other layers, (rows, units · q); empty: none.
-        beta: of every row.
-        held: marks units that stay, (rows, units) bytes; empty: none.
-        order: of the units, int32.
-        starts: unit i is joined to others[starts[i, 0] : starts[i, 1]], (units, 2).
-        others: int32.
-        key: of the noise.
-        noise: uniform variates, (units, rows); empty: from streams of the key.
-        drawn: (rows, units · q).
+    Shares are lots. x and ``drawn`` are one-hot, (rows, units · q). J is symmetric, and zero within a unit.
+    ``outside`` is β times the field of other layers, (rows, units · q), or empty; beta has an entry a row;
+    ``held`` marks units that stay, (rows, units) bytes, or is empty. Unit i is joined to others[starts[i, 0] :
+    starts[i, 1]]. Noise is uniform variates, (units, rows), or empty.
     """
     rows, n = len(x), len(starts)
     pitch = (q + _LANES - 1) // _LANES * _LANES
@@ -97,10 +86,7 @@ def sweep_two_valued(
     first: int, last: int, x: Any, J: Any, bias: Any, low: Any, high: Any, outside: Any, beta: Any, held: Any,
     order: Any, starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
 ) -> None:  # fmt: skip
-    """Draws units with two values in turn, each given all others: ``drawn`` from x, (rows, units).
-
-    Args are those of ``sweep_categorical``, and the values.
-    """
+    """Draws units with two values in turn, as ``sweep_categorical``: ``drawn`` from x, (rows, units)."""
     rows, n = x.shape
     states, field, betas = np.zeros((n, LOT), x.dtype), np.zeros((1, LOT), x.dtype), np.zeros(LOT, x.dtype)
     u, variates, stream = np.zeros(LOT, x.dtype), np.empty(LOT, np.float32), np.empty(1, np.uint64)

@@ -11,13 +11,9 @@ from harmonium.backends.noise import inlined, jit
 
 @jit
 def count_alike(first: int, last: int, codes: Any, least: int, counts: Any) -> None:
-    """Adds to every row's count those that agree with it in enough columns.
+    """Adds to every row's count, (shares, rows), those that agree with it in at least ``least`` columns.
 
-    Args:
-        first, last: shares of the rows: row i is in share i modulo their number, the length of ``counts``.
-        codes: (rows, columns), bytes.
-        least: columns that have to agree.
-        counts: (shares, rows), int64; a share adds to its own.
+    Row i of the codes, (rows, columns) bytes, is in share i modulo their number; a share has its own counts.
     """
     rows, shares = len(codes), len(counts)
     for share in range(first, last):
@@ -30,13 +26,7 @@ def count_alike(first: int, last: int, codes: Any, least: int, counts: Any) -> N
 
 @jit
 def join_alike(codes: Any, least: int, group: Any) -> None:
-    """Fills the smallest row that is joined to each, by rows that agree in enough columns.
-
-    Args:
-        codes: (rows, columns), bytes.
-        least: columns that have to agree.
-        group: (rows,), int64.
-    """
+    """Fills the smallest row that is joined to each, (rows,), by rows that agree in ``least`` columns."""
     rows = len(codes)
     for i in range(rows):
         group[i] = i

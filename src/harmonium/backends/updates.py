@@ -21,13 +21,7 @@ from harmonium.backends.per_unit import add_rows, copy, draw, draw_one_hot, logi
 
 
 def work_space(like: Any, n: int, m: int, rows: int) -> tuple[Any, ...]:
-    """Returns arrays for ``run`` to work in, made here as numba takes half a second to compile the making.
-
-    Args:
-        like: an array.
-        n, m: visible columns and hidden units.
-        rows: of a batch and of chains together.
-    """
+    """Returns arrays for ``run`` to work in: numba would take half a second to compile the making of them."""
     empty, ones, most = partial(np.empty, dtype=like.dtype), np.ones(n, like.dtype), max(n, m, rows) + 1
     tables = empty((m, n)), empty((rows, n)), empty((rows, m))
     vectors = empty(rows), ones, ones.copy(), empty(n), empty(n), empty(m), empty(n), empty(m)
@@ -43,27 +37,14 @@ def run(
 ) -> Any:  # fmt: skip
     """Makes updates in place until one has a gradient that is not finite; returns the number made.
 
-    Args:
-        v: batches, (updates, rows, n), of the visible units.
-        row_weights: of their rows, (updates, rows), relative to all data; (updates, 0) where all count alike.
-        rates: learning rates, (updates,).
-        keys: of the noise, (updates,).
-        parameters: all of them, (n m + n + m + n,), and their parts: couplings W, (n, m), locations a, (n,),
-            and b, (m,), of visible and hidden units, and log-variances, (n,), read of Gaussian columns alone.
-        blocks: of visible units, (blocks, 4): first column, end, units, and states of a one-hot unit, 1 of
-            units with two values, 0 of Gaussian ones.
-        floors: below the variances, (n,).
-        lows: the lower values of visible units, (n,), and of hidden ones, (m,), 0 or -1; the upper one is 1.
-        chains, hidden: persistent chains, (chains, n) and (chains, m); with ``persistent`` False room for as
-            many as a batch has rows.
-        sweeps: of every update.
-        persistent: whether chains go on from update to update, or begin at the batch.
-        centred: whether the gradient is centred.
-        decay: of the couplings.
-        clip_norm: largest norm of a gradient (infinity: none).
-        gradients: as ``parameters``, 0 at first: those of the last update, also where they are not finite.
-        norms: filled with the norms of the gradients.
-        space: to work in, of ``work_space``.
+    Batches v are (updates, rows, n), of the visible units, and the weights of their rows (updates, rows),
+    relative to all data, or (updates, 0); rates, keys of the noise, and the norms that are filled (updates,).
+    ``parameters`` and ``gradients`` are all of them, (n m + n + m + n,), and their parts: couplings W,
+    (n, m), locations a, (n,), and b, (m,), and log-variances, (n,), read of Gaussian columns alone, whose
+    variances have ``floors``. A row of ``blocks`` is the first column of some visible units, the end, how many, and the
+    states of a one-hot unit, 1 of units with two values, 0 of Gaussian ones. ``lows`` are the lower values of
+    visible and of hidden units; the upper one is 1. Chains are (chains, n) and (chains, m): they go on if
+    ``persistent``, else begin at the batch and are room. ``clip_norm`` may be infinite.
     """
     updates, rows, n = v.shape
     (all_, W, a, b, log_variance), (low0, low1) = parameters, lows

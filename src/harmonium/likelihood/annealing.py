@@ -188,21 +188,20 @@ class _Step(NamedTuple):
         units: those of the part.
         ends: their natural parameters under the base and under the target, which θ lies between.
         summed: whether the part is summed out, so that a change of β changes the weight by its ψ.
-        compiled: draws the part, where compiled code is faster.
+        compiled: whether compiled code draws the part.
     """
 
     part: Part
     units: Layer
     ends: tuple[Theta, Theta]
     summed: bool
-    compiled: calls.HalfSteps | None
+    compiled: bool
 
     @classmethod
     def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
         """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
         (units, theta), cold = target.units(part), base.units(part)[1]
-        serves = choice.half_step(part.select_states(states[part.layer]), theta, units.two_values)
-        compiled = calls.HalfSteps(theta[0], units.two_values) if serves else None
+        compiled = choice.half_step(part.select_states(states[part.layer]), theta, units.two_values)
         return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
 
 
@@ -233,9 +232,9 @@ def _anneal(
             field = target.field(part, states)
             before, after = thetas[i], tuple(torch._foreach_lerp(*ends, following))
             thetas[i] = after
-            if compiled is not None:
-                earlier = (now, before[0]) if summed else None
-                x, rise = compiled(field, following, after[0], _random.key(generator), earlier)
+            if compiled:
+                biases, key = (before[0], after[0]), _random.key(generator)
+                x, rise = calls.anneal(field, units.two_values, (now, following), biases, key, summed)
                 total += rise
             else:
                 if summed:
