@@ -37,8 +37,8 @@ def sweep_categorical(
 
     Shares are lots. x and ``drawn`` are one-hot, (rows, units · q). J is symmetric, and zero within a unit.
     ``outside`` is β times the field of other layers, (rows, units · q), or empty; beta has an entry a row;
-    ``held`` marks units that stay, (rows, units) bytes, or is empty. Unit i is joined to others[starts[i, 0] :
-    starts[i, 1]]. Noise is uniform variates, (units, rows), or empty.
+    ``held`` marks units that stay, (rows, units) bytes, or is empty. Unit i is joined to
+    others[starts[i, 0] : starts[i, 1]]. Noise is uniform variates, (units, rows), or empty.
     """
     rows, n = len(x), len(starts)
     pitch = (q + _LANES - 1) // _LANES * _LANES

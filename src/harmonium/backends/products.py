@@ -113,10 +113,17 @@ class OuterProductSum:
         backend = None if small else backend_of(x.t(), y)
         if backend is not None and self._add_by_bits(x, y, weight, backend.bits_from or inf):
             return
-        if backend is None or backend.library == "torch":
-            self._add_at_once(x, y, weight)
-        else:
+        if backend is not None and backend.library != "torch":
             self.grow(product(x.t(), _weighted(y, weight)))
+            return
+        if isinstance(weight, Tensor):
+            y, weight = _weighted(y, weight), 1.0
+        if x.shape[0] >= 2 * _LOT and _thin(x, y):
+            self.grow(sum_of_lots(x, y).mul_(weight))
+        elif self._total is None:  # beta = 0: what stands there is not read
+            self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
+        else:  # where the sum stands, which torch does without a copy of any row
+            self._total.addmm_(x.t(), y, alpha=weight)
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""
@@ -147,17 +154,6 @@ class OuterProductSum:
     def total(self) -> Tensor:
         """The sum, (k, n)."""
         return torch.zeros_like(self._like) if self._total is None else self._total
-
-    def _add_at_once(self, x: Tensor, y: Tensor, weight: float | Tensor) -> None:
-        """Adds where the sum stands, which torch does without a copy of any row."""
-        if isinstance(weight, Tensor):
-            y, weight = _weighted(y, weight), 1.0
-        if x.shape[0] >= 2 * _LOT and _thin(x, y):
-            self.grow(sum_of_lots(x, y).mul_(weight))
-        elif self._total is None:  # beta = 0: what stands there is not read
-            self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
-        else:
-            self._total.addmm_(x.t(), y, alpha=weight)
 
 
 def _weighted(y: Tensor, weight: float | Tensor) -> Tensor:

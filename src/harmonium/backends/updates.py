@@ -41,10 +41,10 @@ def run(
     relative to all data, or (updates, 0); rates, keys of the noise, and the norms that are filled (updates,).
     ``parameters`` and ``gradients`` are all of them, (n m + n + m + n,), and their parts: couplings W,
     (n, m), locations a, (n,), and b, (m,), and log-variances, (n,), read of Gaussian columns alone, whose
-    variances have ``floors``. A row of ``blocks`` is the first column of some visible units, the end, how many, and the
-    states of a one-hot unit, 1 of units with two values, 0 of Gaussian ones. ``lows`` are the lower values of
-    visible and of hidden units; the upper one is 1. Chains are (chains, n) and (chains, m): they go on if
-    ``persistent``, else begin at the batch and are room. ``clip_norm`` may be infinite.
+    variances have ``floors``. A row of ``blocks`` is the first column of some visible units, the end, how
+    many, and the states of a one-hot unit, 1 of units with two values, 0 of Gaussian ones. ``lows`` are the
+    lower values of visible and of hidden units; the upper one is 1. Chains are (chains, n) and (chains, m):
+    they go on if ``persistent``, else begin at the batch and are room. ``clip_norm`` may be infinite.
     """
     updates, rows, n = v.shape
     (all_, W, a, b, log_variance), (low0, low1) = parameters, lows

@@ -133,9 +133,10 @@ class Rule:
             parameters=law.parameters,
         )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
-        asks = self.free.controls and self.generative
-        control = self.free.control(PreviousBatch.of(kept).free) if asks else StepControl()
-        return Estimate(self.direction(law, sums, centre), diagnostics, kept, control)
+        direction = self.direction(law, sums, centre) if self.centred else law.pullback(sums)
+        if not (self.free.controls and self.generative):
+            return Estimate(direction, diagnostics, kept)
+        return Estimate(direction, diagnostics, kept, self.free.control(PreviousBatch.of(kept).free))
 
     def request(
         self,
@@ -189,16 +190,18 @@ class Rule:
             the state for the next call.
         """
         # A clamped estimate keeps no state: every batch brings other data.
-        diagnostics = self._add_clamped(request)
+        diagnostics: dict[str, float] = {}
+        for part in (request,) if request.complete else request.split_by_missing():
+            diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
         earlier = PreviousBatch.of(state)
         if self.condition_on is not None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
-            second = self._add_clamped(
-                replace(request, v=condition, weight=weight, fields={}, observed=False)
-            )
-            diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in second.items()}
+            second = replace(request, v=condition, weight=weight, fields={}, observed=False)
+            for part in second.split_by_missing():
+                found = self.clamped.add(part).diagnostics
+                diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in found.items()}
         free = Outcome(None, {})
         if self.generative:
             weight = -self.density_share * request.weight
@@ -242,14 +245,6 @@ class Rule:
         clamped, free = self.clamped, self.free
         plain = isinstance(clamped, ClampedChains) and clamped.marginal and self.condition_on is None
         return free if plain and isinstance(free, FreeChains) and free.plain else None
-
-    def _add_clamped(self, request: ExpectationRequest) -> dict[str, float]:
-        if request.complete:
-            return self.clamped.add(request).diagnostics
-        diagnostics: dict[str, float] = {}
-        for part in request.split_by_missing():
-            diagnostics |= self.clamped.add(part).diagnostics
-        return diagnostics
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
         """Refuses a state, read from a file, that ``gradient`` could not have returned for this machine.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from functools import reduce
 from itertools import pairwise
 from math import inf, log
-from typing import NamedTuple, SupportsFloat
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.starts import count_heavier, draw_likely_modes
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 
 _PILOT_SWEEPS = 100
 _ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
@@ -115,8 +115,8 @@ def ais(
     ) -> tuple[Tensor, States]:
         if start is None:
             independent = [base.sample(l, zero[part], noise) for l, zero in enumerate(zeros)]
-            return _anneal(base, law, betas, independent, noise)
-        return _anneal(base, law, betas[::-1], _mix(law, [x[part] for x in start], noise), noise)
+            return anneal_chains(law, base, betas, independent, noise)
+        return anneal_chains(law, base, betas[::-1], _mix(law, [x[part] for x in start], noise), noise)
 
     def anneal(start: States | None = None) -> tuple[Tensor, States]:
         """Anneals all runs from the base, or back to it from states; returns log weights and final states."""
@@ -180,68 +180,67 @@ def _list_doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
     return doubts
 
 
-class _Step(NamedTuple):
-    """A half-step of every temperature: a part of the graph, and what of it does not change with β.
-
-    Attributes:
-        part: drawn given all others.
-        units: those of the part.
-        ends: their natural parameters under the base and under the target, which θ lies between.
-        summed: whether the part is summed out, so that a change of β changes the weight by its ψ.
-        compiled: whether compiled code draws the part.
-    """
-
-    part: Part
-    units: Layer
-    ends: tuple[Theta, Theta]
-    summed: bool
-    compiled: bool
-
-    @classmethod
-    def of(cls, part: Part, base: Hamiltonian, target: Hamiltonian, states: States) -> _Step:
-        """Returns the half-step of a part for chains, for each layer (chains, width_l)."""
-        (units, theta), cold = target.units(part), base.units(part)[1]
-        compiled = choice.half_step(part.select_states(states[part.layer]), theta, units.two_values)
-        return cls(part, units, (cold, theta), part.layer in target.graph.summed, compiled)
-
-
-def _anneal(
-    base: Hamiltonian, target: Hamiltonian, betas: Sequence[float], states: States, generator: torch.Generator
+def anneal_chains(
+    target: Hamiltonian,
+    base: Hamiltonian | Sequence[Tensor],
+    betas: Sequence[float],
+    states: States,
+    generator: torch.Generator,
+    clamped: Collection[int] = (),
 ) -> tuple[Tensor, States]:
     """Returns Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
 
     After each change a Gibbs sweep moves x, under a law of its own. Unlike that of ``chains.Gibbs`` it draws
     the layers first that are summed out, from the fields that the weight has asked for. Serves both
-    directions: the given states follow the law at the first of the betas.
+    directions: the given states follow the law at the first of the betas. The ``base`` is independent units,
+    or fields of those of ``target``, for each layer (chains, width_l); ``clamped`` layers stay.
     """
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
     states, graph = list(states), target.graph
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
+    given = [l for l in graph.kept if l not in clamped]
+    parts = [part for part in graph.backwards if part.layer not in clamped]
+    cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
+    ends = [(cold.units(part)[1], target.units(part)[1]) for part in parts]
+    thetas = [tuple(torch._foreach_lerp(*end, betas[0])) for end in ends]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
-    slopes = [(l, torch._foreach_sub(target.thetas[l], base.thetas[l])) for l in graph.kept]
-    steps = [_Step.of(part, base, target, states) for part in graph.backwards]
-    thetas = [tuple(torch._foreach_lerp(*step.ends, betas[0])) for step in steps]
+    slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in given]
+    compiled = [
+        choice.half_step(part.select_states(states[part.layer]), theta, target.units(part)[0].two_values)
+        for part, (_, theta) in zip(parts, ends, strict=True)
+    ]
     for now, following in pairwise(betas):
         if joined:
             total += (following - now) * target.coupling_energy(states, graph.kept)
-        for l, slope in slopes:
+        for l, slope in zip(given, slopes, strict=True):
             x = states[l]  # the first statistic is x itself
+            if fields is not None:
+                total -= (following - now) * (fields[l] * x).sum(-1, dtype=torch.float64)
+                continue
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
             total += reduce(torch.add, terms).double() * (following - now)
-        for i, (part, units, ends, summed, compiled) in enumerate(steps):
-            field = target.field(part, states)
-            before, after = thetas[i], tuple(torch._foreach_lerp(*ends, following))
-            thetas[i] = after
-            if compiled:
-                biases, key = (before[0], after[0]), _random.key(generator)
-                x, rise = calls.anneal(field, units.two_values, (now, following), biases, key, summed)
-                total += rise
-            else:
+        for i, part in enumerate(parts):
+            field, summed = target.field(part, states), part.layer in graph.summed
+            units = part.units or target.layers[part.layer]
+            if fields is not None:
+                start = part.select_states(fields[part.layer])
+                before, after = torch.lerp(start, field, now), torch.lerp(start, field, following)
                 if summed:
-                    total += _sum_rise(units, field, (now, following), (before, after))
-                field *= following
-                noise = units.noise(field.shape, generator=generator).to(field.dtype)
-                x = units.sample(field, noise, after)
+                    total += target.log_partition(part, after) - target.log_partition(part, before)
+                x = target.sample(part, after, generator)
+            else:
+                earlier, later = thetas[i], tuple(torch._foreach_lerp(*ends[i], following))
+                thetas[i] = later
+                if compiled[i]:
+                    biases, key = (earlier[0], later[0]), _random.key(generator)
+                    x, rise = calls.anneal(field, units.two_values, (now, following), biases, key, summed)
+                    total += rise
+                else:
+                    if summed:
+                        total += _sum_rise(units, field, (now, following), (earlier, later))
+                    field *= following
+                    noise = units.noise(field.shape, generator=generator).to(field.dtype)
+                    x = units.sample(field, noise, later)
             states[part.layer] = x if part.columns is None else part.put_states(x, states[part.layer])
     return total, states
 

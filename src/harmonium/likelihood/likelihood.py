@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from math import log
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.likelihood.annealing import check_weights, read_temperatures
+from harmonium.likelihood.annealing import anneal_chains, check_weights, read_temperatures
 from harmonium.likelihood.log_partition import LogPartition, TapPartition, value_of
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import naive, tap
@@ -208,26 +207,9 @@ def _anneal_clamped(
     rows = torch.arange(len(v), device=v.device).repeat_interleave(chains)
     base = [field[rows] for field in base]
     states = [x[rows] if l in graph.visible else x for l, x in enumerate(seen)]
-    given = [l for l in graph.hidden if l not in graph.summed]
-    fixed = {*given, *graph.visible}
-    parts = [part for part in graph.backwards if part.layer in given]
     for l in graph.hidden:
         states[l] = hamiltonian.sample(l, base[l], generator)
-    total = torch.zeros(len(rows), dtype=torch.float64, device=v.device)
-    for now, following in pairwise(betas):
-        if any(l in fixed and m in fixed for l, m in graph.edges):
-            total += (following - now) * hamiltonian.coupling_energy(states, fixed)
-        for l in given:
-            total -= (following - now) * (base[l] * states[l]).sum(-1, dtype=torch.float64)
-        for l in graph.summed:
-            full = hamiltonian.field(l, states)
-            before, after = torch.lerp(base[l], full, now), torch.lerp(base[l], full, following)
-            total += hamiltonian.log_partition(l, after) - hamiltonian.log_partition(l, before)
-            states[l] = hamiltonian.sample(l, after, generator)
-        for part in parts:
-            l = part.layer
-            field = torch.lerp(part.select_states(base[l]), hamiltonian.field(part, states), following)
-            states[l] = part.put_states(hamiltonian.sample(part, field, generator), states[l])
+    total, _ = anneal_chains(hamiltonian, base, betas, states, generator, clamped=graph.visible)
     weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
     check_weights(weights)
     return start + weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
@@ -143,8 +144,9 @@ class Hamiltonian:
 
     def without_cache(self) -> Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
-        couplings = CouplingMatrices(self.J)
-        return Hamiltonian(self.layers, self.graph, self.thetas, couplings, self.beta, self.held)
+        same = copy(self)
+        object.__setattr__(same, "J", CouplingMatrices(self.J))
+        return same
 
     def is_clamped(self, layer: int) -> bool:
         """Returns whether every entry of a layer is clamped."""
