@@ -27,7 +27,13 @@ LINKED = pandas.DataFrame(
 APART = LINKED.assign(country=RANDOM.permutation(LINKED["country"]))
 NUMBERS = RANDOM.normal(size=(120, 1)) + 0.5 * RANDOM.normal(size=(120, 3))
 WORDS = "no better than independent columns"
-SHORT: dict[str, Any] = {"n_hidden": 4, "learning_rate": 1e-6, "max_updates": 2, "random_state": 0}
+SHORT: dict[str, Any] = {
+    "n_hidden": 4,
+    "method": "chains",
+    "learning_rate": 1e-6,
+    "max_updates": 2,
+    "random_state": 0,
+}
 
 
 def said(model: Any, X: Any) -> list[str]:

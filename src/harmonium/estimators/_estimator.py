@@ -17,8 +17,7 @@ from harmonium import _checks, tasks
 from harmonium.data import Encoder, Identity, encoder_from_dict
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import Array, validated
-from harmonium.estimators._kept_rows import some_rows
+from harmonium.estimators._intake import Array, taken, validated
 from harmonium.estimators._options import Options
 from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
@@ -159,7 +158,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         _files.put_around(estimator, machine, encoder, estimator._label_width(machine))
         if X is not None:
             rows, fitted = estimator._validated(X), estimator._require_fitted()
-            fitted.rows = some_rows(fitted, rows)
+            kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
+            fitted.rows = fitted.visible(kept).to(fitted.machine.dtype)
             estimator._training().calibrate(rows, None)
         machine.metadata["encoder"] = encoder.to_dict()
         return estimator
@@ -334,7 +334,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         )
         found = tasks.denoise(
             fitted.machine,
-            fitted.noisy_states(X),
+            torch.cat([v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X)]),
             flip_probability,
             noise_deviation=deviation,
             method=method,

@@ -12,31 +12,25 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from harmonium import _checks, chains
+from harmonium import _checks, _random, chains
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
 from harmonium.data import Encoder
-from harmonium.estimators._intake import (
-    Array,
-    decoded,
-    dtype_of,
-    encoded,
-    filled,
-    floating,
-    states_of,
-)
+from harmonium.estimators._intake import Array, dtype_of
 from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.sums import UNASKED, HiddenStates, has_hidden_states, work
-from harmonium.tables import Codec
+from harmonium.tables import Codec, Table
 from harmonium.tasks import impute, sample, unobserved
 from harmonium.training.seeds import stream_seed
 
 _TOLERANCE = 1e-5  # of mean field
+_BLOCK = 4096  # rows of a block
+_KEPT = 1000  # rows kept, by which annealing is checked
 
 SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode": None,
@@ -116,21 +110,30 @@ class Fitted:
     # Between rows and states
     # ----------------------------------------------------------------------------
 
+    def encode(self, X: Any) -> Iterator[Tensor]:
+        """Yields validated rows in float64, a block at a time; noise may make them no states."""
+        return Codec(self.encoder, self.data_layers).rows(X, torch.float64, keep=False).chunks(_BLOCK)
+
     def states(self, X: Any) -> Iterator[Tensor]:
-        """Yields validated rows as states of the data's layers in float64, a block at a time."""
-        return states_of(X, self.encoder, self.data_layers, self.machine.device)
+        """Yields validated rows as states of the data's layers in float64, a block at a time.
+
+        Raises:
+            ValueError: rows that the layers do not take.
+        """
+        layers, start = self.data_layers, 0
+        for rows in self.encode(X):
+            v = rows.to(self.machine.device, torch.float64)
+            name = f"X[{start}:]" if start else "X"
+            for layer, x in zip(layers, torch.split(v, [layer.width for layer in layers], 1), strict=True):
+                layer.observed(x, name)
+            start += len(v)
+            yield v
 
     def visible(self, X: Any) -> Tensor:
         """Returns validated rows as states of all visible layers in float64; a label's are missing."""
         v = torch.cat(list(self.states(X)))
         label = v.new_full((len(v), self.machine.visible_width - v.shape[1]), torch.nan)
         return torch.cat([v, label], 1)
-
-    def noisy_states(self, X: Any) -> Tensor:
-        """Returns validated rows as states in the machine's dtype, also where noise makes them none."""
-        machine = self.machine
-        blocks = encoded(X, self.encoder, self.data_layers)
-        return torch.cat([v.to(machine.device, machine.dtype) for v in blocks])
 
     def compute(self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None) -> Array:
         """Returns what a function makes of validated rows as states, a block at a time, as one array.
@@ -143,16 +146,29 @@ class Fitted:
         Raises:
             ValueError: a row of missing cells only.
         """
-        return floating(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
+        return _as_array(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
-        return decoded(v[:, : self.data_width], self.encoder, dtype_of(like))
+        rows = self.encoder.decode(v[:, : self.data_width].double())
+        return rows if isinstance(self.encoder, Table) else _as_array(rows, dtype_of(like))
 
     def fill(self, X: Any, v: Tensor, draws: Sequence[Tensor] = ()) -> Any:
         """Returns validated rows with their missing cells taken from visible states, or means of draws."""
-        width = self.data_width
-        return filled(X, v[:, :width], self.encoder, [draw[:, :width] for draw in draws])
+        if isinstance(self.encoder, Table):
+            states, *drawn = (x[:, : self.data_width].double() for x in (v, *draws))
+            return self.encoder.fill(X, states, drawn)
+        return np.where(np.isnan(X), self.decode(v, like=X), X.astype(dtype_of(X)))
+
+    def rows_to_keep(self, count: int, weights: Tensor | None = None) -> Tensor:
+        """Draws the indices of up to 1,000 of so many rows, by their weights where there are any."""
+        generator = as_generator(self.stream("rows kept", self.n_updates))
+        index = _random.permutation(count, generator)[:_KEPT]
+        if weights is not None:
+            ends = weights.cumsum(0)
+            places = _random.uniform((len(index),), generator, torch.float64) * ends[-1]
+            index = torch.searchsorted(ends, places).clamp(max=count - 1)
+        return index.sort().values
 
     def log_slopes(self, given: Tensor, v: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""
@@ -232,3 +248,8 @@ def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
 def digest_of(machine: BoltzmannMachine) -> str:
     """Returns a digest of layers, edges and parameters, by which numbers are known to be of a machine."""
     return checksum(machine.config(), {name: x.detach().cpu() for name, x in machine.state_dict().items()})
+
+
+def _as_array(x: Tensor, dtype: Any) -> Array:
+    array: Array = x.cpu().numpy().astype(dtype, copy=False)
+    return array

@@ -1,8 +1,8 @@
-"""From what an estimator is given to the states of its machine, and back."""
+"""Checks of what an estimator is given: rows, their weights, and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any
@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium.data import DataSet, Encoder, Frame, frame_of, is_frame
-from harmonium.data.frame import differ_in_kind
+from harmonium.data import DataSet, Frame, frame_of, is_frame
+from harmonium.data.frame import differ_in_kind, of_whole_numbers
 from harmonium.data.transforms import full_intensity
-from harmonium.layers import Layer
-from harmonium.tables import Codec, Table, blank_rows
+from harmonium.tables import Codec, Column, OneOf, Table, blank_rows
 
 Array = NDArray[Any]
-
-_ROWS = 4096
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Any:
@@ -170,52 +168,101 @@ def _naming_visible() -> Iterator[None]:
         raise ValueError(f"visible{said.removeprefix('kinds')}") from error
 
 
-def states_of(X: Any, encoder: Encoder, layers: Sequence[Layer], device: torch.device) -> Iterator[Tensor]:
-    """Validated rows as visible states in float64, a block at a time; NaN where a cell is missing.
-
-    Args:
-        X: the rows.
-        encoder: between rows and machine.
-        layers: visible ones, whose states they are to be.
-        device: of the states.
-
-    Raises:
-        ValueError: rows that the layers do not take.
-    """
-    start = 0
-    for rows in encoded(X, encoder, layers):
-        v = rows.to(device, torch.float64)
-        name = f"X[{start}:]" if start else "X"
-        for layer, x in zip(layers, torch.split(v, [layer.width for layer in layers], 1), strict=True):
-            layer.observed(x, name)
-        start += len(v)
-        yield v
-
-
-def encoded(X: Any, encoder: Encoder, layers: Sequence[Layer]) -> Iterator[Tensor]:
-    """``states_of`` without a look at whether the machine takes them: noise may leave the support."""
-    return Codec(encoder, layers).rows(X, torch.float64, keep=False).chunks(_ROWS)
-
-
-def decoded(states: Tensor, encoder: Encoder, dtype: Any = np.float64) -> Any:
-    """Visible states or means as rows: what a table makes of them, else an array, float32 or float64."""
-    rows = encoder.decode(states.double())
-    return rows if isinstance(encoder, Table) else floating(rows, dtype)
-
-
-def filled(X: Any, states: Tensor, encoder: Encoder, draws: Sequence[Tensor] = ()) -> Any:
-    """Validated rows with their missing cells taken from visible states or means; of which ``draws`` are."""
-    if isinstance(encoder, Table):
-        return encoder.fill(X, states.double(), [draw.double() for draw in draws])
-    dtype = dtype_of(X)
-    return np.where(np.isnan(X), decoded(states, encoder, dtype), X.astype(dtype))
-
-
 def dtype_of(X: Any) -> Any:
     """float32 for float32 rows, else float64."""
     return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
 
 
-def floating(x: Tensor, dtype: Any) -> Array:
-    """As a NumPy array: float32 for float32, else float64."""
-    return x.cpu().numpy().astype(np.float32 if dtype == np.float32 else np.float64, copy=False)
+# Labels
+# ---------------------------------------------------------------------------------
+
+
+def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:
+    """The labels that are there, and of which rows they are.
+
+    Args:
+        y: (rows,), text or numbers; NaN, None and pandas' NA are missing.
+        missing_label: one more value that says so; None: none.
+
+    Returns:
+        (observed,) and (rows,).
+
+    Raises:
+        ValueError: labels that are no classes, such as real numbers, whole ones beyond 2^53, or none that is
+            there.
+        TypeError: text beside numbers, or labels of another kind, such as dates.
+    """
+    if getattr(y, "shape", (0,))[1:] == (1,) and hasattr(y, "columns"):
+        y = y[y.columns[0]]
+    of_library = hasattr(y, "to_list") and not isinstance(y.dtype, np.dtype)
+    if of_library or (isinstance(y, list | tuple) and any(map(_missing, y))):
+        listed = list(y)  # NumPy makes text of NaN beside text, and scikit-learn 1.0 of True
+        y = np.empty(len(listed), dtype=object)
+        y[:] = listed
+    y = column_or_1d(y, warn=True)
+    values = y.tolist()
+    there = np.fromiter(
+        (not (_missing(v) or (missing_label is not None and v == missing_label)) for v in values),
+        dtype=bool,
+        count=len(values),
+    )
+    if not there.any():
+        raise ValueError(f"y: expected a label in at least one row, received {len(y)} missing ones")
+    labels = y[there]
+    if labels.dtype == object:
+        texts = {isinstance(value, str) for value in labels}
+        if len(texts) > 1:
+            raise TypeError("y: expected labels that are all text or all numbers, received both")
+        if texts == {False}:
+            labels = np.asarray(labels.tolist())
+    if labels.dtype.kind not in ("OUTbiuf" if isinstance(labels[0], str) else "biuf"):
+        raise TypeError(
+            f"y: expected text, numbers or booleans, received {labels[0]!r}; .astype(str) makes text of it"
+        )
+    if labels.dtype.kind in "iu" and max(abs(int(labels.min())), abs(int(labels.max()))) >= 2**53:
+        raise ValueError(
+            f"y: expected whole numbers below 2^53, received {labels.max()}; .astype(str) makes text of it"
+        )
+    check_classification_targets(labels)
+    return labels, there
+
+
+def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str = "y") -> Tensor:
+    """States of a label layer, (rows, classes), float64: NaN where the label is missing.
+
+    Raises:
+        ValueError: a label that is none of the classes.
+    """
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        received = labels[unknown].tolist()[0]
+        raise ValueError(f"{name}: expected the classes {classes.tolist()}, received {received!r}")
+    states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64, device="cpu")
+    codes = torch.from_numpy(np.searchsorted(classes, labels))
+    states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()
+    return states
+
+
+def column_of(classes: Array) -> Column:
+    """The classes as a column of a table, which a machine's metadata keep."""
+    values = [float(x) if isinstance(x, int) and not isinstance(x, bool) else x for x in classes.tolist()]
+    return Column("label", str(classes.dtype), "categorical", OneOf(tuple(values)))
+
+
+def classes_of(description: Any) -> Array:
+    """The classes of a column that a machine's metadata have.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    _checks.instance(description, "label", Mapping, "the description of a column")
+    column = Column.from_dict(description)
+    classes = np.array(column.values)
+    try:
+        return classes.astype(column.dtype)
+    except (TypeError, ValueError):  # what another library calls its type
+        return classes.astype(np.int64) if of_whole_numbers(column.dtype) else classes
+
+
+def _missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

@@ -20,7 +20,6 @@ from harmonium._random import as_generator
 from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
-from harmonium.estimators._kept_rows import rows_to_keep
 from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
 from harmonium.learning import Rule
@@ -330,10 +329,10 @@ class Training:
 
         raises = options.on_divergence == "raise"
         self.run = run = attempt(1.0) if raises else train_slower(attempt, fitted.machine)
-        rows = scored_states(torch.from_numpy(rows_to_keep(fitted, count, weights)))
+        rows = scored_states(fitted.rows_to_keep(count, weights))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
-            rows = rows[rows_to_keep(fitted, len(rows), None)]
+            rows = rows[fitted.rows_to_keep(len(rows))]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
         return replace(
             fitted,
@@ -358,7 +357,7 @@ class Training:
             machine, v, weights, objective=self.objective, judged=judged, seed=fitted.stream("train")
         )
         done.machine.metadata = machine.metadata
-        rows = v[torch.from_numpy(rows_to_keep(fitted, len(v), weights)).to(v.device)]
+        rows = v[fitted.rows_to_keep(len(v), weights).to(v.device)]
         fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)
         return replace(fitted, generative=self.objective.joint > 0, rows=rows)
 

@@ -22,9 +22,17 @@ from harmonium._random import as_generator
 from harmonium._rows import Rows, refuse_blank
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, counted, taken, weights_of
+from harmonium.estimators._intake import (
+    Array,
+    classes_of,
+    column_of,
+    counted,
+    observed_labels,
+    one_hot,
+    taken,
+    weights_of,
+)
 from harmonium.estimators._label_posterior import MISSING, LabelPosterior
-from harmonium.estimators._labels import classes_of, column_of, observed_labels, one_hot
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training, learner_for
