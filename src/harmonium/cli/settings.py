@@ -254,20 +254,19 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
             return decided
         plain = recipe.defaults
         optimizer = self.optimizer or plain.optimizer
-        budget = recipe.budget(
+        updates, rate = recipe.budget(
             rows,
             weight=weight,
             batch_size=self.batch_size,
             optimizer=optimizer,
             learning_rate=self.learning_rate,
         )
-        open_length = self.updates is None and self.epochs is None
         return replace(
             decided,
             rule=self.rule or plain.rule,
             centred=(plain.centred and optimizer != "adam") if self.centred is None else self.centred,
-            updates=budget.updates if open_length else self.updates,
-            learning_rate=budget.rate,
+            updates=updates if self.updates is None and self.epochs is None else self.updates,
+            learning_rate=rate,
             schedule=self.schedule or plain.schedule,
             optimizer=optimizer,
             clip_norm=plain.clip_norm if self.clip_norm is None else self.clip_norm,

@@ -22,11 +22,7 @@ _CHAINS = 10
 
 
 def column_number(estimator: Any, column: Any, name: str) -> int:
-    """Returns the number of a column that is called by its name, or by its number where there are no names.
-
-    Raises:
-        ValueError: there is no such column; the message begins with ``name``.
-    """
+    """Returns the number of a column called by its name, or by its number where there are no names."""
     names: list[Any] = list(range(estimator.n_features_in_))
     if isinstance(estimator.encoder_, Table):
         names = [known.name for known in estimator.encoder_.columns]
@@ -57,17 +53,9 @@ def rows_around(estimator: Any, X: Any, column: Any) -> Any:
 
 
 def rows_given(estimator: Any, given: Any, times: int) -> Any:
-    """Returns validated rows of the cells that are given, the others missing.
+    """Returns validated rows of the cells that are given, the others missing, each so many times in a row.
 
-    Args:
-        estimator: fitted.
-        given: a frame, or a mapping from columns to a cell for all rows or to one for each; a column that
-            is not there, and a missing cell, is not given. Where there are no names also an array (rows,
-            columns) with NaN.
-        times: repetitions of each row, at least 1, one after the other.
-
-    Raises:
-        TypeError, ValueError: columns that are not there, or cells that the units do not take.
+    They are a frame, a mapping from columns to a cell for all rows or to one for each, or an array with NaN.
     """
     table = estimator.encoder_
     if isinstance(table, Table) and (isinstance(given, Mapping) or is_frame(given)):
@@ -93,21 +81,9 @@ def _by_name(frame: Frame) -> dict[Any, list[Any]]:
 def predict_column(
     fitted: Fitted, v: Tensor, j: int, method: str, sweeps: int, generator: torch.Generator
 ) -> Array:
-    """Returns the most probable label of a column given the rest of each row, or the mean of a number.
+    """Returns the most probable label of column j given the rest, or the mean of a number, (rows,).
 
-    Args:
-        fitted: with one unit for each column.
-        v: visible states, (rows, visible_width), float64.
-        j: the column's number.
-        method: "auto", "exact" or "gibbs", see ``RBM.predict_column``.
-        sweeps: of every chain, at least 2.
-        generator: of the chains.
-
-    Returns:
-        (rows,), in the units of the data.
-
-    Raises:
-        ValueError: "exact" with too many states to sum over.
+    ``v`` are visible states, (rows, visible_width), in float64; see ``RBM.predict_column``.
     """
     machine, ends, table = fitted.machine, fitted.ends, fitted.encoder
     place = next(place for place, end in enumerate(ends) if j < end)
@@ -148,11 +124,7 @@ def predict_column(
 
 
 def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:
-    """Returns the numbers of the columns in a list of them, which has some but not all.
-
-    Raises:
-        TypeError, ValueError: no list, columns that are not there, none or all.
-    """
+    """Returns the numbers of the columns in a list of them, which has some but not all."""
     _checks.instance(given, "given", Iterable, "a list of columns")
     if isinstance(given, Mapping) or hasattr(given, "columns"):
         received = type(given).__name__
@@ -167,11 +139,7 @@ def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:
 
 
 def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
-    """Returns ln p(what a row shows of the other columns | what it shows of the chosen ones), (rows,).
-
-    Raises:
-        ValueError: too many states to sum over.
-    """
+    """Returns ln p(what a row shows of the other columns | what it shows of the chosen ones), (rows,)."""
     machine = fitted.double()
     # A column has one unit, or one in each of the planes that follow each other.
     columns = count_learned(fitted)

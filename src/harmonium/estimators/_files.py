@@ -22,14 +22,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def put_around(estimator: Any, machine: BoltzmannMachine, encoder: Encoder, label_width: int) -> None:
-    """Sets the fitted attributes of an estimator to a machine that was trained elsewhere.
-
-    Args:
-        estimator: with its parameters.
-        machine: trained.
-        encoder: between rows and states of the data's layers.
-        label_width: visible columns of a label, behind those of the data.
-    """
+    """Sets the fitted attributes of an estimator to a machine that was trained elsewhere."""
     width = machine.visible_width - label_width
     decoded = encoder.decode(torch.zeros(1, width, dtype=torch.float64, device="cpu"))
     estimator.n_features_in_ = int(decoded.shape[1])
@@ -72,11 +65,7 @@ def described(estimator: Any) -> BoltzmannMachine:
 
 
 def restored(kind: Any, machine: BoltzmannMachine) -> Any:
-    """Returns the estimator that ``described`` the machine, or one with default parameters.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: the metadata are of another estimator, or of none.
-    """
+    """Returns the estimator that ``described`` the machine, or one with default parameters."""
     about = machine.metadata.get("estimator", {})
     name, parameters = about.get("name", kind.__name__), dict(about.get("parameters", {}))
     if name != kind.__name__:

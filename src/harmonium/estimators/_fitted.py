@@ -115,11 +115,7 @@ class Fitted:
         return Codec(self.encoder, self.data_layers).rows(X, torch.float64, keep=False).chunks(_BLOCK)
 
     def states(self, X: Any) -> Iterator[Tensor]:
-        """Yields validated rows as states of the data's layers in float64, a block at a time.
-
-        Raises:
-            ValueError: rows that the layers do not take.
-        """
+        """Yields validated rows as states of the data's layers in float64, a block at a time."""
         layers, start = self.data_layers, 0
         for rows in self.encode(X):
             v = rows.to(self.machine.device, torch.float64)
@@ -136,15 +132,10 @@ class Fitted:
         return torch.cat([v, label], 1)
 
     def compute(self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None) -> Array:
-        """Returns what a function makes of validated rows as states, a block at a time, as one array.
+        """Returns what a function of states, (rows, data_width) in float64, makes of validated rows.
 
-        Args:
-            X: the rows.
-            function: of states (rows, data_width) in float64.
-            like: an array; the result is float32 where it is. None: float64.
-
-        Raises:
-            ValueError: a row of missing cells only.
+        They are read a block at a time, a row of missing cells only is refused, and the result is float32
+        where ``like`` is.
         """
         return _as_array(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
 
@@ -209,9 +200,6 @@ class Fitted:
 
         Annealing is checked on the rows that the machine has learnt; it draws their missing cells. An exact
         value has standard error 0 and infinite effective sample size.
-
-        Raises:
-            ValueError: "exact" for a machine too large to enumerate.
         """
         machine, rows = self.machine, self.rows
         if method == "auto":
@@ -230,13 +218,6 @@ def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
 
     By a sum over their states where ``HiddenStates`` takes the machine, else by naive mean field, which is
     exact where nothing is missing and hidden layers are not joined.
-
-    Args:
-        machine: on any graph.
-        v: (rows, visible_width), NaN where not observed.
-
-    Returns:
-        (rows, widths of the hidden layers).
     """
     if has_hidden_states(machine.graph, machine.layers):
         table = HiddenStates(machine.hamiltonian())

@@ -25,22 +25,11 @@ Array = NDArray[Any]
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Any:
-    """The rows that an estimator is given, looked at as scikit-learn does.
+    """Returns the rows that an estimator is given, checked as scikit-learn does.
 
-    Args:
-        estimator: of which ``visible`` is read where it is being fitted, and else ``encoder_``.
-        X: a data frame, an array, a sparse matrix or a list of rows.
-        reset: whether it is being fitted, so that the names and the number of columns are taken from X.
-        sparse: whether a sparse matrix is taken.
-
-    Returns:
-        A ``Frame`` where a table stands between rows and machine: for data frames, text and objects, kinds
-        by column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing
-        cell is NaN or None in either.
-
-    Raises:
-        TypeError, ValueError: something else, other columns than in ``fit``, text where it saw numbers, or
-            with ``binarise`` bytes that are no grey levels.
+    A ``Frame`` where a table stands between rows and machine: for data frames, text and objects, kinds by
+    column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
+    is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
     if isinstance(X, DataSet):
         raise TypeError(
@@ -80,11 +69,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
 
 
 def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
-    """Weights of rows, (rows,), float64; None where all count alike.
-
-    Raises:
-        TypeError, ValueError: others, or none above 0.
-    """
+    """Returns row weights, (rows,), float64; None means uniform. Some have to be above 0."""
     if sample_weight is not None and not np.any(np.asarray(sample_weight)):
         raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
     return _checks.weights(sample_weight, "sample_weight", rows)
@@ -95,17 +80,7 @@ def counted(
 ) -> tuple[NDArray[Any] | slice, Tensor | None]:
     """Selects the rows to learn from: those with a weight above 0 and a cell that is not missing.
 
-    Args:
-        weights: of the rows, or None.
-        X: validated rows, of which some may be blank: a warning tells them.
-        estimator: whose ``visible`` says what columns are learned,
-        earlier: or the machine that goes on, see ``Fitted``.
-
-    Returns:
-        Their index, or a slice of all, and their weights.
-
-    Raises:
-        ValueError: every such row is blank.
+    Returns their index, or a slice of all, and their weights. A warning tells blank rows.
     """
     chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
     encoder = None if earlier is None else earlier.encoder
@@ -138,19 +113,7 @@ def taken(X: Any, index: NDArray[Any] | slice) -> Any:
 def fit_codec(
     X: Any, visible: str | Mapping[Any, str], unknown: str, binarise: str | None, weights: Tensor | None
 ) -> Codec:
-    """Fits visible units, and what turns rows into their states, to validated rows.
-
-    Args:
-        X: rows that count.
-        visible: kinds of units.
-        unknown: see ``Table``.
-        binarise: what makes 0 and 1 of intensities, or None.
-        weights: of the rows, above 0, or None; means and deviations of standardised columns are weighted
-            by them.
-
-    Raises:
-        ValueError: rows that the units do not take, or a column without any value.
-    """
+    """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
     with _naming_visible():
         return Codec.fit(X, kind, kinds, binarise=binarise or "none", unknown=unknown, weights=weights)
@@ -178,19 +141,10 @@ def dtype_of(X: Any) -> Any:
 
 
 def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:
-    """The labels that are there, and of which rows they are.
+    """Returns the labels that are there, (observed,), and of which rows they are, (rows,) bool.
 
-    Args:
-        y: (rows,), text or numbers; NaN, None and pandas' NA are missing.
-        missing_label: one more value that says so; None: none.
-
-    Returns:
-        (observed,) and (rows,).
-
-    Raises:
-        ValueError: labels that are no classes, such as real numbers, whole ones beyond 2^53, or none that is
-            there.
-        TypeError: text beside numbers, or labels of another kind, such as dates.
+    Missing are NaN, None, pandas' NA and ``missing_label``. Real numbers, whole ones beyond 2^53, text beside
+    numbers and labels of another kind, such as dates, are refused.
     """
     if getattr(y, "shape", (0,))[1:] == (1,) and hasattr(y, "columns"):
         y = y[y.columns[0]]
@@ -228,11 +182,7 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
 
 
 def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str = "y") -> Tensor:
-    """States of a label layer, (rows, classes), float64: NaN where the label is missing.
-
-    Raises:
-        ValueError: a label that is none of the classes.
-    """
+    """States of a label layer, (rows, classes), float64: NaN where the label is missing."""
     unknown = ~np.isin(labels, classes)
     if unknown.any():
         received = labels[unknown].tolist()[0]
@@ -250,11 +200,7 @@ def column_of(classes: Array) -> Column:
 
 
 def classes_of(description: Any) -> Array:
-    """The classes of a column that a machine's metadata have.
-
-    Raises:
-        TypeError, ValueError: it is none.
-    """
+    """The classes of a column that a machine's metadata have."""
     _checks.instance(description, "label", Mapping, "the description of a column")
     column = Column.from_dict(description)
     classes = np.array(column.values)

@@ -24,13 +24,7 @@ _SHARE = 0.05  # of what a Gaussian of that pair alone would gain
 
 @torch.no_grad()
 def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
-    """Warns where the machine gains next to nothing on independent columns though two of them are correlated.
-
-    Args:
-        name: of the estimator.
-        fitted: the machine, and rows that it has learned.
-        row_score: of rows, in nats, where hidden states cannot be summed out.
-    """
+    """Warns where a machine gains next to nothing on independent columns though two are correlated."""
     v, machine = fitted.rows, fitted.machine
     if v is None or len(v) < _LEAST or not v.shape[1] <= _WIDEST or fitted.data_width < v.shape[1]:
         return

@@ -60,9 +60,6 @@ class Neighbours:
         scores u of a class solve L u = b, where b is label minus mean label at the rows that have one and 0
         elsewhere; the class of a row is that of its largest score. Harmonic functions are all but constant
         away from few labels, and these scores are not: one label a class will do.
-
-        Args:
-            codes: (rows,), of the classes 0, 1, …; negative where missing, and some are not.
         """
         given = codes >= 0
         classes = np.unique(codes[given])
@@ -82,9 +79,6 @@ class Neighbours:
         The points are read by logistic regression on standardised columns, which must be ahead by more than a
         standard error of the difference to be preferred. Every class keeps a label: where none has two,
         neighbours are believed.
-
-        Args:
-            codes: as in ``labels``.
         """
         fold = np.full(len(codes), -1)
         for code in np.unique(codes[codes >= 0]):
@@ -112,14 +106,7 @@ class Neighbours:
 def from_neighbours(points: Array, label: Tensor, *, always: bool) -> Tensor:
     """Returns labels, the missing ones from neighbours: ``always``, or where these predict well (``know``).
 
-    Args:
-        points: as of ``Neighbours``.
-        label: states of a label layer, (rows, classes), NaN where missing.
-        always: whether neighbours are believed unasked.
-
-    Returns:
-        (rows, classes); as it was where they are not believed, nothing is missing, or one class or one point
-        is all there is.
+    Both are states of a label layer, (rows, classes), NaN where missing; ``points`` as of ``Neighbours``.
     """
     given = ~label.isnan().any(1).cpu()
     codes = np.where(given.numpy(), label.nan_to_num().argmax(1).cpu().numpy(), -1)

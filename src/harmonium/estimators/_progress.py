@@ -71,11 +71,8 @@ class Rise:
     def warn(self, name: str, updates: int, held_out: Sequence[float]) -> None:
         """Warns where the second half of the updates gained more than a tenth of it all.
 
-        Args:
-            name: of the estimator.
-            updates: that were made.
-            held_out: scores of rows that were held out, in order. Where one is above the last, more updates
-                would do harm, and nothing is said; where there are none, no more are asked for.
+        Nothing is said where one of the scores of rows that were held out, in order, is above the last: more
+        updates would do harm.
         """
         if len(self._seen) < 3 or (held_out and max(held_out) > held_out[-1]):
             return
@@ -100,15 +97,7 @@ def make_optimizer(
     factor: float,
     earlier: Progress | None,
 ) -> torch.optim.Optimizer:
-    """Returns an optimiser that goes on from an earlier one.
-
-    Args:
-        named: its name, or what makes it with rates of its own.
-        parameters: to train.
-        rate: of one by name.
-        factor: of all rates.
-        earlier: of the last call, None where there was none.
-    """
+    """Returns an optimiser that goes on from that of the last call, with all its rates times a factor."""
     made: torch.optim.Optimizer = (
         OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
     )
@@ -121,15 +110,7 @@ def make_optimizer(
 
 
 def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMachine) -> TrainingRun:
-    """Trains, and where that diverges anew, from the same machine, at a third of the learning rate.
-
-    Args:
-        attempt: trains the machine in place at this times its learning rate.
-        machine: what is trained.
-
-    Raises:
-        TrainingDiverged: at the lowest rate too.
-    """
+    """Trains, and where that diverges anew, from the same machine, at a third of the learning rate."""
     begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
     for number in range(_TIMES):
         try:

@@ -162,19 +162,9 @@ class Training:
     ) -> tuple[Fitted, Rows]:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
-        Args:
-            X: validated rows.
-            weights: of the rows, or None.
-            earlier: goes on in a copy; None: a new machine, started at the rows and pretrained.
-            label: the visible layer of a label, and its states of all rows; None: there is none.
-            whole: for ``fit``, which may train without chains.
-
-        Returns:
-            The machine, and visible states, or the intensities that states are drawn from.
-
-        Raises:
-            ValueError: rows that the units do not take, or parameters other than those of ``earlier`` that
-                would not be read.
+        It is a copy of an earlier one, or a new one, started at the rows and pretrained. ``label`` is the
+        visible layer of a label with its states of all rows. Rows are visible states, or the intensities that
+        states are drawn from.
         """
         if self.options.method == "exact" and not (whole and earlier is None):
             raise ValueError(
@@ -263,13 +253,8 @@ class Training:
     ) -> Fitted:
         """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
 
-        Args:
-            fitted: the machine as it is, of ``prepare``.
-            states: the rows, of ``prepare``.
-            weights: of the rows, or None.
-            rule: how.
-            judged: rows that ``row_score`` takes, (rows,) bool; None: all.
-            whole: a ``fit``, with its length, schedule and early stopping; else one epoch at one rate.
+        ``judged``, (rows,) bool, are the rows that ``row_score`` takes. A ``whole`` fit has its length,
+        schedule and early stopping; else it is one epoch at one rate.
         """
         if self.exact:
             return self._learn_exactly(fitted, states, weights, judged)

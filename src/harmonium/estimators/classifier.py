@@ -277,16 +277,16 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             >>> classifier.predict_proba([[0, 0, 1]]).round()
             array([[1., 0.]])
         """
-        return _as_array(self._scores_of(X).exp())
+        return self._scores_of(X).exp().cpu().numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
-        return _as_array(self._scores_of(X))
+        return self._scores_of(X).cpu().numpy()
 
     def decision_function(self, X: Any) -> Array:
         """Returns ln p(y | x), (rows, classes); for two classes the log odds of the second, (rows,)."""
         scores = self._scores_of(X)
-        return _as_array(scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0])
+        return (scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]).cpu().numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the share of rows whose most probable label is their own, or of their weight.
@@ -351,7 +351,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         scores = log_weights.logsumexp(1) - self.log_partition_.value
         label = x.new_full((len(x), len(self.classes_)), torch.nan)
         shown = ~unobserved(fitted.machine, torch.cat([x, label], 1))[:, : fitted.ends[-1]]
-        return _as_array(scores + fitted.log_slopes(shown, x))
+        return (scores + fitted.log_slopes(shown, x)).cpu().numpy()
 
     def sample(
         self,
@@ -408,8 +408,3 @@ def _label_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
     x, y = states[:, :-width], states[:, -width:]
     log_p = LabelPosterior(machine).log_weights(x.to(machine.device, torch.float64)).log_softmax(1)
     return (log_p * y.to(log_p)).sum(1)
-
-
-def _as_array(x: Tensor) -> Array:
-    array: Array = x.cpu().numpy()
-    return array

@@ -67,26 +67,8 @@ LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_S
 DEEP = Defaults(rule="mean_field_pcd", learning_rate=0.2)
 
 
-class Budget(NamedTuple):
-    """The updates of a fit, at least 1, and the learning rate of a named optimiser at the first one."""
-
-    updates: int
-    rate: float
-
-
-class _Pace(NamedTuple):
-    """Distance and pace at which a kind of machine learns.
-
-    Attributes:
-        reach: the learning rate times the updates, for every row.
-        rate: the highest learning rate.
-    """
-
-    reach: float
-    rate: float
-
-
-_BINARY, _DISCRETE, _REAL = _Pace(3.0, 1.0), _Pace(0.75, 0.25), _Pace(0.5, 0.1)
+# How far a kind of machine goes for every row, as the learning rate times the updates, and the highest rate.
+_BINARY, _DISCRETE, _REAL = (3.0, 1.0), (0.75, 0.25), (0.5, 0.1)
 
 
 @final
@@ -144,8 +126,8 @@ class Recipe:
         updates: int | None = None,
         learning_rate: float | None = None,
         whole: bool = True,
-    ) -> Budget:
-        """Returns the length of training by chains, and the learning rate where none is given.
+    ) -> tuple[int, float]:
+        """Returns the updates of training by chains, at least 1, and the learning rate at the first one.
 
         Args:
             rows: to learn from.
@@ -160,7 +142,7 @@ class Recipe:
         """
         if not whole:
             rate = (_ADAM if optimizer == "adam" else _STEADY) if learning_rate is None else learning_rate
-            return Budget(updates_of(1, rows, batch_size), rate)
+            return updates_of(1, rows, batch_size), rate
         standing = rows if weight is None else round(weight)
         if self.label:
             chosen = at_least(_LABEL_PASSES, _LABEL_UPDATES, standing, batch_size)
@@ -173,7 +155,7 @@ class Recipe:
             rate = min(rate, _ADAM) if optimizer == "adam" else rate
         length = chosen if epochs is None else updates_of(epochs, rows, batch_size)
         length = length if updates is None else min(length, updates)
-        return Budget(length, rate if learning_rate is None else learning_rate)
+        return length, rate if learning_rate is None else learning_rate
 
 
 def choose(
@@ -309,7 +291,7 @@ def at_least(passes: int, updates: int, rows: int, batch: int) -> int:
     return updates_of(max(passes, -(-updates * min(batch, rows) // rows)), rows, batch)
 
 
-def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> Budget:
+def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> tuple[int, float]:
     """Returns a length in proportion to the number of rows, up to a limit.
 
     The rate times the updates is how far couplings can go. It acts like the variance of a normal prior, whose
@@ -319,11 +301,11 @@ def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> Budget:
     layers = machine.layers
     binary = all(layer.two_values == (0.0, 1.0) for layer in layers)
     discrete = all(layer.two_values or layer.one_hot for layer in layers)
-    pace = _BINARY if binary else _DISCRETE if discrete else _REAL
+    distance, highest = _BINARY if binary else _DISCRETE if discrete else _REAL
     share = min(1.0, batch / _BATCH)
-    reach, rate, most = pace.reach * rows, pace.rate * share, round(_MOST / share)
+    reach, rate, most = distance * rows, highest * share, round(_MOST / share)
     if not binary:
         most = min(most, at_least(_PASSES, round(_USUAL / share), rows, batch))
     most = max(most, updates_of(1, rows, batch))
     updates = min(max(_FEWEST, round(reach / rate)), most)
-    return Budget(updates, min(rate, reach / updates))
+    return updates, min(rate, reach / updates)
