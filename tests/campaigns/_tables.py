@@ -16,7 +16,7 @@ import numpy as np
 
 import harmonium as hm
 from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import codec_of, naming, read_for, read_kinds, states_of
+from harmonium.cli.coding import codec_of, naming, read_kinds, states_of
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, _frames, read
 from harmonium.data.frame import Frame, series_of
@@ -169,7 +169,7 @@ def _machine_kind(table: bytes) -> Kind:
 
 def _states(path: Path) -> Any:
     coding = codec_of(hm.load(path))
-    states = states_of(coding, read_for(coding, str(path.with_name("table.csv")))).nan_to_num(-1.0)
+    states = states_of(coding, coding.read(str(path.with_name("table.csv")))).nan_to_num(-1.0)
     rows, labels = coding.decode(states)
     assert isinstance(rows, Frame) and labels is not None
     return states.tolist(), [cells.values.tolist() for cells in (*rows.columns, labels)]

@@ -50,7 +50,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, states_of
+from harmonium.cli.coding import states_of
 from harmonium._settings import Count, Setting
 
 EXAMPLES = ("harmonium energies run digits --number 10",)
@@ -75,7 +75,7 @@ def energies(
         plain: without the machine.
     \"""
     coding, source = run.load()
-    v = states_of(coding, read_for(coding, data))[:number]
+    v = states_of(coding, coding.read(data))[:number]
     result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
     return result if plain else {"machine": source, **result}
 """

@@ -10,7 +10,7 @@ from typing import Any, final
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.cli.coding import check_width, codec_of, learnable, naming, read_for, weights_of
+from harmonium.cli.coding import codec_of, naming, weights_of
 from harmonium.cli.options import unknown_of
 from harmonium.cli.runs import load_machine
 from harmonium.cli.settings import TrainSettings
@@ -79,7 +79,7 @@ class Beginning:
             method=settings.method,
         )
         with naming(dataset.name):
-            rest, labels = learnable(rest, labels, codec)
+            rest, labels = codec.learnable(rest, labels)
         weights, machine = weights_of(rest, settings.reweight), recipe.machine
         generator = as_generator(stream_seed(as_root(settings.seed), "couplings"))
         with naming(dataset.name):
@@ -104,12 +104,11 @@ class Beginning:
             )
         machine, _ = load_machine(Path(str(settings.from_run)), averaged=False)
         coding = codec_of(machine, unknown_of(settings.unknown))
-        dataset = read_for(coding, data)
+        dataset = coding.read(data)
         with naming(dataset.name):
-            rest, labels = learnable(*coding.apart(dataset), coding)
+            rest, labels = coding.learnable(*coding.apart(dataset))
             weights = weights_of(rest, settings.reweight)
             X = coding.rows(rest, machine.dtype, labels, shown="anything")
-            check_width(coding, X.width)
             check_rows(machine, X, "X")
         about = _description(dataset, data)
         if coding.names is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.chains import Gibbs, run
-from harmonium.cli.coding import codec_of, read_for, source_of
+from harmonium.cli.coding import codec_of, source_of
 from harmonium.cli.scores import spread
 from harmonium.data import BitPlanes, Rows
 from harmonium.data.dataset import dense
@@ -49,7 +49,7 @@ def data_range(coding: Codec, *rows: NDArray[Any] | None) -> Limits | None:
     if known is None:
         try:
             source, _ = source_of(machine)
-            known = None if source is None else dense(read_for(coding, source).samples)
+            known = None if source is None else dense(coding.read(source).samples)
         except (ValueError, OSError, ImportError):  # moved since, or of another kind
             return None
     if known is None or known.dtype.kind not in "biuf":

@@ -15,6 +15,7 @@ from harmonium._fetch import Index, is_sparse
 from harmonium._rows import Moments
 from harmonium.data import (
     BINARISE,
+    LABELS,
     BitPlanes,
     Compose,
     DataSet,
@@ -28,6 +29,7 @@ from harmonium.data import (
     encoder_from_dict,
     frame_of,
     is_frame,
+    read,
 )
 from harmonium.data.dataset import dense
 from harmonium.data.encoders import BINARISERS
@@ -36,8 +38,10 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.codings import BITS, Numbered, Seen, encoder_of_bits, fit_array, states_of
 from harmonium.tables.column import Column
-from harmonium.tables.table import Table, states_of_cells
+from harmonium.tables.table import Table, blank_rows, states_of_cells
+from harmonium.training.batch_source import check_batch
 
+_LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
 Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take, NaN aside
 
 
@@ -206,6 +210,42 @@ class Codec:
         beside = {} if self.label is None else {"label": self.label.to_dict()}
         return {"encoder": self.encoder.to_dict(), **beside}
 
+    def read(self, source: str, *, lacking: str | None = None) -> DataSet:
+        """Reads data with their columns in the order of training, where both have names.
+
+        Args:
+            source: see ``harmonium.data.read``.
+            lacking: a column that may be absent, and then is missing in every row.
+
+        Raises:
+            ValueError: other columns than in training.
+        """
+        known = {name.lower() for name in self.names or ()}
+        encoder, own = self.encoder, self.own_names()
+        columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
+        labels = {str(column.name): column.values for column in columns if column and not column.form}
+        text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
+        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS)}
+        if isinstance(encoder, Letters):
+            reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
+        dataset = read(source, **reading).with_text(text)
+        if self.names is None or dataset.names is None:
+            return dataset
+        if lacking in own and lacking not in dataset.names:
+            dataset = dataset.with_missing(str(lacking))
+        if encoder.tabular:
+            return dataset
+        there = dataset.names or ()
+        missed = [name for name in own if name not in there]
+        more = [name for name in there if name not in self.names]
+        if missed or more:
+            raise ValueError(
+                f"{source}: expected the columns {', '.join(map(repr, self.names))} as in training, received "
+                + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
+            )
+        order = [there.index(name) for name in self.names if name in there]
+        return replace(dataset, samples=dataset.samples[:, order], names=tuple(there[j] for j in order))
+
     # What it codes
 
     @property
@@ -345,6 +385,7 @@ class Codec:
             source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
         beside = self._label_states(labels, len(source))
         if plain and beside is None:
+            self._check_width(source.width)
             return source
 
         def make(block: Any, index: Index) -> Any:
@@ -356,8 +397,17 @@ class Codec:
 
         own = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
         width = own + (0 if beside is None else beside.shape[1])
+        self._check_width(width)
         columns = {"nothing": 0, "anything": width, "data": own}
         return source.map(make, width, keep=keep, shown=columns[shown])
+
+    def _check_width(self, width: int) -> None:
+        expected = sum(layer.width for layer in self.layers)
+        if self._machine is not None and width != expected:
+            less = self.label_width
+            raise ValueError(
+                f"X: expected {expected - less} columns for the machine's states, received {width - less}"
+            )
 
     def _label_states(self, labels: Any, rows: int) -> Array | None:
         if labels is None:
@@ -367,6 +417,106 @@ class Codec:
         assert self.label is not None
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
         return states_of_cells([self.label], [labels], unknown)
+
+    def states(self, dataset: DataSet) -> Tensor:
+        """Returns data as visible states of the machine, (rows, visible width), NaN where a cell is missing.
+
+        Raises:
+            ValueError: data that do not suit the machine.
+        """
+        rest, labels = self.apart(dataset)
+        X = rest.frame() if self.encoder.tabular else rest.numbers()
+        states = (
+            self.rows(X, torch.float64, labels, keep=False).all().to(self.machine.device, self.machine.dtype)
+        )
+        self.machine.check_rows(states, "X", missing=True)
+        return states
+
+    def observed_rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
+        """Returns data as visible states of the machine, for scores and training.
+
+        Args:
+            dataset: the data.
+            missing: whether cells may be missing.
+
+        Raises:
+            ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
+                machine.
+        """
+        rows = self.rows(dataset, self.machine.dtype, shown="anything")
+        looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
+        found, start = False, 0
+        for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
+            hole = chunk.isnan().any(1)
+            if bool(hole.any()):
+                if not missing:
+                    row = start + int(hole.int().argmax())
+                    raise ValueError(
+                        f"X: expected no missing cell, received one in row {row}; "
+                        "harmonium impute fills them in"
+                    )
+                check_batch(self.machine, chunk, range(start, start + len(chunk)), "X")
+                found = True
+            start += len(chunk)
+        rows.missing = found
+        return rows
+
+    def learnable(self, rest: DataSet, labels: Series | None) -> tuple[DataSet, Series | None]:
+        """Returns the rows in memory with a cell or a label, and their labels; a warning tells of others.
+
+        Rows in a file that are blank are refused where they are read.
+        """
+        if rest.samples.dtype.kind == "O" or self.encoder.tabular:
+            X: Any = rest.frame()
+        else:
+            X = (
+                rest.samples
+                if type(rest.samples) is np.ndarray
+                else np.empty((rest.samples.shape[0], 0), int)
+            )
+        blank = blank_rows(X, self.encoder)
+        blank &= True if labels is None else labels.missing
+        if not blank.any() or blank.all():
+            return rest, labels
+        _checks.warn(
+            f"{rest.name}: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row "
+            f"{int(blank.argmax())}, as every cell is missing"
+        )
+        own = None if rest.labels is None else rest.labels[~blank]
+        kept = replace(rest, samples=rest.samples[~blank], labels=own, texts=None)
+        return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
+
+    def units(self, columns: Tensor, rest: DataSet) -> Tensor:
+        """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
+
+        Args:
+            columns: in the order of the data's.
+            rest: the data without the label, whose units they are.
+
+        Raises:
+            ValueError: a number of columns that the units do not stand for.
+        """
+        if isinstance(self.encoder, Table):
+            columns = columns[:, self.encoder.order(rest.frame())]
+        n_units = sum(layer.n_units for layer in self.layers) - (self.label is not None)
+        if n_units % columns.shape[1]:
+            raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
+        # A column of the data has one unit, or one in each of the planes that follow each other.
+        units = columns.repeat(1, n_units // columns.shape[1])
+        return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
+
+    def given(self, cells: Mapping[str, str]) -> Tensor:
+        """Returns the states of some columns from their cells as text, (1, visible width), NaN elsewhere.
+
+        Raises:
+            ValueError: no such column, or a cell that it has no state for.
+        """
+        states = torch.full((1, self.machine.visible_width), torch.nan, dtype=torch.float64, device="cpu")
+        for name, text in cells.items():
+            place = self.unit_of(name)
+            encoded = states_of_cells([place.column], [place.column.parse(text)])
+            states[:, place.states] = torch.from_numpy(encoded)
+        return states
 
     # And back
 

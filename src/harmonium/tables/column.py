@@ -12,6 +12,7 @@ import numpy as np
 from harmonium import _checks
 from harmonium.data import Encoder, Frame, Series, encoder_from_dict
 from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
+from harmonium.data.frame import of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.codings import (
@@ -141,6 +142,23 @@ class Column:
         values = given.values if isinstance(self.coding, Labels) else _numbers_in(given)
         states: Array = self.coding.encode(values[:, None])
         return states
+
+    def parse(self, text: str) -> Series:
+        """Returns a cell from its text: one of the labels by how it is written, else a number.
+
+        Raises:
+            ValueError: a fraction in a column of whole numbers.
+        """
+        value = {str(label): label for label in self.values}.get(text, text)
+        try:
+            number: float | None = float(value)
+        except ValueError:
+            number = None
+        if number is not None and of_whole_numbers(self.dtype) and number % 1 != 0:
+            raise ValueError(f"expected a whole number in column {self.name!r}, received {text!r}")
+        if number is not None and (not self.values or number in self.values):
+            return Series(self.name, np.array([number]), "float64")
+        return Series(self.name, np.array([value], dtype=object), "object")
 
     def complain(self, cells: Series, row: int, first: int) -> str:
         """Says what was expected of a cell that has no state, with what to do about it.

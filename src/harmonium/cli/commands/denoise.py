@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium._random import as_generator
 from harmonium._settings import Count, Setting
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
+from harmonium.cli.coding import refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
@@ -131,7 +131,7 @@ def denoise(
 
 
 def _states(coding: Codec, source: str) -> Tensor:
-    rows = rows_of(coding, read_for(coding, source))
+    rows = rows_of(coding, coding.read(source))
     return rows.take(torch.arange(len(rows))).to(coding.machine.device)
 
 

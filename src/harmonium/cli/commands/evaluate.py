@@ -10,7 +10,7 @@ import torch
 from harmonium._settings import Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, rows_of
+from harmonium.cli.coding import rows_of
 from harmonium.cli.mixing import chains_from_noise, mixing
 from harmonium.cli.output import check_target, working
 from harmonium.cli.run_file import settings_of_run
@@ -78,8 +78,8 @@ def evaluate(
         check_target(card, "card", (".md",), overwrite)
     coding, source = run.load(unknown)
     machine = coding.machine
-    sets = [(name, rows_of(coding, read_for(coding, name), missing=True)) for name in data or []]
-    chosen = [(base, rows_of(coding, read_for(coding, base), missing=True))] if base is not None else sets[:1]
+    sets = [(name, rows_of(coding, coding.read(name), missing=True)) for name in data or []]
+    chosen = [(base, rows_of(coding, coding.read(base), missing=True))] if base is not None else sets[:1]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
         raise ValueError(f"base: expected rows without missing cells, received none in {base}")

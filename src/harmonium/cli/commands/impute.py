@@ -17,20 +17,17 @@ from harmonium._settings import Count, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.coding import (
-    alphabet_of,
-    holes,
     naming,
-    read_for,
     refuse_discriminative,
     source_of,
     states_of,
-    units_of,
 )
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
 from harmonium.data import SIDES, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.dataset import dense
+from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.tables import Codec, Table
 from harmonium.tasks import METHODS, by_column, unobserved
@@ -86,10 +83,10 @@ def impute(
     for target in targets:
         check_target(target, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     coding, source = run.load(unknown)
-    machine, alphabet = coding.machine, alphabet_of(coding)
+    machine, alphabet = coding.machine, coding.alphabet
     check_sequences(out, alphabet)
     refuse_discriminative(coding, "impute")
-    dataset = read_for(coding, data)
+    dataset = coding.read(data)
     some = dataset.samples[:rows] if rows else dataset.samples[()]
     labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
     dataset = replace(dataset, samples=dense(some), labels=labels)
@@ -100,10 +97,10 @@ def impute(
         table = isinstance(coding.encoder, Table)
         X = rest.samples if table else rest.numbers()
     absent = _pattern(missing, X, shape, seed)
-    lacking = absent.numpy() | holes(X)
+    lacking = absent.numpy() | missing_in(X)
     with naming(data):
         states = states_of(coding, dataset)
-        units = units_of(coding, absent, rest).to(machine.device) | unobserved(machine, states)
+        units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
             done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)
@@ -172,7 +169,7 @@ def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -
     """(rows, columns), bool."""
     name, _, argument = missing.partition(":")
     if missing == "nan":
-        return torch.from_numpy(holes(X))
+        return torch.from_numpy(missing_in(X))
     if name == "random" and argument:
         try:
             fraction = float(argument)

@@ -11,7 +11,7 @@ from harmonium._storage import replace_file
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, rows_of, source_of
+from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.scores import ages_of, estimate, spread, whole
 from harmonium.ladder import laws_along
@@ -60,7 +60,7 @@ def inspect(
     named = data or source_of(machine)[0]
     if named is None:
         raise ValueError("data: expected DATA to look at, as the machine names no training data")
-    rows = whole(rows_of(coding, read_for(coding, named), missing=True))
+    rows = whole(rows_of(coding, coding.read(named), missing=True))
     if rows is None:
         raise ValueError(f"data: expected rows without missing cells, received none in {named}")
     X, kept = spread(rows, _ROWS).to(machine.device), run.ladder(machine)

@@ -11,7 +11,7 @@ import torch
 from harmonium._settings import Count, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, refuse_label, rows_of, source_of
+from harmonium.cli.coding import refuse_label, rows_of, source_of
 from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words, mean_word
 from harmonium.cli.runs import load_machine
@@ -68,7 +68,7 @@ def landscape(
     if found and not overwrite:
         raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
     refuse_label(coding, "landscape")
-    dataset = read_for(coding, data)
+    dataset = coding.read(data)
     rows = rows_of(coding, dataset)
     count = len(rows) if starts is None else min(len(rows), starts)
     places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harmonium._settings import Setting
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, states_of
+from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
@@ -75,7 +75,7 @@ def predict(
             f"method: expected auto or gibbs for column {column!r} of real numbers, in a machine of more "
             "hidden states than can be summed; received exact"
         )
-    dataset = read_for(coding, data, lacking=column)
+    dataset = coding.read(data, lacking=column)
     states = states_of(coding, dataset)
     truth = states[:, place.states].cpu().numpy().copy()
     states[:, place.states] = torch.nan

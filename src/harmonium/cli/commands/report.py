@@ -16,7 +16,7 @@ from harmonium._storage import replace_file
 from harmonium.chains import Gibbs
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import read_for, rows_of, source_of
+from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
 from harmonium.cli.output import check_target, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
@@ -136,7 +136,7 @@ def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | Non
     if named is None:
         return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
-        dataset = read_for(coding, named)
+        dataset = coding.read(named)
         return _whole(coding, dataset), dataset, ""
     except (ValueError, OSError, ImportError) as error:
         if source is not None:

@@ -14,8 +14,6 @@ from harmonium.chains import Gibbs, local_search
 from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
-    alphabet_of,
-    read_for,
     refuse_discriminative,
     rows_of,
     source_of,
@@ -76,7 +74,7 @@ def sample(
     check_target(out, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
-    machine, alphabet = coding.machine, alphabet_of(coding)
+    machine, alphabet = coding.machine, coding.alphabet
     check_sequences(out, alphabet)
     if isinstance(mover, Ladder):
         mover = run.ladder(machine) or mover
@@ -139,5 +137,5 @@ def _rows(coding: Codec, number: int, source: str | None, generator: torch.Gener
     """Rows of data, drawn with replacement, as visible states."""
     if source is None:
         raise ValueError("data: expected DATA to start from, as the machine names no training data")
-    rows = rows_of(coding, read_for(coding, source))
+    rows = rows_of(coding, coding.read(source))
     return rows.take(integers(len(rows), (number,), generator).cpu()).to(coding.machine.device)

@@ -16,7 +16,7 @@ from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import codec_of, read_for, read_kinds, rows_of
+from harmonium.cli.coding import codec_of, read_kinds, rows_of
 from harmonium.cli.metrics import metrics_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
@@ -268,7 +268,7 @@ def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None
     coding = codec_of(machine)
-    return rows_of(coding, read_for(coding, settings.validation), missing=True)
+    return rows_of(coding, coding.read(settings.validation), missing=True)
 
 
 def _summary(
