@@ -47,7 +47,7 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         from harmonium.backends.similarity import count_alike  # needs numba
 
         counts = np.zeros((min(_SHARES, len(rows)), len(rows)), np.int64)
-        calls.over(count_alike, len(counts), 1, rows, least, counts)
+        calls.over(count_alike, len(counts), rows, least, counts)
         found = 1 + counts.sum(0)
     else:
         found = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
