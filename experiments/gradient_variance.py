@@ -58,7 +58,7 @@ def measure(
     estimates, cost, longest, started = [], 0.0, 0, time.process_time()
     for group in range(GROUPS):
         rows = torch.arange(group * each, (group + 1) * each) % len(start)
-        states = hm.chains.fill_hidden(hamiltonian, start[rows], generator)
+        states = hm.chains.fill_hidden(hamiltonian, start[rows], generator).states
         total = Statistics(hamiltonian)
         meetings = run_pairs(
             hamiltonian, Gibbs(), states, k=k, m=m, lag=1, max_steps=None,

@@ -28,8 +28,8 @@ import torch
 import harmonium as hm
 from harmonium.coupled import CommonNoise, Gibbs, Maximal, Metropolis, meet
 from harmonium.learning import CoupledChains, Expectation, ExpectationRequest, FreeChains, LocalModes
-from harmonium.sums import expect
 from harmonium.machine import Statistics
+from harmonium.sums import expect
 
 BUDGETS = {
     "quick": {"draws": 4, "pairs": 25, "cap": 1000, "replicates": 20, "chains": 200, "error_cap": 10_000},

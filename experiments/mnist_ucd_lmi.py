@@ -42,9 +42,9 @@ from classifier_features import ClassifierFeatures, class_coverage
 from torch import Tensor
 
 import harmonium as hm
+from harmonium.backends import processor
 from harmonium.learning import Expectation, ExpectationRequest, Outcome, Rule
 from harmonium.machine import Hamiltonian
-from harmonium.backends import processor
 from harmonium.report import (
     frechet_distance,
     image_grid,

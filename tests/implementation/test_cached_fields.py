@@ -158,7 +158,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
 def test_fields_of_a_completed_state_are_its_own(name):
     hamiltonian = law(name, held=False)
     v = hamiltonian.pure_noise(0, ROWS, torch.Generator().manual_seed(0))
-    state = hm.chains.fill_hidden_state(hamiltonian, v, torch.Generator().manual_seed(1))
+    state = hm.chains.fill_hidden(hamiltonian, v, torch.Generator().manual_seed(1))
     assert state.fields
     for l, field in state.fields.items():
         torch.testing.assert_close(field, hamiltonian.field(l, state.states))

@@ -188,7 +188,6 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         "local_search",
         lambda device: hm.chains.local_search(binary(device), binary("cpu").random_states(9, seed=2), seed=1),
     )
-    yield "planted", lambda device: hm.chains.sample_data_from(binary(device), 9, sweeps=3, seed=1)
     solvers = {"naive": hm.meanfield.naive, "tap": hm.meanfield.tap, "adatap": hm.meanfield.adatap}
     for name, solver in {**solvers, "relaxed_bp": hm.meanfield.relaxed_bp}.items():
         yield name, lambda device, solver=solver: solver(binary(device), BITS)

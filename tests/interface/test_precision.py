@@ -59,7 +59,6 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
         "gradient": lambda: rule.gradient(m, v, seed=generator()),
         "train": lambda: hm.train(m, v, rule=rule, updates=1, progress=False),
         "run": lambda: hm.chains.run(m, hm.chains.Gibbs(), v, 1, seed=generator()),
-        "planted": lambda: hm.chains.sample_data_from(m, 2, sweeps=1),
         "random states": lambda: m.random_states(2, seed=generator()),
         "meet": lambda: hm.coupled.meet(m, gibbs, v, max_steps=9, seed=generator()),
         "ais": lambda: hm.likelihood.ais(m, chains=2, temperatures=2),

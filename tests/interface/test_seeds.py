@@ -71,7 +71,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "init_from_data_": lambda **s: filled(hm.machine.init_from_data_, hm.data.Rows.of(REAL), **s),
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
-    "sample_data_from": lambda **s: hm.chains.sample_data_from(machine(), 9, sweeps=3, **s),
     "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
     "request": lambda **s: torch.rand(
@@ -187,7 +186,6 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
     assert inside == {
         "harmonium.chains.initial_states",
         "harmonium.chains.fill_hidden",
-        "harmonium.chains.fill_hidden_state",
         "harmonium.chains.run_kernel",
         "harmonium.chains.search",
         "harmonium.chains.relax_alone",

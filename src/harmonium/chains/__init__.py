@@ -9,11 +9,9 @@ from harmonium.chains.metropolis import Metropolis
 from harmonium.chains.moving import (
     Observer,
     fill_hidden,
-    fill_hidden_state,
     initial_states,
     run,
     run_kernel,
-    sample_data_from,
 )
 from harmonium.chains.tempering import Tempering
 
@@ -36,13 +34,11 @@ __all__ = [
     "diagnose",
     "exchange",
     "fill_hidden",
-    "fill_hidden_state",
     "initial_states",
     "local_search",
     "relax_alone",
     "relaxes_alone",
     "run",
     "run_kernel",
-    "sample_data_from",
     "search",
 ]

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
@@ -181,35 +180,25 @@ def initial_states(
         generator: source of noise.
     """
     if isinstance(states, Tensor | np.ndarray):
-        states = fill_hidden(hamiltonian, machine.visible_rows(states, name), generator)
+        states = fill_hidden(hamiltonian, machine.visible_rows(states, name), generator).states
     return machine.check_states(states, name=name)
 
 
-def fill_hidden(hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> States:
-    """Draws hidden layers from visible states, nearest first, each given what is there already.
-
-    Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start.
-
-    Args:
-        hamiltonian: the machine.
-        v: visible states, (batch, visible_width); NaN is drawn as of independent units.
-        generator: source of noise.
-    """
-    return fill_hidden_state(hamiltonian, v, generator).states
-
-
-def fill_hidden_state(
+def fill_hidden(
     hamiltonian: Hamiltonian,
     v: Tensor,
     generator: torch.Generator,
     known: Mapping[int, Tensor] | None = None,
     observed: bool | None = None,
 ) -> KernelState:
-    """Draws hidden layers as ``complete`` does, and keeps the fields of those drawn given all neighbours.
+    """Draws hidden layers from visible states, nearest first, each given what is there already.
+
+    Where no two hidden layers are joined that is an exact draw from p(h | v); elsewhere, it is a start. The
+    fields of layers that are drawn given all their neighbours are kept.
 
     Args:
         hamiltonian: the machine.
-        v: visible states, (batch, visible_width), as in ``complete``.
+        v: visible states, (batch, visible_width); NaN is drawn as of independent units.
         generator: source of noise.
         known: fields of layers given v alone, (batch, width_l), for machines without joined hidden layers.
         observed: whether no entry of v is NaN; None: v is searched for one.
@@ -228,28 +217,3 @@ def fill_hidden_state(
             fields[l] = field
         given.add(l)
     return KernelState(states, 0, fields=fields)
-
-
-def sample_data_from(
-    machine: BoltzmannMachine, rows: int, *, sweeps: int = 1000, seed: int | torch.Generator = 0
-) -> Tensor:
-    """Draws data from a known machine, the visible states of independent chains, to learn a machine from.
-
-    The chains start from noise. Whether ``sweeps`` are enough for the machine is for the caller to judge, by
-    ``coupled.meet`` for instance; a strongly coupled machine may need tempering instead.
-
-    Args:
-        machine: the planted machine.
-        rows: how many, at least 1.
-        sweeps: Gibbs sweeps of every chain, at least 1.
-        seed: an int or a generator.
-
-    Returns:
-        (rows, visible_width), in the machine's dtype.
-    """
-    _checks.positive_int(rows, "rows")
-    _checks.positive_int(sweeps, "sweeps")
-    generator = _random.as_generator(seed, machine.device)
-    noise = machine.random_states(rows, seed=generator)
-    states = run(machine, Gibbs(), noise, sweeps, seed=generator)
-    return machine.hamiltonian().visible_states(states)

@@ -85,7 +85,7 @@ class LabelPosterior:
         """
         v = self._unlabelled(x.repeat(_CHAINS, 1))
         law, label = self._law.clamp(v, len(v)), self._law.layers[self._label]
-        states = list(fill_hidden(law, v, generator))
+        states = list(fill_hidden(law, v, generator).states)
         total = x.new_full((len(v), label.width), -torch.inf)
         for sweep in range(_SWEEPS):
             now = self.log_weights(law.visible_states(states)[:, : x.shape[1]]).log_softmax(1)

@@ -7,7 +7,7 @@ from harmonium.ladder.bennett import (
     likelihood_curve,
     log_partitions,
 )
-from harmonium.ladder.equilibrium import LEAST, Follower, PttState, ladder_of
+from harmonium.ladder.equilibrium import Follower, PttState, ladder_of
 from harmonium.ladder.kept import KeptLadder
 from harmonium.ladder.kernel import (
     Ladder,
@@ -21,7 +21,6 @@ from harmonium.ladder.kernel import (
 )
 
 __all__ = [
-    "LEAST",
     "BennettRatio",
     "Follower",
     "KeptLadder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, fill_hidden_state, run_kernel
+from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
 from harmonium.ladder.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom, space_rungs
 from harmonium.likelihood import LogPartition
@@ -42,20 +43,14 @@ class BennettRatio(NamedTuple):
     overlap: float
 
 
-def bennett_ratio(
-    gap_a: Tensor, gap_b: Tensor, weights_a: Tensor | None = None, weights_b: Tensor | None = None
-) -> BennettRatio:
+def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
     """Solves Σ_{x~a} σ(-(c + Δ + M)) = Σ_{x~b} σ(c + Δ + M) for c = ln Z_b - ln Z_a (Bennett 1976).
 
-    Δ(x) = F_b(x) - F_a(x) and M = ln(n_a / n_b). No estimate from these states has less
-    variance.
+    Δ(x) = F_b(x) - F_a(x) and M = ln(n_a / n_b). No estimate from these states has less variance.
 
     Args:
         gap_a: Δ of states of a, (n_a,).
         gap_b: Δ of states of b, (n_b,).
-        weights_a: of the states of a, (n_a,), at least 0; None: all count alike. They count relative to
-            their mean.
-        weights_b: of the states of b, (n_b,).
 
     Returns:
         The difference with its error and the overlap; see ``BennettRatio`` for the shape of influences.
@@ -66,13 +61,16 @@ def bennett_ratio(
     x, y = gap_a.double(), gap_b.double()
     if not bool(torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise ValueError("machine: expected finite free energies, received others")
-    v = torch.ones_like(x) if weights_a is None else weights_a.double() / weights_a.double().mean()
-    w = torch.ones_like(y) if weights_b is None else weights_b.double() / weights_b.double().mean()
     shift = torch.log(x.new_tensor(len(x) / len(y)))
 
+    def sides(c: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Returns the terms of both sides, and of the slope: the left side less the right falls with c."""
+        left, right = torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
+        return left, right, left * torch.sigmoid(c + x + shift), right * torch.sigmoid(-(c + y + shift))
+
     def excess(c: Tensor) -> Tensor:
-        """Returns the left side less the right one, which falls as c rises."""
-        return (v * torch.sigmoid(-(c + x + shift))).sum() - (w * torch.sigmoid(c + y + shift)).sum()
+        left, right, *_ = sides(c)
+        return left.sum() - right.sum()
 
     ends = torch.cat((-x, -y)) - shift
     low, high = ends.min() - 1, ends.max() + 1
@@ -82,28 +80,21 @@ def bennett_ratio(
         high = high + (high - low)
     c = (low + high) / 2
     for _ in range(_STEPS):  # Newton's steps inside a bracket
-        over = excess(c)
+        left, right, *slopes = sides(c)
+        over = left.sum() - right.sum()
         low, high = torch.where(over > 0, c, low), torch.where(over > 0, high, c)
-        slope = -(_bumps(v, c + x + shift).sum() + _bumps(w, c + y + shift).sum())
-        following = c - over / slope
+        following = c + over / (slopes[0].sum() + slopes[1].sum())
         inside = bool((following > low) & (following < high))  # false where the slope is 0
         following = following if inside else (low + high) / 2
         done = bool((following - c).abs() <= _TOLERANCE * (1 + c.abs()))
         c = following
         if done:
             break
-    bumps = torch.cat((_bumps(v, c + x + shift), _bumps(w, c + y + shift)))
-    left, right = torch.sigmoid(-(c + x + shift)), torch.sigmoid(c + y + shift)
-    mean_a, mean_b = (v * left).sum() / v.sum(), (w * right).sum() / w.sum()
-    influence = torch.cat((v * (left - mean_a), -w * (right - mean_b))) / bumps.sum()
-    error = float(influence.square().sum().sqrt())
+    left, right, *slopes = sides(c)
+    slope = torch.cat(slopes).sum()
+    influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
-    return BennettRatio(float(c), influence, error, float(bumps.sum() / sizes))
-
-
-def _bumps(weights: Tensor, u: Tensor) -> Tensor:
-    """Returns weighted σ(u) σ(-u), of the shape of u."""
-    return weights * torch.sigmoid(u) * torch.sigmoid(-u)
+    return BennettRatio(float(c), influence, float(influence.square().sum().sqrt()), float(slope / sizes))
 
 
 class LadderPartition(NamedTuple):
@@ -144,7 +135,7 @@ class LadderPartition(NamedTuple):
         return f"{self.log_partition}; {len(self.values)} machines"
 
     def __repr__(self) -> str:
-        return f"LadderPartition({self.log_partition!r}, {len(self.values)} machines)"
+        return f"LadderPartition({self})"
 
 
 @torch.no_grad()
@@ -219,17 +210,15 @@ def log_partitions(
 
     end = run_kernel(law, kernel, begun, rounds, generator, observe)
     bottom = log_partition_of_bottom(end.known[0])
-    found = _solve(torch.stack(noted, -1), bottom)
+    values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1), bottom)
     seen, renewed = traffic(end), traffic(warm).renewed
-    doubts = _list_doubts(renewed, found.overlaps, seen)
+    doubts = _list_doubts(renewed, overlaps, seen)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
     vouched = (data is not None or state is not None) and renewed >= RENEWED
-    value, error = float(found.values[-1]), float(found.errors[-1])
-    partition = LogPartition(
-        value, error, found.ess, value - 3 * error, value + 3 * error, vouched, tuple(doubts)
-    )
-    return LadderPartition(partition, found.values, found.errors, found.overlaps, found.integrated, seen, end)
+    value, error = float(values[-1]), float(errors[-1])
+    partition = LogPartition(value, error, ess, value - 3 * error, value + 3 * error, vouched, tuple(doubts))
+    return LadderPartition(partition, values, errors, overlaps, integrated, seen, end)
 
 
 @torch.no_grad()
@@ -273,11 +262,11 @@ def _begin(
         return kernel.init(law, machine.random_states(chains, seed=generator), generator)
     rows = machine.visible_rows(data, "data")
     if kernel.rungs is None:
-        filled = fill_hidden_state(law, rows, generator).states
+        filled = fill_hidden(law, rows, generator).states
         rungs = space_rungs(law, generator, kernel.acceptance, kernel.most(as_rung(law)), filled)
         kernel = kernel.with_rungs(rungs)
     drawn = rows[_random.integers(len(rows), (chains,), generator)]
-    start = fill_hidden_state(law, drawn, generator)
+    start = fill_hidden(law, drawn, generator)
     start = run_kernel(law, Gibbs(), start, _START_SWEEPS, generator)
     return kernel.init(law, start.states, generator)
 
@@ -288,29 +277,25 @@ def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
     Returns:
         (gaps, 2, 2, chains): free energies or joint energies; of the states of a or of b.
     """
-    gaps = []
-    summed = laws[0].graph.summed
-    for low, high, x, y in zip(laws, laws[1:], places, places[1:], strict=False):
-        free = [
-            high.free_energy(each, summed, fields_of(high, each))
-            - low.free_energy(each, summed, fields_of(low, each))
-            for each in (x, y)
-        ]
-        joint = [low.energy(each) - high.energy(each) for each in (x, y)]
-        gaps.append(torch.stack([torch.stack(free), torch.stack(joint)]))
-    return torch.stack(gaps).cpu()
+
+    def free(law: Hamiltonian, x: States) -> Tensor:
+        return law.free_energy(x, law.graph.summed, fields_of(law, x))
+
+    pairs = zip(laws, laws[1:], pairwise(places), strict=False)
+    gaps = [
+        [[free(high, x) - free(low, x) for x in both], [low.energy(x) - high.energy(x) for x in both]]
+        for low, high, both in pairs
+    ]
+    return torch.stack([torch.stack([torch.stack(kind) for kind in gap]) for gap in gaps]).cpu()
 
 
-class _Solved(NamedTuple):
-    values: Tensor
-    errors: Tensor
-    overlaps: Tensor
-    integrated: Tensor
-    ess: float
+def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+    """Returns values to integrated of ``LadderPartition``, and the least effective sample size.
 
-
-def _solve(gaps: Tensor, bottom: float) -> _Solved:
-    """Returns ln Z of every rung from the gaps, (gaps, 2, 2, chains, rounds), and ln Z of the bottom."""
+    Args:
+        gaps: as ``_gaps`` returns them, (gaps, 2, 2, chains, rounds).
+        bottom: ln Z of rung 0.
+    """
     chains, rounds = gaps.shape[-2:]
     steps, paths, overlaps, sizes = [], [], [], []
     for free, _ in gaps:
@@ -326,7 +311,7 @@ def _solve(gaps: Tensor, bottom: float) -> _Solved:
     path = torch.stack(paths).cumsum(0)
     errors = (path.square().sum(1) * chains / (chains - 1)).sqrt()
     zero = torch.zeros(1, dtype=torch.float64)
-    return _Solved(
+    return (
         bottom + torch.cat((zero, torch.tensor(steps, dtype=torch.float64).cumsum(0))),
         torch.cat((zero, errors)),
         torch.tensor(overlaps, dtype=torch.float64),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -146,14 +146,12 @@ class Frozen(NamedTuple):
         samples: equilibrium samples of the machine.
         chains: where its chains are, for each layer (chains, width_l).
         rounds: of exchanges and sweeps, of all stages.
-        time: autocorrelation time in rounds.
     """
 
     cause: str
     samples: Population
     chains: States
     rounds: int
-    time: float
 
 
 def equilibrate(
@@ -200,7 +198,7 @@ def equilibrate(
         rounds += stage
         rate = float(torch.stack(accepted[stage // 2 :]).mean())
         if not rate >= LEAST:
-            return Frozen(f"acceptance {rate:.3g} in a run", samples, chains, rounds, float(stage))
+            return Frozen(f"acceptance {rate:.3g} in a run", samples, chains, rounds)
         draws = torch.stack(gaps, 1)
         size = convergence(draws).ess_bulk
         time = max(1.0, draws.numel() / size) if isfinite(size) and size > 0 else 1.0
@@ -208,7 +206,7 @@ def equilibrate(
             break
         if stage >= _MOST:
             cause = f"an autocorrelation time of {time:.3g} rounds in a run of {rounds}"
-            return Frozen(cause, samples, chains, rounds, time)
+            return Frozen(cause, samples, chains, rounds)
     collected: list[States] = []
     for _ in range(len(samples.energies) // len(chains[0])):
         reservoir = samples
@@ -217,7 +215,7 @@ def equilibrate(
         collected.append(chains)
     rounds += len(collected) * ceil(2 * time)
     together = [torch.cat(parts) for parts in zip(*collected, strict=True)]
-    return Frozen("", Population.of(law, together), chains, rounds, time)
+    return Frozen("", Population.of(law, together), chains, rounds)
 
 
 @record
@@ -264,9 +262,14 @@ class PttState:
     stop: str = ""
 
 
+@final
 @dataclass(frozen=True)
 class Follower:
-    """The settings by which chains follow a machine; ``learning.LadderChains`` documents them."""
+    """The settings by which chains follow a machine that learns; ``rules.ptt`` has them as ``sweeps`` = k.
+
+    Raises:
+        ValueError: a setting out of range.
+    """
 
     sweeps: int
     chains: int | None
@@ -274,6 +277,15 @@ class Follower:
     samples: int
     offers: int | None
     max_rungs: int
+
+    def __post_init__(self) -> None:
+        _checks.positive_int(self.sweeps, "k")
+        _checks.real(self.freeze, "freeze", LEAST, 1.0)
+        _checks.positive_int(self.samples, "samples")
+        _checks.positive_int(self.max_rungs, "max_rungs", minimum=2)
+        for name in ("chains", "offers"):
+            if getattr(self, name) is not None:
+                _checks.positive_int(getattr(self, name), name, minimum=2)
 
     def begin(
         self, law: Hamiltonian, rows: int, parameters: Mapping[str, Tensor], generator: torch.Generator

@@ -16,7 +16,7 @@ from harmonium.chains import (
     Kernel,
     KernelState,
     check_chains,
-    fill_hidden_state,
+    fill_hidden,
     relax_alone,
     relaxes_alone,
     run_kernel,
@@ -103,7 +103,7 @@ class ClampedChains(Expectation):
             if request.exact
             else request.hamiltonian.clamp(request.v, len(request.v), request.complete)
         )
-        state = fill_hidden_state(law, request.v, request.generator, observed=request.complete)
+        state = fill_hidden(law, request.v, request.generator, observed=request.complete)
         state = state._replace(
             states=law.clamp_states(state.states)
         )  # known by what is held, not by its values
@@ -245,7 +245,7 @@ def begin(
     """
     if start == "data":
         observed = _checks.observed(v) if observed is None else observed
-        state = fill_hidden_state(hamiltonian, v, generator, fields, observed)
+        state = fill_hidden(hamiltonian, v, generator, fields, observed)
         if not observed:
             law = hamiltonian.clamp(v, len(v))
             filled = run_kernel(law, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
@@ -253,7 +253,7 @@ def begin(
         return state
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
-        return fill_hidden_state(hamiltonian, torch.cat(seen, -1), generator, observed=True)
+        return fill_hidden(hamiltonian, torch.cat(seen, -1), generator, observed=True)
     states = [
         hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
         for l, layer in enumerate(hamiltonian.layers)

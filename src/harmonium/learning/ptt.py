@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from harmonium import _checks
-from harmonium.ladder import LEAST, Follower, PttState
+from harmonium.ladder import Follower, PttState
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains
 from harmonium.learning.rule import Rule, recipe
@@ -32,35 +31,13 @@ class LadderChains(Expectation):
     ``ladder.PttState``.
 
     Args:
-        sweeps: Gibbs sweeps of every update, at least 1.
-        chains: how many; None is as many as the first batch has rows.
-        freeze: acceptance below which a machine is frozen, in (0.1, 1).
-        samples: of a frozen machine, as a multiple of the chains.
-        offers: chains that offer to change places at an update, others at the next; None: all. The decision
-            rests on so many, and an update costs less where they are few.
-        max_rungs: frozen machines, after which the run is stopped.
+        follower: the settings, as ``rules.ptt`` describes them.
     """
 
     controls = True
 
-    def __init__(
-        self,
-        sweeps: int = 1,
-        *,
-        chains: int | None = None,
-        freeze: float = 0.3,
-        samples: int = 10,
-        offers: int | None = None,
-        max_rungs: int = 200,
-    ) -> None:
-        self.follower = Follower(
-            _checks.positive_int(sweeps, "k"),
-            None if chains is None else _checks.positive_int(chains, "chains", minimum=2),
-            _checks.real(freeze, "freeze", LEAST, 1.0),
-            _checks.positive_int(samples, "samples"),
-            None if offers is None else _checks.positive_int(offers, "offers", minimum=2),
-            _checks.positive_int(max_rungs, "max_rungs", minimum=2),
-        )
+    def __init__(self, follower: Follower) -> None:
+        self.follower = follower
 
     def add(self, request: ExpectationRequest) -> Outcome:
         if request.shards is not None:
@@ -114,8 +91,8 @@ def ptt(
             number: some hundreds serve.
         freeze: acceptance below which the machine is frozen, in (0.1, 1); a higher one makes more rungs.
         samples: of a frozen machine, as a multiple of the chains.
-        offers: chains that offer to change places at an update; None: all. With a quarter of 1,000 an update
-            costs half as much.
+        offers: chains that offer to change places at an update, others at the next; None: all. The decision
+            rests on so many; with a quarter of 1,000 an update costs half as much.
         max_rungs: frozen machines, after which the run is stopped with a warning.
 
     Examples:
@@ -123,5 +100,5 @@ def ptt(
         >>> hm.rules.ptt(chains=500).bias
         'asymptotic'
     """
-    free = LadderChains(k, chains=chains, freeze=freeze, samples=samples, offers=offers, max_rungs=max_rungs)
+    free = LadderChains(Follower(k, chains, freeze, samples, offers, max_rungs))
     return Rule("ptt", ClampedChains(k), free, "asymptotic")

@@ -106,7 +106,7 @@ def ais(
         if weights is not None:
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
-    base = _fit_base(machine, fill_hidden(target, visible, generator), weights)
+    base = _fit_base(machine, fill_hidden(target, visible, generator).states, weights)
     zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
     log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
 
@@ -142,7 +142,7 @@ def ais(
             rows = _random.integers(len(visible), (chains,), generator)
         else:
             rows = _random.weighted(weights, chains, generator)
-        starts = [fill_hidden(target, visible[rows], generator)]
+        starts = [fill_hidden(target, visible[rows], generator).states]
     upper, missed = -inf if reverse else inf, 0
     for start in starts:
         log_ratios, _ = anneal(start)

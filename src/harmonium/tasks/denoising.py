@@ -241,7 +241,7 @@ def _run_chains(
         mean, variance = posterior.layers[l].moments(posterior.field(l, states), theta=posterior.thetas[l])
         return torch.stack((mean, variance + mean.square()))
 
-    start, averaged = KernelState(fill_hidden(posterior, v, generator), 0), SecondHalf(sweeps, find_moments)
-    run_kernel(posterior, Gibbs(), start, sweeps, generator, averaged)
+    start, averaged = fill_hidden(posterior, v, generator).states, SecondHalf(sweeps, find_moments)
+    run_kernel(posterior, Gibbs(), KernelState(start, 0), sweeps, generator, averaged)
     mean, square = averaged.total.view(2, chains, len(begun[0]), -1).mean(1) / averaged.count
     return mean, (square - mean.square()).clamp(min=0)

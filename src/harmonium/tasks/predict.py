@@ -107,6 +107,8 @@ def _run_chains(
         return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in each], -1)
 
     averaged = SecondHalf(sweeps, weigh)
-    run_kernel(law, Gibbs(), KernelState(fill_hidden(law, v, generator), 0), sweeps, generator, averaged)
+    run_kernel(
+        law, Gibbs(), KernelState(fill_hidden(law, v, generator).states, 0), sweeps, generator, averaged
+    )
     mean = averaged.total.view(chains, len(rows), kind.n_units, -1).mean(0)
     return mean / mean.sum(-1, keepdim=True)
