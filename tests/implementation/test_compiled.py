@@ -18,7 +18,7 @@ import harmonium as hm
 from harmonium.backends import calls, choice
 from harmonium.chains import GibbsLangevin
 from harmonium.coupled import Block, Gibbs, Maximal, run_pairs
-from harmonium.coupled.pairs import ChainState
+from harmonium.coupled.kernels import ChainState
 from harmonium.machine import Part, Statistics
 
 pytest.importorskip("numba")

@@ -17,7 +17,7 @@ from statistical.test_coupled import estimates, p_value
 import harmonium as hm
 from harmonium.backends import calls, choice
 from harmonium.coupled import Block, Gibbs, Maximal
-from harmonium.coupled.gibbs import _find_field
+from harmonium.coupled.kernels import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
 from harmonium.machine.hamiltonian import CouplingMatrices
 

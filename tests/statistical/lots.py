@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from harmonium.coupled import meeting
+from harmonium.coupled.kernels import ChainState
 from harmonium.coupled.meeting import SignedAccumulator
-from harmonium.coupled.pairs import ChainState
 from harmonium.learning import Rule
 from harmonium.learning.parametrisation import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics

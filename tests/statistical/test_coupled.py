@@ -23,8 +23,8 @@ from harmonium.coupled import (
     mixing_bound,
     run_pairs,
 )
+from harmonium.coupled.kernels import ChainState
 from harmonium.coupled.meeting import correction_weight
-from harmonium.coupled.pairs import ChainState
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 from harmonium.machine.hamiltonian import CouplingMatrices
 

@@ -9,11 +9,8 @@ from harmonium.coupled.block import (
     Maximal,
     Reflection,
 )
-from harmonium.coupled.gibbs import Gibbs, Jumps
-from harmonium.coupled.meeting import meet, run_pairs
-from harmonium.coupled.meetings import Meetings, mixing_bound, mixing_limit
-from harmonium.coupled.metropolis import Metropolis
-from harmonium.coupled.pairs import ChainState, PairKernel
+from harmonium.coupled.kernels import ChainState, Gibbs, Jumps, Metropolis, PairKernel
+from harmonium.coupled.meeting import Meetings, meet, mixing_bound, mixing_limit, run_pairs
 
 __all__ = [
     "Block",

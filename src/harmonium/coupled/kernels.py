@@ -1,19 +1,108 @@
-"""Coupled block Gibbs sampling, with jumps between given visible states."""
+"""Kernels for pairs of chains: block Gibbs sampling, with jumps between visible states, and Metropolis."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _device, _random
+from harmonium.backends import calls, choice
 from harmonium.coupled.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
-from harmonium.coupled.pairs import ChainState, PairKernel, count_differences
 from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
+
+
+class ChainState(NamedTuple):
+    """The states of chains, with the fields that are known.
+
+    Attributes:
+        states: for each layer (rows, width_l), or (rows, 0) where they are not read again.
+        fields: fields of the layers of ``graph.summed`` given the others, where they are known.
+    """
+
+    states: States
+    fields: dict[int, Tensor]
+
+    def select_rows(self, rows: Tensor | slice) -> ChainState:
+        """Returns some of the rows."""
+        return ChainState(
+            [x[rows] for x in self.states], {l: field[rows] for l, field in self.fields.items()}
+        )
+
+    def without(self, layers: Collection[int]) -> ChainState:
+        """Returns the state without the states of some layers: (rows, 0) there."""
+        states = [x.new_empty(len(x), 0) if l in layers else x for l, x in enumerate(self.states)]
+        return ChainState(states, self.fields)
+
+
+def join_states(*places: ChainState) -> ChainState:
+    """Joins the rows of all; drops fields that not all of them have."""
+    shared = set.intersection(*(set(state.fields) for state in places))
+    return ChainState(
+        [torch.cat(parts) for parts in zip(*(state.states for state in places), strict=True)],
+        {l: torch.cat([state.fields[l] for state in places]) for l in sorted(shared)},
+    )
+
+
+@torch.no_grad()
+def count_differences(x: Tensor, y: Tensor) -> Tensor:
+    """Counts the entries in which two batches of states, (rows, width), differ: (rows,)."""
+    if not choice.single(x):
+        return (x != y).sum(-1)
+    counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
+    calls.over("count_differences", len(x), x, y, counts)
+    return counts
+
+
+class PairKernel(ABC):
+    """Two chains that each follow one Markov kernel, moved jointly so that they meet and stay together."""
+
+    @abstractmethod
+    def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
+        """Returns the layers that the next sweep depends on: chains have met once these are equal.
+
+        Other layers of ``graph.summed`` may come to ``coupled`` without their states, (rows, 0).
+        """
+
+    @abstractmethod
+    def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
+        """Returns the state with the fields that the next sweep needs.
+
+        Args:
+            hamiltonian: the machine; what it holds has as many rows.
+            state: where the chains are.
+            copies: 1 for chains alone, 2 for pairs.
+        """
+
+    @abstractmethod
+    def single(
+        self,
+        hamiltonian: Hamiltonian,
+        state: ChainState,
+        generator: torch.Generator,
+        antithetic: bool = False,
+    ) -> ChainState:
+        """Moves every chain by a sweep, alone; if ``antithetic``, halves of the rows mirror their noise."""
+
+    @abstractmethod
+    def coupled(
+        self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
+    ) -> tuple[ChainState, Tensor]:
+        """Moves both chains by a sweep, each as ``single`` moves it; equal chains stay equal.
+
+        Args:
+            hamiltonian: the machine; what it holds has as many rows.
+            both: 2 · pairs rows, the x chains, then the y chains; see ``chain_layers``.
+            generator: source of all noise.
+
+        Returns:
+            The new state, and the number of rejection-sampling proposals of each pair (pairs,).
+        """
 
 
 @final
@@ -233,3 +322,89 @@ def _stack(x: Tensor, y: Tensor) -> Tensor:
     if base is not None and base is y._base and base.shape == (2 * len(x), x.shape[1]):
         return base
     return torch.cat((x, y))
+
+
+@final
+class Metropolis(PairKernel):
+    """Pairs of Metropolis chains that share a uniform proposal x' and one u (Taniguchi et al. 2023, §3.2).
+
+    Each chain accepts with min(1, exp(E(x) - E(x'))). The chains meet when both accept. Discrete layers only.
+    """
+
+    def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
+        return tuple(range(len(hamiltonian.layers)))
+
+    def prepare(self, hamiltonian: Hamiltonian, state: ChainState, copies: int) -> ChainState:
+        return _add_fields(hamiltonian, state)
+
+    def single(
+        self,
+        hamiltonian: Hamiltonian,
+        state: ChainState,
+        generator: torch.Generator,
+        antithetic: bool = False,
+    ) -> ChainState:
+        return self._move(hamiltonian, state, generator, copies=1, antithetic=antithetic)
+
+    def coupled(
+        self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
+    ) -> tuple[ChainState, Tensor]:
+        moved = self._move(hamiltonian, both, generator, copies=2)
+        return moved, torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)
+
+    def _move(
+        self,
+        hamiltonian: Hamiltonian,
+        state: ChainState,
+        generator: torch.Generator,
+        copies: int,
+        antithetic: bool = False,
+    ) -> ChainState:
+        for l, layer in enumerate(hamiltonian.layers):
+            # A real unit proposes by a random walk from its own state, which two chains cannot share.
+            if not layer.discrete and not hamiltonian.is_clamped(l):
+                raise ValueError(
+                    f"pair_kernel: expected discrete layers for Metropolis pairs, received {layer}"
+                )
+        state = _add_fields(hamiltonian, state)
+        rows = len(state.states[0]) // copies
+        noise = [hamiltonian.noise(l, rows, generator, antithetic) for l in range(len(state.states))]
+        states = [
+            hamiltonian.layers[l].propose(x[:rows], u)
+            for l, (x, u) in enumerate(zip(state.states, noise, strict=True))
+        ]
+        single = hamiltonian if copies == 1 else hamiltonian.select_rows(slice(0, rows))
+        proposal = _add_fields(single, ChainState(single.clamp_states(states), {}))
+        log_u = torch.log1p(-_random.uniform((rows,), generator, torch.float64)).repeat(copies)
+        gain = _find_energy(hamiltonian, state) - _find_energy(single, proposal).repeat(copies)
+        taken = log_u <= gain
+        if not _device.is_async(taken.device) and not bool(taken.any()):
+            return state
+        taken, new = taken.unsqueeze(-1), join_states(*[proposal] * copies)
+        pairs = zip(new.states, state.states, strict=True)
+        return ChainState(
+            [_device.where(taken, y, x) for y, x in pairs],
+            {l: _device.where(taken, new.fields[l], field) for l, field in state.fields.items()},
+        )
+
+    def __repr__(self) -> str:
+        return "Metropolis()"
+
+
+def _add_fields(hamiltonian: Hamiltonian, state: ChainState) -> ChainState:
+    """Returns the state with the fields of ``graph.summed``: in a chain every coupling is in one of them."""
+    fields = {
+        l: state.fields[l] if l in state.fields else hamiltonian.field(l, state.states)
+        for l in hamiltonian.graph.summed
+    }
+    return ChainState(state.states, fields)
+
+
+def _find_energy(hamiltonian: Hamiltonian, state: ChainState) -> Tensor:
+    weights = [hamiltonian.log_weight(l, x).double() for l, x in enumerate(state.states)]
+    couplings = [(field * state.states[l]).sum(-1, dtype=torch.float64) for l, field in state.fields.items()]
+    total = torch.stack(weights + couplings).sum(0)
+    kept = hamiltonian.graph.kept
+    if any(l in kept and m in kept for l, m in hamiltonian.graph.edges):
+        total = total + hamiltonian.beta_times(hamiltonian.coupling_energy(state.states, kept))
+    return -total
