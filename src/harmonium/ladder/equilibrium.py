@@ -292,6 +292,12 @@ class Follower:
     ) -> PttState:
         """Returns the state with the first frozen machines: independent units, and the machine as it is.
 
+        Args:
+            law: the machine.
+            rows: of the first batch, which there are as many chains as if ``chains`` is None.
+            parameters: learnable parameters by name, of their shapes.
+            generator: source of noise.
+
         Raises:
             ValueError: a machine that chains from independent units do not reach.
         """
@@ -332,7 +338,7 @@ class Follower:
         parameters: Mapping[str, Tensor],
         generator: torch.Generator,
     ) -> tuple[PttState, dict[str, float]]:
-        """Returns the state after an update, and diagnostics."""
+        """Returns the state after an update of the parameters, by name and of their shapes, and diagnostics."""
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
         rows, reservoir = state.offering, state.reservoir
         offering = [x[rows] for x in state.chains]
