@@ -81,7 +81,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
     "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)[:5]),
-    "ladder": lambda **s: hm.ladder.log_partitions(machine(), chains=10, rounds=20, **s).values,
+    "log_partitions": lambda **s: hm.ladder.log_partitions(machine(), chains=10, rounds=20, **s).values,
     "lead_to": lambda **s: hm.ladder.lead_to(
         hm.ladder.Ladder([[x * (x.dim() == 1) for x in as_rung(strong())]]), strong(), **s
     ).rungs[1],

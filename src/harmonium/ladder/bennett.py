@@ -165,7 +165,7 @@ def log_partitions(
         kernel: the ladder; None: ``ladder.Ladder()``, whose rungs are made for the machine.
         data: visible states (rows, visible_width) where the chains at the top begin, after 100 Gibbs sweeps.
             Training data serve best.
-        state: chains to begin with at all rungs, such as ``learning.ladder_of(machine, run.rule_state)``;
+        state: chains to begin with at all rungs, such as ``ladder.ladder_of(machine, run.rule_state)``;
             ``data`` and ``chains`` are not read then, nor the rungs of ``kernel``.
         chains: each with a ladder of its own, at least 10.
         rounds: that are counted, at least 20; every second one is.

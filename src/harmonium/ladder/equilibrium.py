@@ -338,7 +338,7 @@ class Follower:
         parameters: Mapping[str, Tensor],
         generator: torch.Generator,
     ) -> tuple[PttState, dict[str, float]]:
-        """Returns the state after an update of the parameters, by name and of their shapes, and diagnostics."""
+        """Returns the state after an update of the parameters (by name, of their shapes), and diagnostics."""
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
         rows, reservoir = state.offering, state.reservoir
         offering = [x[rows] for x in state.chains]

@@ -215,7 +215,7 @@ class FreeChains(Expectation):
     def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
         """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
         if isinstance(state, KernelState):
-            return state.without_caches()
+            return state.without_caches() if state.fields or state.known else state
         return self.kernel.init(law, state, generator, self.sweeps)
 
 

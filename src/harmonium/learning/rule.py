@@ -194,7 +194,7 @@ class Rule:
         for part in (request,) if request.complete else request.split_by_missing():
             diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
-        earlier = PreviousBatch.of(state)
+        earlier = state if isinstance(state, PreviousBatch) else PreviousBatch(free=state)
         if self.condition_on is not None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
