@@ -166,7 +166,9 @@ class FreeChains(Expectation):
         if self.step_decay is not None:
             kernel = kernel.scaled(1 / (1 + (request.state or 0) / self.step_decay))
         if self.start == "persistent" and request.state is not None:
-            state = self.go_on(law, request.state, generator)  # they keep their number, whatever the batch
+            state = request.state  # chains keep their number, whatever the batch
+            if not isinstance(state, KernelState) or state.fields or state.known is not None:
+                state = self.go_on(law, state, generator)
         else:
             chains = request.chains_of_this_shard(None if self.start == "data" else self.chains, "chains")
             seen = request.complete if self.start == "data" else None
@@ -192,7 +194,7 @@ class FreeChains(Expectation):
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":
-            return Outcome(state.without_caches(), diagnostics, sampled)
+            return Outcome(KernelState(state.states, state.sweeps, state.memory, {}), diagnostics, sampled)
         return Outcome(None if self.step_decay is None else (request.state or 0) + 1, diagnostics, sampled)
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
@@ -215,7 +217,7 @@ class FreeChains(Expectation):
     def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
         """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
         if isinstance(state, KernelState):
-            return state.without_caches() if state.fields or state.known else state
+            return state.without_caches()
         return self.kernel.init(law, state, generator, self.sweeps)
 
 

@@ -153,7 +153,7 @@ class CompiledUpdates(Updates):
         if free.start == "persistent":
             chains = [*state.machine.split(seen).values(), hidden]
             state.rule_state = KernelState(
-                [x.contiguous() for x in chains], sweeps + made * free.sweeps, None, {}
+                list(map(Tensor.contiguous, chains)), sweeps + made * free.sweeps, None, {}
             )
         last = min(made, count - 1)
         self.monitor.watch(v[last], self.density)
