@@ -71,11 +71,13 @@ def exact_gradient(
     if layers:
         law.machine.check_condition(layers)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
-    table = HiddenStates(hamiltonian, roots)
     label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
     if label is not None:
         value = _add_labels(hamiltonian, sums, each, v, label, joint)
-    else:
+        if joint == 0:
+            return float(value), law.pullback(sums)
+    table = HiddenStates(hamiltonian, roots)
+    if label is None:
         value = table.expect(sums, each, v)
         if joint < 1:
             value += table.expect(sums, (joint - 1) * each, hamiltonian.observe_only(layers, v))

@@ -280,10 +280,16 @@ class Hamiltonian:
             return torch.zeros(rows, dtype=torch.float64, device=self.device)
         return total
 
-    def energy(self, states: Sequence[Tensor]) -> Tensor:
-        """Returns E(x) of states, for each layer (batch, width_l), in float64: (batch,)."""
-        weights = torch.stack([self.log_weight(l, x).double() for l, x in enumerate(states)]).sum(0)
-        return -weights - self.beta_times(self.coupling_energy(states))
+    def energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
+        """Returns E(x) of states, for each layer (batch, width_l), in float64: (batch,).
+
+        Args:
+            states: for each layer (batch, width_l).
+            kept: only the terms of these layers and of edges that join two of them; None for all.
+        """
+        layers = range(len(states)) if kept is None else kept
+        weights = torch.stack([self.log_weight(l, states[l]).double() for l in layers]).sum(0)
+        return -weights - self.beta_times(self.coupling_energy(states, kept))
 
     def free_energy(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf, log2, nan, prod
 from typing import NamedTuple, final
 
@@ -34,10 +35,15 @@ class _Axis(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Some listed states beside all rows, row-major: their law, states, fields of summed layers, and weights.
+    """Some listed states beside all rows, row-major.
 
-    ``log_weights``, (rows, states), are -F: of a cell of the grid, and -inf where a listed state contradicts
-    what the row shows.
+    Attributes:
+        law: the machine for these rows.
+        states: of the listed layers, (states, width_l), or (rows · states, width_l) where rows show some of
+            their units; of the others empty.
+        fields: of the summed layers, (rows · states, width_l).
+        log_weights: -F, (rows, states) float64, with the volume of a cell of the grid; -inf where a listed
+            state contradicts what the row shows.
     """
 
     law: Hamiltonian
@@ -84,6 +90,11 @@ class Listing(Plan):
         self._states = prod(self._radices)
         self.log2_states = log2(self._states) if self._states else inf
         self.columns = sum(layer.width for layer in law.layers)
+        self._clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
+        empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
+        self._shown = [
+            law.apply_clamp(l, empty) if law.is_clamped(l) else empty for l in range(len(law.layers))
+        ]
         self._only: _Block | None = None
 
     def log_weights(self) -> Tensor:
@@ -112,7 +123,13 @@ class Listing(Plan):
             first = last
 
     def _add(self, into: Statistics, block: _Block, weights: Tensor) -> None:
-        into.add(block.law, block.states, weights.flatten(), summed=block.fields, fields=block.fields)
+        row = torch.arange(self.rows, device=weights.device).repeat_interleave(weights.shape[1])
+        states = list(block.states)
+        for l in self._clamped:
+            states[l] = self._shown[l][row]
+        for l in self.listed:
+            states[l] = states[l].repeat(weights.numel() // len(states[l]), 1)
+        into.add(block.law, states, weights.flatten(), summed=block.fields, fields=block.fields)
 
     def _blocks(self) -> Iterator[_Block]:
         """Yields all listed states beside every row, some at a time; a single block is kept."""
@@ -121,37 +138,50 @@ class Listing(Plan):
             return
         law, rows, device = self.law, self.rows, self.law.device
         size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in law.layers) * rows))
-        radix = _device.to_device(torch.tensor(self._radices, dtype=torch.int64), device)
-        stride = (
-            radix.flip(0).cumprod(0).flip(0).div(radix, rounding_mode="floor") if self._radices else radix
-        )
-        empty = torch.empty(rows, 0, dtype=law.dtype, device=device)
-        # What is clamped weighs alike on all listed states: its part of the fields is made once for a row.
-        clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
-        shown = [law.apply_clamp(l, empty) if l in clamped else empty for l in range(len(law.layers))]
-        outer = {l: law.field(l, shown, clamped) for l in self.summed} if clamped else {}
+        strides = [prod(self._radices[i + 1 :]) for i in range(len(self._radices))]
+        stride, radix = _device.to_device(torch.tensor([strides, self._radices], dtype=torch.int64), device)
+        bare, shown = replace(law, held=None), self._shown
+        partly = [l for l in (*self.listed, *self.summed) if law.mask(l) is not None]
+        times = 1 if set(partly).isdisjoint(self.listed) else rows
+        # What is clamped weighs alike on all listed states: its part is made once for a row.
+        outer = {
+            l: law.field(l, shown, self._clamped)
+            for l in (*self.listed, *self.summed)
+            if any(joint.other in self._clamped for joint in law.graph.joints[l])
+        }
+        base = torch.full((rows, 1), self._log_cell, dtype=torch.float64, device=device)
+        if self._clamped:
+            base -= bare.energy(shown, self._clamped).unsqueeze(1)
         for start in range(0, self._states, size):
             index = torch.arange(start, min(start + size, self._states), device=device)
             digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
-            row = torch.arange(rows, device=device).repeat_interleave(len(index))
-            part = law.select_rows(row)
-            empty = torch.empty(len(row), 0, dtype=law.dtype, device=device)
-            states = [part.apply_clamp(l, empty) if l in clamped else empty for l in range(len(law.layers))]
-            first = 0
+            part, count = bare, len(index)
+            if partly:
+                part = law.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
+            states, first = [digits.new_empty(times * count, 0, dtype=law.dtype)] * len(law.layers), 0
             for l, axis in self._axes.items():
                 own = digits[:, first : first + len(axis.counts)]
-                states[l] = _states_of(law.layers[l], axis, own).to(law.dtype).repeat(rows, 1)
+                states[l] = _states_of(law.layers[l], axis, own).to(law.dtype).repeat(times, 1)
                 if len(axis.units) < law.layers[l].n_units:
                     states[l] = part.apply_clamp(l, states[l])
                 first += len(axis.counts)
-            fields = {l: part.field(l, states, self.listed) for l in self.summed}
-            fields = {l: B + outer[l][row] if clamped else B for l, B in fields.items()}
-            log_weights = self._log_cell - part.free_energy(states, fields, fields)
+            log_weights = base.expand(rows, count)
+            if self.listed:
+                log_weights = log_weights - bare.energy(states, self.listed).view(times, count)
+            for l in [l for l in self.listed if l in outer]:
+                x = states[l].double().view(times, count, -1)
+                log_weights = log_weights + (x @ outer[l].double().view(rows, -1, 1)).view(rows, count)
+            fields = dict[int, Tensor]()
+            for l in self.summed:
+                field = bare.field(l, states, self.listed).view(-1, count, law.layers[l].width)
+                field = field + outer[l].unsqueeze(1) if l in outer else field.expand(rows, -1, -1)
+                fields[l] = field.flatten(0, 1)
+                log_weights = log_weights + part.summed_weight(l, fields[l]).view(rows, count)
             for l in self.listed:
                 agrees = None if part.held is None else part.held.agrees(l, states[l])
                 if agrees is not None:
-                    log_weights = torch.where(agrees, log_weights, -inf)
-            block = _Block(part, states, fields, log_weights.view(rows, -1))
+                    log_weights = torch.where(agrees.view(rows, count), log_weights, -inf)
+            block = _Block(part, states, fields, log_weights)
             if size >= self._states:
                 self._only = block
             yield block
@@ -187,9 +217,11 @@ def _states_of(layer: Layer, axis: _Axis, digits: Tensor) -> Tensor:
         x = axis.low.new_zeros(len(digits), layer.n_units)
         x[:, axis.units] = axis.low + digits * axis.step
         return x
-    own = digits.new_zeros(len(digits), layer.n_units)
-    own[:, axis.units] = digits
-    return layer.from_digits(own)
+    if len(axis.units) == layer.n_units:
+        return layer.from_digits(digits)
+    every = digits.new_zeros(len(digits), layer.n_units)
+    every[:, axis.units] = digits
+    return layer.from_digits(every)
 
 
 # Which plan
@@ -428,8 +460,12 @@ def unit_log_weights(law: Hamiltonian, v: Tensor, layer: int, unit: int) -> Tens
     if not law.graph.independent:
         lacks = torch.ones_like(lacks)
     if not bool(lacks.all()):  # then the unit's states alone are listed, and what others send up is made once
-        rows = v[~lacks]
-        found[~lacks] = Listing(law.clamp(rows, len(rows)), len(rows), [layer], law.graph.hidden).by_state()
+        rows = int((~lacks).sum())
+        shown = {l: x for l, x in enumerate(law.split(v[~lacks])) if l in law.graph.visible}
+        if kind.n_units == 1:
+            del shown[layer]
+        clamped = law.clamp(shown, rows, checked=kind.n_units == 1)
+        found[~lacks] = Listing(clamped, rows, [layer], law.graph.hidden).by_state()
     if bool(lacks.any()):
         states = law.split(v[lacks])
         for i, value in enumerate(values):
