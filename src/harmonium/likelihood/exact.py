@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import UNASKED, Listing, check_plane, list_states, log_weights, require
+from harmonium.sums import UNASKED, Listing, check_plane, list_states, log_weights
 
 
 def exact_log_partition(machine: BoltzmannMachine) -> float:
@@ -82,7 +82,7 @@ def quadrature_log_partition(machine: BoltzmannMachine) -> float:
     Raises:
         ValueError: another machine, or too many points.
     """
-    return require(machine.hamiltonian().to(torch.float64), grid=True).log_partition()
+    return float(log_weights(machine.hamiltonian().to(torch.float64), grid=True))
 
 
 class Mixture(NamedTuple):

@@ -1,14 +1,14 @@
-"""Exact sums: a plan says what is listed, what is summed by ψ and what is integrated, and answers."""
+"""Exact sums over all that rows do not show: listed states, layers summed out by ψ, integrals."""
 
-from harmonium.sums.base import FEW_STATES, LIMIT, LIMIT_TEXT, TABLE_STATES, UNASKED, Plan
+from harmonium.sums.given_hidden import couplings_of_columns
 from harmonium.sums.hidden_states import (
     HiddenStates,
     Posterior,
-    Table,
     has_hidden_states,
     list_states,
     visible_means_given,
 )
+from harmonium.sums.limits import FEW_STATES, LIMIT, LIMIT_TEXT, TABLE_STATES, UNASKED
 from harmonium.sums.listing import (
     Listing,
     check_plane,
@@ -16,8 +16,6 @@ from harmonium.sums.listing import (
     few_states,
     log2_states,
     log_weights,
-    plan,
-    require,
     unit_log_weights,
     work,
 )
@@ -30,18 +28,15 @@ __all__ = [
     "UNASKED",
     "HiddenStates",
     "Listing",
-    "Plan",
     "Posterior",
-    "Table",
     "check_plane",
+    "couplings_of_columns",
     "expect",
     "few_states",
     "has_hidden_states",
     "list_states",
     "log2_states",
     "log_weights",
-    "plan",
-    "require",
     "unit_log_weights",
     "visible_means_given",
     "work",

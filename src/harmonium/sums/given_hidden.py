@@ -204,23 +204,13 @@ class JoinedGaussians(Given):
         self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
         self.layers, self.hidden = layers, hidden
-        graph = law.graph
         self.places = dict(zip(layers, places(law, layers), strict=True))
-        above = dict(zip(graph.hidden, places(law, graph.hidden, 1), strict=True))
         linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
-        self.precision = torch.diag(curvature)
-        self.gamma = linear.new_zeros(1 + hidden.shape[1], len(linear))
-        self.gamma[0] = linear
-        for l, m, J in law.edges:
-            J = law.beta_times(J.double())
-            if l in self.places and m in self.places:
-                self.precision[self.places[l], self.places[m]] -= J
-                if l != m:
-                    self.precision[self.places[m], self.places[l]] -= J.t()
-            elif l in self.places:
-                self.gamma[above[m], self.places[l]] = J.t()
-            elif m in self.places:
-                self.gamma[above[l], self.places[m]] = J
+        among, up = couplings_of_columns(law)
+        side = dict(zip(law.graph.visible, places(law, law.graph.visible), strict=True))
+        columns = torch.cat([torch.arange(side[l].start, side[l].stop, device=law.device) for l in layers])
+        self.precision = torch.diag(curvature) - among[columns][:, columns].double()
+        self.gamma = torch.cat([linear.unsqueeze(0), up[columns].t().double()])
         if bool(torch.linalg.cholesky_ex(self.precision).info):
             raise ValueError(
                 f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their "
@@ -334,6 +324,26 @@ def places(law: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slic
     """Returns the columns of layers that stand side by side, the first of them at ``start``."""
     ends = list(accumulate((law.layers[l].width for l in layers), initial=start))
     return [slice(first, last) for first, last in pairwise(ends)]
+
+
+def couplings_of_columns(law: Hamiltonian) -> tuple[Tensor, Tensor]:
+    """Returns βJ among visible columns, symmetric, and from these to hidden columns: (width, columns)."""
+    graph, place = law.graph, dict[int, slice]()
+    for side in (graph.visible, graph.hidden):
+        place |= zip(side, places(law, side), strict=True)
+    among = law.thetas[0][0].new_zeros(law.visible_width, law.visible_width)
+    up = among.new_zeros(law.visible_width, sum(law.layers[m].width for m in graph.hidden))
+    for l, m, J in law.edges:
+        J = law.beta_times(J)
+        if l in graph.visible and m in graph.visible:
+            among[place[l], place[m]] += J
+            if l != m:
+                among[place[m], place[l]] += J.t()
+        elif l in graph.visible:
+            up[place[l], place[m]] += J
+        elif m in graph.visible:
+            up[place[m], place[l]] += J.t()
+    return among, up
 
 
 def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:

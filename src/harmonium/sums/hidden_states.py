@@ -14,7 +14,6 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.layers import Layer, Moments
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
-from harmonium.sums.base import TABLE_STATES, Plan
 from harmonium.sums.given_hidden import (
     Given,
     IndependentUnits,
@@ -23,6 +22,7 @@ from harmonium.sums.given_hidden import (
     joined_layers,
     places,
 )
+from harmonium.sums.limits import TABLE_STATES
 
 MAX_JOINED_COLUMNS = 32
 """Hidden columns at most beside joined Gaussian layers: their squares, kept for every state, take 35 MB."""
@@ -131,7 +131,7 @@ class HiddenStates:
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.law, self.roots = law, roots
+        self.law = law
         states = list_states(law, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
         self.state_log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
@@ -215,25 +215,6 @@ class HiddenStates:
         for place, posterior in self.blocks(v):
             drawn[:, place] = posterior.draw(generator, draws)
         return drawn
-
-
-@final
-class Table(Plan):
-    """The plan that lists hidden states: a table beside rows, (rows, visible_width), NaN where missing."""
-
-    def __init__(self, table: HiddenStates, v: Tensor) -> None:
-        graph, joined = table.law.graph, _find_joined(table.law.graph) | table.roots.keys()
-        self.table, self.v, self.rows = table, v, len(v)
-        self.columns = sum(layer.width for layer in table.law.layers)
-        self.log2_states = log2(len(table.states))
-        self.listed, self.integrated = graph.hidden, tuple(sorted(joined))
-        self.summed = tuple(l for l in graph.visible if l not in joined)
-
-    def log_weights(self) -> Tensor:
-        return self.table.log_weights(self.v)
-
-    def expect(self, into: Statistics, weight: float | Tensor) -> Tensor:
-        return self.table.expect(into, weight, self.v)
 
 
 @final

@@ -1,4 +1,7 @@
-"""Sums over listed states, and which plan a sum takes: what is listed, summed by ψ, integrated."""
+"""Sums over listed states, beside which other layers are summed out by ψ or integrated.
+
+Which layers are listed is decided here, for every sum: ``log_weights`` and ``expect`` take the fewest states.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from torch import Tensor
 from harmonium import _device
 from harmonium.layers import Layer
 from harmonium.machine import Graph, Hamiltonian, States, Statistics
-from harmonium.sums.base import FEW_STATES, LIMIT, LIMIT_TEXT, Plan
-from harmonium.sums.hidden_states import HiddenStates, Table, has_hidden_states
+from harmonium.sums.hidden_states import HiddenStates, has_hidden_states
+from harmonium.sums.limits import FEW_STATES, LIMIT, LIMIT_TEXT
 
 _SHORT_LOG2_STATES = 10  # that are rather listed for rows of all patterns at once than pattern by pattern
 _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB, as the cache has it
@@ -53,7 +56,7 @@ class _Block(NamedTuple):
 
 
 @final
-class Listing(Plan):
+class Listing:
     """The joint states of some layers, one by one, with the others summed out by ψ.
 
     Of a layer of which all rows show the same units the others alone are listed.
@@ -90,6 +93,7 @@ class Listing(Plan):
         self._states = prod(self._radices)
         self.log2_states = log2(self._states) if self._states else inf
         self.columns = sum(layer.width for layer in law.layers)
+        self.work = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
         self._clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
         empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
         self._shown = [
@@ -98,6 +102,7 @@ class Listing(Plan):
         self._only: _Block | None = None
 
     def log_weights(self) -> Tensor:
+        """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         total = torch.full((self.rows,), -inf, dtype=torch.float64, device=self.law.device)
         for block in self._blocks():
             total = torch.logaddexp(total, block.log_weights.logsumexp(-1))
@@ -107,12 +112,12 @@ class Listing(Plan):
         """Returns ln Σ exp(-E) over the summed layers beside every listed state, (rows, states) float64."""
         return torch.cat([block.log_weights for block in self._blocks()], 1)
 
-    def expect(self, into: Statistics, weight: float | Tensor) -> Tensor:
+    def expect(self, into: Statistics, weight: float | Tensor) -> None:
+        """Adds the sum over rows of weight, a number or (rows,), times E[S | what the row shows]."""
         total = self.log_weights()
         each = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         for block in self._blocks():
             self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * each)
-        return (weight * total).sum()
 
     def add_weighted(self, into: Statistics, weights: Tensor) -> None:
         """Adds the sum over rows and listed states of weight · S, with weights (rows, states)."""
@@ -224,91 +229,33 @@ def _states_of(layer: Layer, axis: _Axis, digits: Tensor) -> Tensor:
     return layer.from_digits(every)
 
 
-# Which plan
+# Which layers are listed, and what that costs
 # ----------------------------------------------------------------------------------------------------------
 
 
-def plan(
-    law: Hamiltonian,
-    clamp: Tensor | None = None,
-    *,
-    complete: bool = False,
-    roots: Mapping[int, Tensor] | None = None,
-    grid: bool = False,
-    limit: float = LIMIT,
-) -> Plan | None:
-    """Returns the plan with the fewest listed states for a machine, or for rows of it; None: too much work.
-
-    In a chain the even or the odd layers are listed, of rows what they lack or else the hidden states; beside
-    hidden states alone, where they are fewest, joined Gaussian layers are integrated (``HiddenStates``).
-
-    Args:
-        law: the machine, in float64 for exact answers.
-        clamp: rows, (rows, visible_width), NaN where not observed; None: one row that shows nothing.
-        complete: whether the rows are known to be observed throughout, and checked.
-        roots: of columns of the rows, see ``HiddenStates``; hidden states are then listed.
-        grid: whether Gaussian visible units are listed on a grid, beside one hidden layer of discrete units.
-        limit: unit updates at most.
-
-    Raises:
-        ValueError: rows that do not fit, or a machine that a grid does not suit.
-    """
-    made = _choose(law, clamp, complete, roots, grid)
-    return made if made.work <= limit else None
-
-
-def require(
-    law: Hamiltonian,
-    clamp: Tensor | None = None,
-    *,
-    complete: bool = False,
-    roots: Mapping[int, Tensor] | None = None,
-    grid: bool = False,
-) -> Plan:
-    """Returns the plan for rows, (rows, visible_width); see ``plan``.
-
-    Raises:
-        ValueError: as ``plan``, or too much work.
-    """
-    made = _choose(law, clamp, complete, roots, grid)
-    if made.work > LIMIT:
+def _plan(law: Hamiltonian, v: Tensor | None, complete: bool = False, grid: bool = False) -> Listing:
+    """Returns the listing of the fewest states for rows, without ``HiddenStates``; refuses too much work."""
+    rows = 1 if v is None else len(v)
+    law = law.clamp(v, rows, complete)
+    layers, free = law.layers, [l for l in range(len(law.layers)) if not law.is_clamped(l)]
+    if grid:
+        check_plane(law)
+        listed, summed = tuple(l for l in free if l in law.graph.visible), law.graph.hidden
+    else:
+        sizes = {l: layers[l].log2_states * len(_list_units(law, l)) / layers[l].n_units for l in free}
+        listed, summed, _ = _split(law.graph, sizes)
+    listing = Listing(law, rows, listed, summed, grid)
+    if listing.work > LIMIT:
+        received = f"at least 2^{listing.log2_states:.4g} states of {listing.columns} columns"
         raise ValueError(
-            f"machine: expected layers that can be summed out beside discrete ones, in {LIMIT_TEXT}, "
-            + "received "
-            + (
-                "real units"
-                if made.log2_states == inf
-                else f"at least 2^{made.log2_states:.4g} states of {made.columns} columns"
-                + (f" for each of {made.rows} rows" if made.rows > 1 else "")
-            )
+            f"machine: expected layers that can be summed out beside discrete ones, in {LIMIT_TEXT}; "
+            "received "
+            + ("real units" if listing.log2_states == inf else received)
+            + (f" for each of {rows} rows" if rows > 1 else "")
             + "; use harmonium.likelihood.ais, or make units that are not joined with each other a layer, "
             "which is summed out"
         )
-    return made
-
-
-def _choose(
-    law: Hamiltonian,
-    v: Tensor | None,
-    complete: bool,
-    roots: Mapping[int, Tensor] | None,
-    grid: bool,
-) -> Plan:
-    """Returns the plan with the fewest listed states, whatever their number."""
-    graph, layers = law.graph, law.layers
-    free = graph.hidden if complete else _list_free_layers(law, v)
-    if not grid and (roots or _fewest(graph, layers, {l: layers[l].log2_states for l in free})[0]):
-        table = HiddenStates(law, roots)
-        return Table(table, table.nothing_seen(1) if v is None else v)
-    rows = 1 if v is None else len(v)
-    law = law.clamp(v, rows, complete)
-    free = [l for l in range(len(layers)) if not law.is_clamped(l)]
-    if grid:
-        check_plane(law)
-        return Listing(law, rows, [l for l in free if l in graph.visible], graph.hidden, grid=True)
-    sizes = {l: layers[l].log2_states * len(_list_units(law, l)) / layers[l].n_units for l in free}
-    listed, summed, _ = _split(graph, sizes)
-    return Listing(law, rows, listed, summed)
+    return listing
 
 
 def check_plane(law: Hamiltonian) -> None:
@@ -325,24 +272,6 @@ def check_plane(law: Hamiltonian) -> None:
         )
 
 
-def _list_free_layers(law: Hamiltonian, v: Tensor | None) -> list[int]:
-    """Returns the layers that some of the rows do not observe as a whole; all of them without rows."""
-    graph = law.graph
-    if v is None:
-        return list(range(graph.size))
-    lacking = law.unobserved(v).any(0).tolist()
-    return [*graph.hidden, *(l for l, lacks in zip(graph.visible, lacking, strict=True) if lacks)]
-
-
-def _fewest(graph: Graph, layers: Sequence[Layer], log2_sizes: Mapping[int, float]) -> tuple[bool, float]:
-    """Returns whether hidden states (``HiddenStates``) are fewest for free layers, and log2 of the fewest."""
-    listed = _split(graph, log2_sizes)[2]
-    if not set(graph.hidden) <= log2_sizes.keys() or not has_hidden_states(graph, layers):
-        return False, listed
-    hidden = sum(layers[l].log2_states for l in graph.hidden)
-    return hidden <= listed, min(hidden, listed)
-
-
 def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Splits layers into those to list and those to sum out; returns log2 of the states to list."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = (tuple(log2_sizes), (), inf)
@@ -354,8 +283,22 @@ def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ..
     return best
 
 
-# What it costs
-# ----------------------------------------------------------------------------------------------------------
+def _fewest(law: Hamiltonian, missing: Mapping[int, float]) -> tuple[bool, float]:
+    """Returns whether hidden states (``HiddenStates``) are fewest, and log2 of the states to list.
+
+    ``missing`` has the share of the units that are missing, for every visible layer that rows lack units of.
+    """
+    graph, layers = law.graph, law.layers
+    hidden = {l: layers[l].log2_states for l in graph.hidden}
+    listed = _split(graph, {l: layers[l].log2_states * share for l, share in missing.items()} | hidden)[2]
+    table = sum(hidden.values()) if has_hidden_states(graph, layers) else inf
+    return table <= listed and table < inf, min(table, listed)
+
+
+def _lacked(law: Hamiltonian, v: Tensor | None) -> dict[int, float]:
+    """Returns the visible layers that some of the rows lack entries of; all of them without rows."""
+    lacking = [True] * len(law.graph.visible) if v is None else law.unobserved(v).any(0).tolist()
+    return {l: 1.0 for l, lacks in zip(law.graph.visible, lacking, strict=True) if lacks}
 
 
 def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
@@ -368,20 +311,13 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     Returns:
         0 where nothing is left to list, infinite where real units cannot be summed out.
     """
-    layers, graph = law.layers, law.graph
+    layers, visible = law.layers, law.graph.visible
     states = law.split(_nothing_seen(law) if v is None else v)
-    lacked = [layers[l].by_unit(states[l])[..., 0].isnan().sum(1) for l in graph.visible]
-    counts, which = torch.unique(torch.stack(lacked, 1).cpu(), dim=0, return_inverse=True)
-    hidden = {l: layers[l].log2_states for l in graph.hidden}
-    found = []
-    for row in counts.tolist():
-        sizes = {
-            l: layers[l].log2_states * n / layers[l].n_units
-            for l, n in zip(graph.visible, row, strict=True)
-            if n
-        }
-        found.append(_fewest(graph, layers, sizes | hidden)[1])
-    return torch.tensor(found, dtype=torch.float64, device="cpu")[which]
+    shares = [layers[l].by_unit(states[l])[..., 0].isnan().double().mean(1) for l in visible]
+    patterns, which = torch.unique(torch.stack(shares, 1).cpu(), dim=0, return_inverse=True)
+    each = [{l: share for l, share in zip(visible, row, strict=True) if share} for row in patterns.tolist()]
+    fewest = [_fewest(law, missing)[1] for missing in each]
+    return torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
 
 
 def work(law: Hamiltonian, v: Tensor | None = None) -> float:
@@ -401,8 +337,7 @@ def work(law: Hamiltonian, v: Tensor | None = None) -> float:
 
 def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
     """Returns whether rows that lack these visible layers have at most ``FEW_STATES`` states to list."""
-    sizes = {l: law.layers[l].log2_states for l in (*law.graph.hidden, *missing)}
-    return _fewest(law.graph, law.layers, sizes)[1] <= log2(FEW_STATES)
+    return _fewest(law, dict.fromkeys(missing, 1.0))[1] <= log2(FEW_STATES)
 
 
 # Of rows that lack whatever cells
@@ -410,33 +345,35 @@ def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
 
 
 @torch.no_grad()
-def log_weights(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
+def log_weights(law: Hamiltonian, v: Tensor | None = None, *, grid: bool = False) -> Tensor:
     """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64.
 
-    Where hidden states are fewest, all rows go together. Elsewhere those do that lack entries of the same
-    layers, so that a layer is listed for those alone that do not observe it; where that is long, rows that
-    lack the same entries, so that these alone are.
+    In a chain the even or the odd layers are listed, and for rows what they lack or else the hidden states.
+    Where hidden states alone are fewest (``HiddenStates``), all rows go together. Elsewhere those do that
+    lack entries of the same layers; where that is long, those that lack the same entries.
 
     Args:
         law: the machine, in float64 for exact answers.
         v: (rows, visible_width), NaN where not observed; None: one row that shows nothing, for ln Z.
+        grid: whether Gaussian visible units are listed, on a grid; without rows.
 
     Raises:
-        ValueError: as ``require``.
+        ValueError: a machine that a grid does not suit, or more work than ``LIMIT``.
     """
+    if grid:
+        return _plan(law, None, grid=True).log_weights()
     v = _nothing_seen(law) if v is None else v
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
     over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
     for rows in same_rows(law.unobserved(v)):
-        sizes = {l: law.layers[l].log2_states for l in _list_free_layers(law, v[rows])}
-        by_hidden, size = _fewest(law.graph, law.layers, sizes)
+        by_hidden, size = _fewest(law, _lacked(law, v[rows]))
         if by_hidden:
             over_hidden[rows] = True
             continue
         together = size <= _SHORT_LOG2_STATES
         for alike in [rows] if together else [rows[same] for same in same_rows(v[rows].isnan())]:
             for part in torch.split(alike, _ROWS):
-                total[part] = require(law, v[part]).log_weights()
+                total[part] = _plan(law, v[part]).log_weights()
     if bool(over_hidden.any()):
         total[over_hidden] = HiddenStates(law).log_weights(v[over_hidden])
     return total
@@ -455,16 +392,16 @@ def unit_log_weights(law: Hamiltonian, v: Tensor, layer: int, unit: int) -> Tens
     kind, states = law.layers[layer], law.split(v.clone())
     kind.by_unit(states[layer])[:, unit] = torch.nan
     v = law.visible_states(states)
-    values, lacks = kind.values().to(v), v.isnan().sum(1) > kind.width // kind.n_units
-    found = torch.empty(len(v), len(values), dtype=torch.float64, device=v.device)
+    lacks = v.isnan().sum(1) > kind.width // kind.n_units
     if not law.graph.independent:
         lacks = torch.ones_like(lacks)
+    values = kind.values().to(v)
+    found = torch.empty(len(v), len(values), dtype=torch.float64, device=v.device)
     if not bool(lacks.all()):  # then the unit's states alone are listed, and what others send up is made once
         rows = int((~lacks).sum())
-        shown = {l: x for l, x in enumerate(law.split(v[~lacks])) if l in law.graph.visible}
-        if kind.n_units == 1:
-            del shown[layer]
-        clamped = law.clamp(shown, rows, checked=kind.n_units == 1)
+        alone, split = kind.n_units == 1, law.split(v[~lacks])
+        shown = {l: split[l] for l in law.graph.visible if l != layer or not alone}
+        clamped = law.clamp(shown, rows, checked=alone)
         found[~lacks] = Listing(clamped, rows, [layer], law.graph.hidden).by_state()
     if bool(lacks.any()):
         states = law.split(v[lacks])
@@ -492,19 +429,21 @@ def expect(
         into: where to add.
         weight: of every row, a number or (rows,).
         v: (rows, visible_width), NaN where not observed; None: one row that shows nothing.
-        complete: see ``plan``.
-        roots: see ``plan``.
-        grid: see ``plan``; rows that lack the same units are then integrated together.
+        complete: whether the rows are known to be observed throughout, and checked.
+        roots: of columns of the rows, see ``HiddenStates``; hidden states are then listed.
+        grid: see ``log_weights``; rows that lack the same units are then integrated together.
 
     Raises:
-        ValueError: as ``require``.
+        ValueError: as ``log_weights``.
     """
-    if not grid or v is None:
-        require(law, v, complete=complete, roots=roots, grid=grid).expect(into, weight)
-        return
-    for rows in same_rows(v.isnan()):
-        each = weight[rows] if isinstance(weight, Tensor) else weight
-        require(law, v[rows], grid=True).expect(into, each)
+    if not grid and (roots or _fewest(law, {} if complete else _lacked(law, v))[0]):
+        HiddenStates(law, roots).expect(into, weight, v)
+    elif v is None or not grid:
+        _plan(law, v, complete, grid).expect(into, weight)
+    else:
+        for rows in same_rows(v.isnan()):
+            each = weight[rows] if isinstance(weight, Tensor) else weight
+            _plan(law, v[rows], grid=True).expect(into, each)
 
 
 def _nothing_seen(law: Hamiltonian) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.sums import list_states, log_weights
+from harmonium.sums import couplings_of_columns, list_states, log_weights
 
 EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
@@ -183,7 +183,7 @@ class _GaussianFields(_Means):
                 'columns, received "gaussian"'
             )
         self._law, self._units = law, units
-        self._J, up = _couplings_of(law)
+        self._J, up = couplings_of_columns(law)
         self._pulls = [unit.centred @ up[unit.place] for unit in units]
         self._mean = torch.cat([unit.states.mean(0) for unit in units]) @ up
         self._variances = torch.stack([pull.square().mean(0) for pull in self._pulls])
@@ -229,28 +229,6 @@ class _GaussianFields(_Means):
                 psi = law.log_partition(m, fields.flatten(0, 1)).view(len(rows), points)
                 total[rows] += psi @ self._shares
         return total
-
-
-def _couplings_of(law: Hamiltonian) -> tuple[Tensor, Tensor]:
-    """Returns the couplings among visible columns, symmetric, and those to all hidden columns."""
-    graph, columns = law.graph, dict[int, slice]()
-    for side in (graph.visible, graph.hidden):
-        start = 0
-        for l in side:
-            columns[l] = slice(start, start + law.layers[l].width)
-            start = columns[l].stop
-    among = law.thetas[0][0].new_zeros(law.visible_width, law.visible_width)
-    up = among.new_zeros(law.visible_width, sum(law.layers[m].width for m in graph.hidden))
-    for l, m, J in law.edges:
-        if l in graph.visible and m in graph.visible:
-            among[columns[l], columns[m]] += J
-            if l != m:
-                among[columns[m], columns[l]] += J.t()
-        elif l in graph.visible:
-            up[columns[l], columns[m]] += J
-        else:
-            up[columns[m], columns[l]] += J.t()
-    return among, up
 
 
 def _state_weights(law: Hamiltonian, unit: _Unit) -> Tensor:

@@ -1,0 +1,17 @@
+"""The one limit on the work of an exact sum."""
+
+LIMIT = 2.0**35
+"""Unit updates (joint states times columns of the machine) of a sum that is asked for by name, at most.
+
+One core makes about 2^26.5 of them in a second: minutes, for 784 beside 25 Bernoulli units, say.
+"""
+LIMIT_TEXT = "at most 2^35 unit updates (states to list times columns)"
+UNASKED = 2.0**28
+"""Unit updates up to which "auto" sums rather than draws: a few seconds."""
+TABLE_STATES = 4096
+"""Joint states, 12 units of two values, of what is held in memory beside every row (``HiddenStates``).
+
+Up to here too what one row lacks is summed rather than drawn by chains, which take hundreds of steps.
+"""
+FEW_STATES = 256
+"""Joint states up to which a sampled rule sums what a row lacks: no dearer than its own Gibbs steps."""
