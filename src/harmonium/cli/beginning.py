@@ -17,9 +17,7 @@ from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec
-from harmonium.training import Recipe, as_root, choose
-from harmonium.training.batch_source import check_rows
-from harmonium.training.seeds import stream_seed
+from harmonium.training import Recipe, as_root, check_rows, choose, stream_seed
 
 
 @final

@@ -13,9 +13,7 @@ from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.machine import BoltzmannMachine, load, rebuild
 from harmonium.tables import Table
-from harmonium.training import Update
-from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint
-from harmonium.training.run_directory import PREVIOUS, remove_leftovers
+from harmonium.training import PREVIOUS, DamagedCheckpoint, Update, read_checkpoint, remove_leftovers
 
 AVERAGED = "averaged.safetensors"
 DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"

@@ -1,15 +1,16 @@
-"""Scores of a machine on rows: ln Z, likelihoods, pseudo-likelihoods, and how well it tells a label."""
+"""Scores of a machine on rows, after training and at looks during it: ln Z, likelihoods, predicted labels."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, working
 from harmonium.data import Rows
@@ -21,6 +22,7 @@ from harmonium.likelihood import (
     exact_log_partition,
     log_likelihood,
     missing_pseudo_likelihood,
+    predictive_log_score,
     pseudo_log_likelihood,
     variational_bound,
 )
@@ -33,6 +35,16 @@ BASE_ROWS = 10_000
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 CHUNK_ROWS = 2048
 _TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
+
+METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
+"""Names of what --metric follows on held-out rows; a look is to take tens of milliseconds."""
+Metric = Callable[[BoltzmannMachine, Tensor], float]
+_LOOK_UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
+_HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked repeatedly
+_LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
+_LOOK_WORK = UNASKED / 32  # unit updates of a sum
+_LOOK_ANNEALING = 50, 300  # chains and temperatures
+_ROUGH_TOLERANCE = 1e-3
 
 
 def estimate(
@@ -166,15 +178,11 @@ def evaluate_rows(
     if not lacking and units < n_units:
         notes.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
 
+    way: Literal["sums", "enumeration", "bound"]
+    way = "bound" if unavailable else "enumeration" if deep else "sums"
     for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         v = chunk.to(machine.device)
-        slopes = coding.log_slopes(v)
-        if unavailable:
-            values.append(variational_bound(machine, v, log_partition, tolerance=_TOLERANCE) + slopes)
-        elif deep:
-            values.append(exact_log_likelihood(machine, v) + slopes)
-        else:
-            values.append(log_likelihood(machine, v, log_partition) + slopes)
+        values.append(score_rows(coding, v, log_partition, way, _TOLERANCE))
         if not lacking:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     mean, error = _mean(values)
@@ -200,6 +208,58 @@ def evaluate_rows(
     }
 
 
+def score_rows(
+    coding: Codec,
+    v: Tensor,
+    log_partition: LogPartition,
+    way: Literal["sums", "enumeration", "bound"],
+    tolerance: float,
+) -> Tensor:
+    """Returns ln p of every row in the units of the data, (rows,) float64, or a bound below it.
+
+    Args:
+        coding: of the machine and its data.
+        v: visible states, (rows, visible_width).
+        log_partition: ln Z.
+        way: "sums" over missing cells and hidden layers that are not joined, "enumeration" also of joined
+            ones, with their own ln Z, or the variational "bound".
+        tolerance: of the bound's posterior.
+    """
+    if way == "bound":
+        values = variational_bound(coding.machine, v, log_partition, tolerance=tolerance)
+    elif way == "enumeration":
+        values = exact_log_likelihood(coding.machine, v)
+    else:
+        values = log_likelihood(coding.machine, v, log_partition)
+    return values + coding.log_slopes(v)
+
+
+class LabelScores(NamedTuple):
+    """Scores of the prediction of the label given the rest of each row that has one.
+
+    Attributes:
+        right: Whether the most probable label is the row's own, (rows,) bool.
+        nats: ln p of the row's own label, (rows,).
+        method: "exact" or "gibbs"; "" without rows.
+    """
+
+    right: Tensor
+    nats: Tensor
+    method: str
+
+
+def score_labels(coding: Codec, v: Tensor, seed: int) -> LabelScores:
+    """Scores the prediction of the label given the rest of each row; rows without a label are left out."""
+    assert coding.label is not None
+    place = coding.unit_of(str(coding.label.name))
+    v = v[~v[:, place.states].isnan().any(1)]
+    if not len(v):
+        return LabelScores(v.new_zeros(0).bool(), v.new_zeros(0), "")
+    p, method = probabilities(coding, place, v, "auto", seed)
+    own = v[:, place.states].argmax(1)
+    return LabelScores(p.argmax(1) == own, p[torch.arange(len(p), device=p.device), own].log(), method)
+
+
 def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
     """Scores the prediction of the label given the rest of each row."""
     if coding.label is None:
@@ -208,23 +268,16 @@ def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[s
         notes.append(
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
         )
-    place, right, nats, known, method = coding.unit_of(str(coding.label.name)), 0, 0.0, 0, ""
-    for chunk in rows.chunks(CHUNK_ROWS):
-        states = chunk.to(coding.machine.device)
-        states = states[~coding.split(states)[1].isnan().any(1)]
-        if len(states):
-            p, method = probabilities(coding, place, states, "auto", seed)
-            own = coding.split(states)[1].argmax(1)
-            right += int((p.argmax(1) == own).sum())
-            nats += float(p[torch.arange(len(p), device="cpu"), own].log().sum())
-            known += len(states)
-    if known < len(rows):
-        notes.append(f"label_accuracy: of the {known} rows that have a label")
-    if not known:
+    device = coding.machine.device
+    chunks = [score_labels(coding, chunk.to(device), seed) for chunk in rows.chunks(CHUNK_ROWS)]
+    right, nats = (torch.cat([getattr(each, name) for each in chunks]) for name in ("right", "nats"))
+    if len(right) < len(rows):
+        notes.append(f"label_accuracy: of the {len(right)} rows that have a label")
+    if not len(right):
         return {}
-    if method == "gibbs":
+    if any(each.method == "gibbs" for each in chunks):
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
-    return {"label_accuracy": right / known, "label_log_likelihood": nats / known}
+    return {"label_accuracy": float(right.double().mean()), "label_log_likelihood": float(nats.mean())}
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
@@ -292,3 +345,97 @@ def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, 
     if units >= visible_units(machine):
         return pseudo_log_likelihood(machine, X)
     return pseudo_log_likelihood(machine, X, sampled=units, seed=seed)
+
+
+def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
+    """Metrics by the name that they have in the history, the one to follow first.
+
+    Args:
+        coding: of the machine in training.
+        name: one of ``METRICS``; None: the label where the machine learns it most, else the predictive score
+            where cells are missing, else the pseudo-likelihood where there is one, else the likelihood.
+        rows: that they will be asked for.
+        seed: of whatever they draw: one for all evaluations, so that a curve shows the machine's changes and
+            not those of the draws.
+
+    Raises:
+        ValueError: an unknown name, or what the machine does not have.
+    """
+    missing = missing_pseudo_likelihood(coding.machine)
+    labelled = coding.label is not None and coding.objective != "joint"
+    missing = missing or ("cells of the validation rows are missing" if rows.missing else None)
+    usual = "predictive" if rows.missing else "likelihood" if missing else "pseudo-likelihood"
+    known = coding.label is not None and _has_labels(coding, rows)
+    usual = "label" if labelled and known else usual
+    chosen = _checks.one_of(usual if name is None else name, "metric", METRICS)
+    if chosen == "label":
+        if coding.label is None:
+            raise ValueError("metric: expected label with --label COLUMN, received it without")
+        if not known:
+            raise ValueError("metric: expected validation rows that have labels for label, received none")
+        return _label_scores(coding, seed)
+    if chosen == "likelihood":
+        return _likelihoods(coding, rows, seed)
+    if chosen == "predictive":
+        times = -(-_HIDDEN_CELLS // (len(rows) * visible_units(coding.machine)))
+        return {
+            "predictive_log_score": lambda machine, X: float(
+                predictive_log_score(machine, X.to(machine.device).repeat(times, 1), seed=seed).mean()
+            )
+        }
+    if missing:
+        raise ValueError(
+            f"metric: there is no pseudo-likelihood to follow: {missing}; likelihood and predictive are for "
+            "any machine"
+        )
+    units = -(-_LOOK_UNITS // len(rows))
+    return {
+        "pseudo_log_likelihood": lambda machine, X: float(
+            bounded_pseudo_likelihood(machine, X, units, seed).mean()
+        )
+    }
+
+
+def _has_labels(coding: Codec, rows: Rows) -> bool:
+    """Returns whether any row has a label."""
+    return any(not bool(coding.split(v)[1].isnan().any(1).all()) for v in rows.chunks(CHUNK_ROWS))
+
+
+def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
+    """Returns the mean log-likelihood, or a bound where too much is to be summed, with ln Z by a short AIS.
+
+    Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
+    """
+    exact = work(coding.machine.hamiltonian()) <= _LOOK_WORK
+    asked = Rows.of(spread(rows, _LOOK_ROWS), rows.dtype, missing=rows.missing)
+    summed = coding.machine.graph.independent and work_of_rows(coding.machine, asked) <= _LOOK_WORK
+    errors = [0.0]
+
+    def mean(machine: BoltzmannMachine, X: Tensor) -> float:
+        v = spread(Rows.of(X, X.dtype, missing=True), _LOOK_ROWS).to(machine.device)
+        if exact:
+            log_partition = LogPartition.exact(exact_log_partition(machine))
+        else:
+            complete = v[~v.isnan().any(1)]
+            base = complete if len(complete) else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
+                log_partition = ais(machine, *_LOOK_ANNEALING, data=base, reverse=False, seed=seed)
+        errors[0] = log_partition.standard_error
+        way = "sums" if summed else "bound"
+        return float(score_rows(coding, v, log_partition, way, _ROUGH_TOLERANCE).mean())
+
+    name = "log_likelihood" if summed else "variational_bound"
+    return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
+
+
+def _label_scores(coding: Codec, seed: int) -> dict[str, Metric]:
+    """Returns scores of the prediction of the label given the rest of each row."""
+    right = [0.0]
+
+    def nats(machine: BoltzmannMachine, X: Tensor) -> float:
+        found = score_labels(coding, X, seed)
+        right[0] = float(found.right.double().mean())
+        return float(found.nats.mean())
+
+    return {"label_log_likelihood": nats, "label_accuracy": lambda machine, X: right[0]}

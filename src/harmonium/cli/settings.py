@@ -13,7 +13,7 @@ from harmonium import coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.metrics import METRICS
+from harmonium.cli.scores import METRICS
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules

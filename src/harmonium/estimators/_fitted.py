@@ -26,7 +26,7 @@ from harmonium.meanfield import naive
 from harmonium.sums import UNASKED, HiddenStates, has_hidden_states, work
 from harmonium.tables import Codec, Table
 from harmonium.tasks import impute, sample, unobserved
-from harmonium.training.seeds import stream_seed
+from harmonium.training import stream_seed
 
 _TOLERANCE = 1e-5  # of mean field
 _BLOCK = 4096  # rows of a block

@@ -30,13 +30,13 @@ from harmonium.training import (
     Objective,
     Recipe,
     TrainingRun,
+    check_rows,
     choose,
     fit_labels,
     fit_table,
     make_rule,
     train,
 )
-from harmonium.training.batch_source import check_rows
 
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _SCORED = 256  # training rows whose score tells whether a machine still learns

@@ -7,6 +7,7 @@ from harmonium.learning.discriminative import label_rate
 from harmonium.learning.exact_gradient import exact_gradient
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
+from harmonium.learning.expectations import begin as begin
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback

@@ -23,7 +23,7 @@ def model_card(
 
     Args:
         machine: that is published.
-        evaluation: as ``harmonium evaluate --json`` prints it, with ``log_partition``, ``results`` and
+        evaluation: as the JSON of ``harmonium evaluate``, with ``log_partition``, ``results`` and
             ``notes``; None: the card says that there is none.
         training: settings of the run by name, such as those of ``run.toml``; None is left out.
         title: of the card.
@@ -48,8 +48,9 @@ def model_card(
         "## Evaluation",
         *(_evaluated(evaluation) if evaluation else ["None yet: `harmonium evaluate` makes one."]),
         "## Use",
-        f'```python\nimport harmonium as hm\n\nmachine = hm.load("{file}")\n```',
-        f"`harmonium sample {file} --out samples.npy` draws from it.",
+        f'```python\nimport harmonium as hm\n\nmachine = hm.load("{file}")\n'
+        "rows = hm.tasks.sample(machine, 100).rows\n```",
+        "`harmonium sample -h` says how to draw from it on the command line.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._storage import replace_file
 from harmonium.coupled import Meetings, mixing_bound, mixing_limit
-from harmonium.training.history import RESERVED
+from harmonium.training import RESERVED
 
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
 _POINTS = 150  # of the plane, along each axis

@@ -15,8 +15,7 @@ from harmonium.backends import choice
 from harmonium.chains import KernelState
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
-from harmonium.learning import FreeChains, Rule
-from harmonium.learning.expectations import begin
+from harmonium.learning import FreeChains, Rule, begin
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
 from harmonium.training.penalties import L2

@@ -17,10 +17,10 @@ from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import codec_of, read_kinds, rows_of
-from harmonium.cli.metrics import metrics_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
+from harmonium.cli.scores import metrics_of
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Rows
 from harmonium.distributed import SHARDS, init_process_group
@@ -29,6 +29,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training import (
     Callback,
     Objective,
+    RunDirectory,
     Steps,
     TrainingRun,
     as_root,
@@ -36,10 +37,9 @@ from harmonium.training import (
     fit_labels,
     fit_table,
     say_unused,
+    stream_seed,
 )
 from harmonium.training import train as fit
-from harmonium.training.run_directory import RunDirectory
-from harmonium.training.seeds import stream_seed
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",

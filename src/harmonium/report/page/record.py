@@ -11,8 +11,7 @@ from typing import Any
 
 from harmonium._storage import MACHINE
 from harmonium.report.page.charts import Chart, chart
-from harmonium.training import Record
-from harmonium.training.history import RESERVED, read_lines
+from harmonium.training import RESERVED, Record, read_lines
 
 _ERROR = "_standard_error"
 _NORMS = (("gradient", "gradient_norm"), ("weights", "weight_norm"))

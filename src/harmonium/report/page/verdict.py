@@ -33,7 +33,7 @@ def training_remarks(run: RunRecord) -> list[Remark]:
     for name in run.metrics:
         remarks.append(_trend(name.replace("_", " "), run.points(name)))
     if not run.metrics:
-        text = "No measure was followed on held-out data (train --validation --metric), so the record cannot"
+        text = "No measure was followed on held-out data (validation rows), so the record cannot"
         remarks.append(Remark("note", f"{text} tell whether the machine still improved."))
     return remarks + _rule_remarks(run)
 
@@ -92,7 +92,7 @@ def likelihood_remarks(
     Args:
         table: of ``harmonium evaluate``, on ln Z.
         row: of ``harmonium evaluate``, on the data, or None.
-        mixing: of ``harmonium evaluate --mixing``, or None.
+        mixing: of the mixing by ``harmonium evaluate``, or None.
     """
     remarks = []
     if row is not None:
@@ -134,7 +134,7 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
 
     Args:
         table: of ``harmonium evaluate``, on ln Z.
-        mixing: of ``harmonium evaluate --mixing``, or None.
+        mixing: of the mixing by ``harmonium evaluate``, or None.
 
     Returns:
         None: ln Z is exact, or nothing is known of the mixing.
@@ -189,7 +189,7 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
     """Returns a remark on how far the samples of a page can be trusted.
 
     Args:
-        table: of ``harmonium evaluate --mixing``.
+        table: of the mixing by ``harmonium evaluate``.
         sweeps: of the chains whose samples the page shows.
     """
     if table["given_up"] > 0:
@@ -208,7 +208,7 @@ def convergence_remark(table: Mapping[str, Any]) -> Remark:
     """Returns a remark on R̂ and effective sample sizes.
 
     Args:
-        table: of ``harmonium evaluate --mixing``, on the convergence.
+        table: of the mixing by ``harmonium evaluate``, on the convergence.
     """
     text = (
         f"Of {table['chains']} chains over {table['sweeps'] // 2} sweeps the largest R̂ is "
@@ -224,7 +224,7 @@ def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
     """Returns a remark on training out of equilibrium.
 
     Args:
-        table: of ``harmonium evaluate --mixing``, on the equilibrium.
+        table: of the mixing by ``harmonium evaluate``, on the equilibrium.
     """
     peak, last = max(table["correlation"]), table["correlation"][-1]
     data, sweeps = table["correlation_of_data"], table["sweeps"][-1]
@@ -232,8 +232,8 @@ def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
         text = (
             "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
             f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
-            "are not from the machine's law. Train on with a lower rate and more sweeps (--rule pcd "
-            "--schedule linear)."
+            "are not from the machine's law. Train on with a lower rate and more sweeps (rule pcd, "
+            "schedule linear)."
         )
         return Remark("caution", text)
     text = (
