@@ -422,8 +422,8 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
                 warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
                 log_partition = ais(machine, *_LOOK_ANNEALING, data=base, reverse=False, seed=seed)
         errors[0] = log_partition.standard_error
-        way = "sums" if summed else "bound"
-        return float(score_rows(coding, v, log_partition, way, _ROUGH_TOLERANCE).mean())
+        values = score_rows(coding, v, log_partition, "sums" if summed else "bound", _ROUGH_TOLERANCE)
+        return float(values.mean())
 
     name = "log_likelihood" if summed else "variational_bound"
     return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
