@@ -15,8 +15,8 @@ from unittest.mock import patch
 import numpy as np
 
 import harmonium as hm
-from harmonium.cli.beginning import Beginning
 from harmonium.cli.coding import codec_of, naming, read_kinds, states_of
+from harmonium.cli.commands.train import Beginning
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, _frames, read
 from harmonium.data.frame import Frame, series_of

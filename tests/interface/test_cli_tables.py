@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
 from dataclasses import replace
@@ -368,9 +369,8 @@ def test_a_run_from_when_they_were_none_is_resumed(
     settings += ("--method", "chains")
     with monkeypatch.context() as before:
         before.setattr(DataSet, "tabular", DataSet.mixed)
-        before.setattr(
-            "harmonium.cli.beginning.read", lambda *of, **how: replace(read(*of, **how), types=None)
-        )
+        command = importlib.import_module("harmonium.cli.commands.train")
+        before.setattr(command, "read", lambda *of, **how: replace(read(*of, **how), types=None))
         assert cli.succeed("train", *settings, "--updates", 20, "--json").json["layers"][:-1] == layers
     old = json.loads((tmp_path / "run" / "machine.json").read_text())
     resumed = cli.succeed("train", *settings, "--updates", 30, "--resume", "--json").json

@@ -218,9 +218,9 @@ class Watching(Checked):
     PANEL: ClassVar[str] = "What is followed"
     validation: options.OtherData | None = None
     metric: Annotated[str | None, Setting(METRICS)] = None
-    evaluate_every: Annotated[int | None, Setting(COUNT, method="chains")] = None
+    evaluate_every: Annotated[int | None, Setting(COUNT)] = None
     early_stopping: Annotated[int | None, Setting(COUNT, metavar="EVALUATIONS", method="chains")] = None
-    tensorboard: Annotated[bool, Setting(method="chains")] = False
+    tensorboard: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +235,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
     seed: options.Seed = 0
     device: options.Device | None = None
     threads: options.Threads | None = None
-    checkpoint_every: Annotated[int | None, Setting(COUNT, method="chains")] = None
+    checkpoint_every: Annotated[int | None, Setting(COUNT)] = None
     shards: Annotated[int | None, Setting(method="chains")] = None
 
     def decided(self, recipe: Recipe, rows: int, weight: float | None) -> TrainSettings:

@@ -27,13 +27,10 @@ from harmonium.machine import BoltzmannMachine, hidden_for
 from harmonium.tables import Codec
 from harmonium.training import (
     EarlyStopping,
-    Objective,
     Recipe,
     TrainingRun,
     check_rows,
     choose,
-    fit_labels,
-    fit_table,
     make_rule,
     train,
 )
@@ -103,7 +100,7 @@ class Training:
         pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
         recipe: of the machine that is to be trained; ``prepare`` chooses it.
-        objective: what a machine learns that is trained without chains.
+        share: weight of ln p(rest, label) in what is learned; None: there is no label.
     """
 
     options: Any
@@ -114,7 +111,7 @@ class Training:
     run: TrainingRun | None = None
     rise: Rise | None = None
     recipe: Recipe | None = None
-    objective: Objective = Objective()  # noqa: RUF009
+    share: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -257,7 +254,20 @@ class Training:
         schedule and early stopping; else it is one epoch at one rate.
         """
         if self.exact:
-            return self._learn_exactly(fitted, states, weights, judged)
+            assert self.recipe is not None
+            seed, shown = fitted.stream("train"), self.options.verbose > 0
+            self.run = run = self.recipe.fit_exactly(
+                states,
+                weights,
+                self.share,
+                judged=judged,
+                device=self.options.device,
+                seed=seed,
+                progress=shown,
+            )
+            rows = states.take(fitted.rows_to_keep(len(states), weights)).to(run.machine.device)
+            fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
+            return replace(fitted, generative=self.share != 0, rows=rows)
         options = self.options
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
@@ -331,21 +341,6 @@ class Training:
             log_partition=None,
         )
 
-    def _learn_exactly(
-        self, fitted: Fitted, states: Rows, weights: Tensor | None, judged: Tensor | None
-    ) -> Fitted:
-        """Trains a new machine without chains."""
-        machine = fitted.machine.to(device=self.options.device)
-        v = states.all().to(machine.device, machine.dtype)
-        learn = fit_table if self.objective.joint == 1 else fit_labels
-        done = learn(
-            machine, v, weights, objective=self.objective, judged=judged, seed=fitted.stream("train")
-        )
-        done.machine.metadata = machine.metadata
-        rows = v[fitted.rows_to_keep(len(v), weights).to(v.device)]
-        fitted = replace(fitted, machine=done.machine, history=done.history, n_updates=done.updates)
-        return replace(fitted, generative=self.objective.joint > 0, rows=rows)
-
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
         share = self.options.validation_fraction
@@ -363,8 +358,7 @@ class Training:
 
     def end(self) -> None:
         """Raises where a signal cut the training short, and warns where the machine was still learning."""
-        if self.run is None:  # without chains
-            return
+        assert self.run is not None
         self.run.whole()
         if self.rise is not None and self.run.status == "completed":
             held_out = [r["validation_score"] for r in self.run.history if "validation_score" in r]

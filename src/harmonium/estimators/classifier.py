@@ -42,7 +42,7 @@ from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LIMIT_TEXT
 from harmonium.tasks import unobserved
-from harmonium.training import LABEL, OBJECTIVES, Objective, OptimizerFactory, share_of
+from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
 
 _FEATURES = 100  # hidden units by which rows of a table are near, with which neighbours were measured
 
@@ -213,7 +213,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
             guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
             states[:, fitted.data_width :] = guessed.to(states)
-        training.objective = Objective([*fitted.machine.visible[:-1]], share)
+        training.share = share
         rule = rules.hybrid(rule, fitted.machine.visible[:-1], share)
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
         self._fitted = training.learn(fitted, learned, weights, rule, judged=judged)

@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -210,15 +210,6 @@ class RunDirectory:
         if ladder is not None:
             with self._name_failures(self._ladder):
                 save_ladder(self._ladder, ladder, overwrite=True)
-
-    def write_whole(self, machine: BoltzmannMachine, records: Sequence[Record]) -> None:
-        """Writes a run that was made at once: settings, history and machine."""
-        self.write_config()
-        self._replace()
-        with self._name_failures(self._history):
-            replace_file(self._history, b"".join(map(write_line, records)))
-        with self._name_failures(self._machine):
-            machine.save(self._machine, overwrite=True)
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""

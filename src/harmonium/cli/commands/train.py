@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Sequence
-from dataclasses import fields, replace
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 import torch
 import typer
+from torch import Tensor
 
+from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.beginning import Beginning
-from harmonium.cli.coding import codec_of, read_kinds, rows_of
+from harmonium.cli.coding import codec_of, naming, read_kinds, rows_of, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import Rows
+from harmonium.data import DataSet, Rows, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables import Codec
 from harmonium.training import (
     Callback,
-    Objective,
-    RunDirectory,
+    Recipe,
     Steps,
     TrainingRun,
     as_root,
     callbacks,
-    fit_labels,
-    fit_table,
+    check_rows,
+    choose,
     say_unused,
     stream_seed,
 )
@@ -99,47 +100,56 @@ def train(
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = settings.objective
         held = _held_out(machine, settings)
-        metrics = (
-            None if held is None else metrics_of(codec_of(machine), settings.metric, held, settings.seed)
-        )
+        # Where hidden units can be summed out, the likelihood itself is at hand.
+        followed = settings.metric or ("likelihood" if settings.method == "exact" and share is None else None)
+        metrics = None if held is None else metrics_of(codec_of(machine), followed, held, settings.seed)
+    exact = settings.method == "exact"
     if unused := list_unused(settings, settings.method):
         names = [f"--{(settings_of(TrainSettings)[name].option or name).lstrip('-')}" for name in unused]
         note(f"warning: {say_unused([name.replace('_', '-') for name in names], settings.method)}")
-    if settings.method == "exact":
-        return _train_at_once(settings, beginning, share, held, stored.text(settings), resume, overwrite)
+    if exact and not options.is_leading():
+        return {}
     if resume:
         runs.require_same_encoding(run_dir, machine)
         if not overwrite and not run_dir.exists():
             note(f"there is nothing to resume in {run_dir}: a new run starts")
     watchers: list[Callback] = [runs.Describe(run_dir, overwrite, stored.text(settings))]
-    if settings.early_stopping is not None and metrics is not None:
+    if settings.early_stopping is not None and metrics is not None and not exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     if settings.tensorboard:
         drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
         watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
+    watch: dict[str, Any] = {
+        "seed": stream_seed(as_root(settings.seed), "train"),
+        "device": device,
+        "validation": None if held is None else held.all(),
+        "metrics": metrics,
+        "evaluate_every": settings.evaluate_every or (sys.maxsize if exact else None),  # the end at any rate
+        "callbacks": watchers,
+        "run_dir": run_dir,
+        "checkpoint_every": settings.checkpoint_every,
+        "resume": resume,
+        "overwrite": overwrite,
+    }
 
     try:
-        with init_process_group(device):
-            run = fit(
-                machine,
-                X,
-                rule=rule,
-                **{field.name: getattr(settings, field.name) for field in fields(Steps)},
-                sample_weight=beginning.weights,
-                seed=stream_seed(as_root(settings.seed), "train"),
-                device=device,
-                validation=None if held is None else held.all(),
-                metrics=metrics,
-                evaluate_every=settings.evaluate_every,
-                callbacks=watchers,
-                run_dir=run_dir,
-                checkpoint_every=settings.checkpoint_every,
-                resume=resume,
-                overwrite=overwrite,
-                distributed=None if settings.shards is None else "auto",
-                shards=SHARDS if settings.shards is None else settings.shards,
-            )
+        if exact:
+            rule = rules.exact()
+            with working("summing over the hidden units"):
+                run = beginning.recipe.fit_exactly(X, beginning.weights, share, **watch)
+        else:
+            with init_process_group(device):
+                run = fit(
+                    machine,
+                    X,
+                    rule=rule,
+                    **{field.name: getattr(settings, field.name) for field in fields(Steps)},
+                    sample_weight=beginning.weights,
+                    distributed=None if settings.shards is None else "auto",
+                    shards=SHARDS if settings.shards is None else settings.shards,
+                    **watch,
+                )
     except KeyboardInterrupt:
         note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
         raise
@@ -151,70 +161,6 @@ def train(
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     return result
-
-
-def _train_at_once(
-    settings: TrainSettings,
-    beginning: Beginning,
-    share: float | None,
-    held: Rows | None,
-    text: str,
-    resume: bool,
-    overwrite: bool,
-) -> dict[str, Any]:
-    """Trains a table's machine by exact sums over its hidden units, and keeps it as a run.
-
-    Args:
-        settings: of the run, as decided.
-        beginning: the machine and its rows.
-        share: weight of ln p(rest, label) in the objective; None without a label.
-        held: rows that the metrics are of; None: there are none.
-        text: the content of ``run.toml``.
-        resume: whether the run that the folder may hold is to go on: it is whole.
-        overwrite: whether it is to be replaced.
-    """
-    run_dir, start = Path(str(settings.run_dir)), time.monotonic()
-    seed = stream_seed(as_root(settings.seed), "train")
-    if resume and (run_dir / MACHINE).exists():
-        runs.require_same_encoding(run_dir, beginning.machine)
-        note(f"the run in {run_dir} is whole: it was made at once, and has no more updates to make")
-        return {"run": run_dir, "status": "completed", "files": [MACHINE]}
-    machine = beginning.machine.to(options.as_device(options.own_device(settings.device)))
-    v = beginning.X.all().to(machine.device)
-    objective = Objective() if share is None else Objective([*machine.visible[:-1]], share)
-    judged = None if share is None else ~v[:, beginning.recipe.width :].isnan().any(1)
-    learn = fit_table if objective.joint == 1 else fit_labels
-    with working("summing over the hidden units"):
-        done = learn(machine, v, beginning.weights, objective=objective, judged=judged, seed=seed)
-    done.machine.metadata = machine.metadata
-    values = {}
-    if held is not None:
-        followed = settings.metric or ("likelihood" if share is None else None)
-        metrics = metrics_of(codec_of(done.machine), followed, held, settings.seed)
-        values = {name: float(metric(done.machine, held.all())) for name, metric in metrics.items()}
-    seconds = time.monotonic() - start
-    records = [
-        {"step": each["step"], "seconds": seconds, "held_out_log_likelihood": each["validation_score"]}
-        for each in done.history
-        if "validation_score" in each and each["step"] < done.updates
-    ]
-    records.append({"step": max(1, done.updates), "seconds": seconds, **values})
-    rule = rules.exact()
-    directory = RunDirectory(
-        run_dir,
-        {"rule": rule.name, "seed": settings.seed, "rows": len(v)},
-        resume=resume,
-        overwrite=overwrite,
-    )
-    try:
-        directory.write_whole(done.machine, records)
-        runs.Describe(run_dir, overwrite, text).write(done.machine)
-    finally:
-        directory.close()
-    run = TrainingRun(
-        done.machine, None, done.history, "completed", done.updates, seconds, run_dir, None, values
-    )
-    return _summary(run, beginning, rule, [])
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
@@ -295,3 +241,126 @@ def _summary(
         **best,
         "files": [name for name in (MACHINE, runs.AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
     }
+
+
+@final
+@dataclass(frozen=True)
+class Beginning:
+    """A machine with its data.
+
+    Attributes:
+        recipe: the machine, whose metadata say how data become states and which data these were, and how it
+            is trained.
+        X: states, as ``harmonium.train`` takes them.
+        dataset: what was read.
+        weights: of the rows, (rows,); None: all count alike.
+    """
+
+    recipe: Recipe
+    X: Rows
+    dataset: DataSet
+    weights: Tensor | None = None
+
+    @property
+    def machine(self) -> BoltzmannMachine:
+        """The machine that is trained."""
+        return self.recipe.machine
+
+    @classmethod
+    def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
+        """Begins with a machine that has learned nothing.
+
+        Args:
+            settings: of the command; their seed is also that of what ``binarise`` draws.
+            kinds: of some columns.
+            tabular: see ``Codec.fit``.
+
+        Raises:
+            ValueError: data that do not suit the rest, or no row with any cell; the message names them.
+        """
+        data, label = str(settings.data), settings.label
+        reading = {
+            "alphabet": settings.alphabet or "auto",
+            "unknown": options.unknown_of(settings.unknown) or "gap",
+        }
+        dataset = read(data, labels_apart=label is None, **reading)
+        if settings.alphabet is not None and dataset.alignment is None:
+            raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
+        rest, labels = (dataset, None) if label is None else dataset.take_label(label)
+        with naming(dataset.name):
+            codec = _fit(rest, settings, kinds, tabular)
+        visible, count = codec.layers, int(rest.samples.shape[0])
+        if labels is not None:
+            codec = codec.with_label(labels)
+        recipe = choose(
+            codec.encoder,
+            visible,
+            count,
+            settings.hidden_layers(),
+            kind=settings.hidden_kind,
+            n_states=settings.hidden_states,
+            label=None if labels is None else codec.layers[-1],
+            method=settings.method,
+        )
+        with naming(dataset.name):
+            rest, labels = codec.learnable(rest, labels)
+        weights, machine = weights_of(rest, settings.reweight), recipe.machine
+        generator = as_generator(stream_seed(as_root(settings.seed), "couplings"))
+        with naming(dataset.name):
+            rows = codec.rows(rest, machine.dtype, labels, shown="anything")
+            if recipe.method == "chains":
+                recipe.start_(rows, weights, settings.initial_std, generator)
+        machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
+        return cls(recipe, rows, dataset, weights)
+
+    @classmethod
+    def trained(cls, settings: TrainSettings) -> Beginning:
+        """Begins with the machine of another run, which goes on from what it has learned.
+
+        Raises:
+            FileNotFoundError: no such run.
+            ValueError: data that do not suit the machine, or no row with any cell; the message names them.
+        """
+        data = str(settings.data)
+        if settings.method == "exact":
+            raise ValueError(
+                "method: expected auto or chains with --from, as exact begins anew; received exact"
+            )
+        machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
+        coding = codec_of(machine, options.unknown_of(settings.unknown))
+        dataset = coding.read(data)
+        with naming(dataset.name):
+            rest, labels = coding.learnable(*coding.apart(dataset))
+            weights = weights_of(rest, settings.reweight)
+            X = coding.rows(rest, machine.dtype, labels, shown="anything")
+            check_rows(machine, X, "X")
+        about = _description(dataset, data)
+        if coding.names is not None:
+            about["names"] = list(coding.names)
+        machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
+        return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
+
+
+def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool) -> Codec:
+    """Fits a codec, and calls what makes grey levels binary as the command does."""
+    try:
+        return Codec.fit(
+            dataset,
+            settings.visible,
+            kinds,
+            binarise=settings.binarise,
+            seed=settings.seed,
+            unknown=options.unknown_of(settings.unknown) or "missing",
+            tabular=tabular,
+            missing=False,
+        )
+    except ValueError as error:
+        said, remedy, _ = str(error).partition("; binarise the data first")
+        if not remedy:
+            raise
+        raise ValueError(f"{said}; --binarise makes grey levels binary") from error
+
+
+def _description(dataset: DataSet, source: str) -> dict[str, Any]:
+    about = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    return about if dataset.names is None else {**about, "names": list(dataset.names)}
