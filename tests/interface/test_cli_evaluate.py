@@ -33,6 +33,23 @@ def saved(tmp_path: Path) -> tuple[Path, hm.BoltzmannMachine]:
     return tmp_path / "m.safetensors", machine
 
 
+@pytest.mark.parametrize(("hidden", "method"), [(21, "exact"), (24, "ais")])
+def test_estimators_and_the_command_sum_alike(
+    cli: CommandLine, tmp_path: Path, hidden: int, method: str
+) -> None:
+    """One limit on unit updates, 2^28: 2^21 states of 51 columns are below it, 2^24 of 54 are not."""
+    X = np.random.default_rng(0).integers(0, 2, (20, 30)).astype(np.float32)
+    rbm = hm.RBM(hidden, max_updates=1, ais_chains=4, ais_temperatures=5, random_state=0).fit(X)
+    rbm.machine_.save(tmp_path / "m.safetensors")
+    np.save(tmp_path / "x.npy", X)
+    arguments = ("evaluate", tmp_path / "m.safetensors", tmp_path / "x.npy", "--temperatures", 5, "--json")
+    found = cli.succeed(*arguments).json["log_partition"]
+    assert found["method"] == method
+    assert (rbm.log_partition_.standard_error == 0) is (method == "exact")
+    if method == "exact":
+        assert rbm.log_partition_.value == pytest.approx(found["value"], abs=1e-4)
+
+
 def test_small_machines_are_exact(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
     path, machine = saved
     result = cli.succeed("evaluate", path, BARS, "--json").json
