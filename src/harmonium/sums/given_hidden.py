@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from math import log, pi
 from typing import NamedTuple, final
 
+import networkx as nx
 import torch
 from torch import Tensor
 
@@ -24,15 +25,15 @@ _BITS = 52  # of a whole number that float64 holds
 
 
 class Sums(NamedTuple):
-    """Weighted sums over rows and hidden states, for the layers of a ``Given`` side by side.
+    """Weighted sums over rows and hidden states, for some layers side by side.
 
     Attributes:
-        statistics: of t(x), by layer as in ``Layer.natural``, each (width_l,).
+        statistics: of t(x), by layer, as in ``Layer.natural`` each (width_l,).
         crossed: of x ⊗ hidden, (width, hidden columns).
         squared: of x ⊗ x, (width, width); None where no edge joins the layers.
     """
 
-    statistics: list[Theta]
+    statistics: dict[int, Theta]
     crossed: Tensor
     squared: Tensor | None
 
@@ -64,29 +65,8 @@ class GivenRows(ABC):
         """Draws what is not observed given hidden states, (draws, rows) int64: (draws, rows, width)."""
 
 
-class Given(ABC):
-    """The law of some visible layers given the hidden states.
-
-    Attributes:
-        layers: their indices; rows have their columns side by side.
-        row_bytes: that a block takes for each row, beside those for its hidden states.
-    """
-
-    layers: tuple[int, ...]
-    row_bytes: int
-
-    @property
-    @abstractmethod
-    def means(self) -> Tensor:
-        """E of the layers beside every hidden state, (states, width)."""
-
-    @abstractmethod
-    def rows(self, x: Tensor) -> GivenRows:
-        """Returns rows, (rows, width), beside the hidden states."""
-
-
 @final
-class IndependentUnits(Given):
+class IndependentUnits:
     """A layer whose units are independent given the hidden states: ψ of their fields sums them out.
 
     Args:
@@ -94,17 +74,23 @@ class IndependentUnits(Given):
         l: the layer.
         hidden: states of the hidden layers, (states, columns) in all.
         states: the same by layer; entries of visible layers are not read.
+
+    Attributes:
+        places: of layers, in the columns of rows.
+        row_bytes: that a block takes for each row, beside those for its hidden states.
     """
 
     def __init__(self, law: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:
         self.law, self.l, self.hidden = law, l, hidden
-        self.layers, self.row_bytes = (l,), 4 * hidden.element_size() * law.layers[l].width
+        self.places = {l: slice(0, law.layers[l].width)}
+        self.row_bytes = 4 * hidden.element_size() * law.layers[l].width
         self.layer: Layer = law.layers[l]
         self.theta: Theta = law.thetas[l]
         self.field = law.field(l, states, law.graph.hidden)
 
     @property
     def means(self) -> Tensor:
+        """E of the layer beside every hidden state, (states, width)."""
         return self.moments.mean
 
     @cached_property
@@ -129,7 +115,8 @@ class IndependentUnits(Given):
         logs = [self.layer.log_conditional(x, self.field, self.theta)[:, unit] for x in each]
         return torch.stack(logs, -1).softmax(-1)
 
-    def rows(self, x: Tensor) -> _IndependentRows:
+    def rows(self, x: Tensor) -> GivenRows:
+        """Returns rows, (rows, width), beside the hidden states."""
         return _IndependentRows(self, x)
 
 
@@ -156,14 +143,14 @@ class _IndependentRows(GivenRows):
         by_state = self._x.t() @ weights  # (width, states): five times as fast as its transpose
         seen = table.layer.statistics(self._x)
         if self._missing is None:
-            return Sums([tuple(each @ t for t in seen)], by_state @ table.hidden, None)
+            return Sums({table.l: tuple(each @ t for t in seen)}, by_state @ table.hidden, None)
         lacking = self._missing.t().to(weights.dtype) @ weights
         by_state += lacking * table.moments.mean.t()
         statistics = tuple(
             each @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
             for t, expected in zip(seen, table.statistics, strict=True)
         )
-        return Sums([statistics], by_state @ table.hidden, None)
+        return Sums({table.l: statistics}, by_state @ table.hidden, None)
 
     def moments(self, p: Tensor) -> Moments:
         if self._missing is None:
@@ -184,7 +171,7 @@ class _IndependentRows(GivenRows):
 
 
 @final
-class JoinedGaussians(Given):
+class JoinedGaussians:
     """Gaussian layers with edges among them: given the hidden states one multivariate Gaussian.
 
     With φ = (1, hidden columns) it is N(K⁻¹ Γᵀφ, K⁻¹), K = diag V - βJ. What a row lacks is Gaussian given
@@ -203,7 +190,6 @@ class JoinedGaussians(Given):
     def __init__(
         self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
-        self.layers, self.hidden = layers, hidden
         self.places = dict(zip(layers, places(law, layers), strict=True))
         linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
         among, up = couplings_of_columns(law)
@@ -236,6 +222,7 @@ class JoinedGaussians(Given):
 
     @property
     def means(self) -> Tensor:
+        """E of the layers beside every hidden state, (states, width)."""
         return torch.cholesky_solve(self.field.t(), torch.linalg.cholesky(self.precision)).t()
 
     @cached_property
@@ -243,7 +230,8 @@ class JoinedGaussians(Given):
         """φ ⊗ φ of every hidden state, (states, columns²)."""
         return (self.phi.unsqueeze(2) * self.phi.unsqueeze(1)).flatten(1)
 
-    def rows(self, x: Tensor) -> JoinedRows:
+    def rows(self, x: Tensor) -> GivenRows:
+        """Returns rows, (rows, width), beside the hidden states."""
         return JoinedRows(self, x)
 
 
@@ -252,7 +240,7 @@ class JoinedRows(GivenRows):
     """Rows as x = seen + response φ + noise of a covariance, these two alike for rows that lack the same."""
 
     def __init__(self, table: JoinedGaussians, x: Tensor) -> None:
-        self.layers = table.layers
+        self.places = table.places
         self._table, K = table, table.precision
         self._lacks = x.isnan()
         patterns, self._which = _find_patterns(self._lacks)
@@ -298,7 +286,9 @@ class JoinedRows(GivenRows):
         if table.back is not None:
             crossed, squared = table.back @ crossed, table.back @ squared @ table.back.t()
         halves = -0.5 * squared.diagonal()
-        statistics: list[Theta] = [(crossed[place, 0], halves[place]) for place in table.places.values()]
+        statistics: dict[int, Theta] = {
+            l: (crossed[place, 0], halves[place]) for l, place in table.places.items()
+        }
         return Sums(statistics, crossed[:, 1:], squared)
 
     def moments(self, p: Tensor) -> Moments:
@@ -362,10 +352,8 @@ def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
 
 def joined_layers(graph: Graph) -> list[tuple[int, ...]]:
     """Returns the visible layers in groups that edges join, directly or by others; each is in one of them."""
-    group = {l: {l} for l in graph.visible}
-    for l, m in graph.edges:
-        if l in group and m in group and group[l] is not group[m]:
-            group[l] |= group[m]
-            for other in group[m]:
-                group[other] = group[l]
-    return list(dict.fromkeys(tuple(sorted(members)) for members in group.values()))
+    among = nx.Graph()
+    among.add_edges_from(edge for edge in graph.edges if set(edge) <= set(graph.visible))
+    among.add_nodes_from(graph.visible)
+    groups = [tuple(sorted(group)) for group in nx.connected_components(among)]
+    return sorted(groups, key=lambda group: min(map(graph.visible.index, group)))

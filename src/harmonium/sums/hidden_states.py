@@ -15,7 +15,6 @@ from harmonium import _random
 from harmonium.layers import Layer, Moments
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, Statistics
 from harmonium.sums.given_hidden import (
-    Given,
     IndependentUnits,
     JoinedGaussians,
     JoinedRows,
@@ -61,14 +60,14 @@ def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
     for l, place in zip(law.graph.hidden, places(law, law.graph.hidden), strict=True):
         states[l] = hidden[:, place]
     for part in _list_parts(law, hidden, states, {}):
-        for l, place in zip(part.layers, places(law, part.layers), strict=True):
+        for l, place in part.places.items():
             states[l] = part.means[:, place].to(hidden)
     return law.visible_states(states)
 
 
 def _list_parts(
     law: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
-) -> list[Given]:
+) -> list[IndependentUnits | JoinedGaussians]:
     """Returns the visible layers in groups that are independent beside rows of hidden states."""
     joined = _find_joined(law.graph) | roots.keys()
     return [
@@ -230,7 +229,7 @@ class Posterior:
     def __init__(self, table: HiddenStates, v: Tensor) -> None:
         self._table, law = table, table.law
         split = law.split(v.to(law.dtype))
-        self._parts = [part.rows(torch.cat([split[l] for l in part.layers], 1)) for part in table.parts]
+        self._parts = [part.rows(torch.cat([split[l] for l in part.places], 1)) for part in table.parts]
         self._logits = table.state_log_weights.to(law.dtype).repeat(len(v), 1)
         self._rest = table.state_log_weights.new_zeros(len(v))
         for part in self._parts:
@@ -267,7 +266,7 @@ class Posterior:
     @torch.no_grad()
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
         """Returns p of every state of a discrete visible unit that no row shows, (rows, n_states)."""
-        (part,) = [part for part in self._table.parts if layer in part.layers]
+        (part,) = [part for part in self._table.parts if layer in part.places]
         if not isinstance(part, IndependentUnits) or not part.layer.discrete:
             raise ValueError(f"layer: expected discrete units, received {self._table.law.layers[layer]}")
         return self.probabilities @ part.probabilities(unit)
@@ -283,12 +282,14 @@ class Posterior:
         Returns:
             Sums of φ ⊗ φ, x ⊗ φ and x ⊗ x, float64, with φ the hidden columns behind a 1, and states x.
         """
-        part = next(part for part in self._parts if isinstance(part, JoinedRows) and part.layers == (layer,))
+        part = next(
+            part for part in self._parts if isinstance(part, JoinedRows) and [*part.places] == [layer]
+        )
         p = self.probabilities * weight.to(self.probabilities).unsqueeze(1)
         sums, of_states = part.sum(p), p.double().sum(0).unsqueeze(1)
         phi = torch.cat([torch.ones_like(of_states), self._table.states.double()], 1)
         assert sums.squared is not None
-        crossed = torch.cat([sums.statistics[0][0].unsqueeze(1), sums.crossed], 1)
+        crossed = torch.cat([sums.statistics[layer][0].unsqueeze(1), sums.crossed], 1)
         return (phi * of_states).t() @ phi, crossed, sums.squared
 
     @torch.no_grad()
@@ -314,11 +315,9 @@ class Posterior:
         weights = self.probabilities * each
         sums = [part.sum(weights) for part in self._parts]
         found = {
-            l: (number, place, terms)
-            for number, part in enumerate(table.parts)
-            for l, place, terms in zip(
-                part.layers, places(table.law, part.layers), sums[number].statistics, strict=True
-            )
+            l: (own, place)
+            for part, own in zip(table.parts, sums, strict=True)
+            for l, place in part.places.items()
         }
         above = dict(zip(graph.hidden, places(table.law, graph.hidden), strict=True))
         of_states = weights.sum(0)
@@ -326,7 +325,7 @@ class Posterior:
         thetas = []
         for l, layer in enumerate(table.law.layers):
             if l in found:
-                thetas.append([t.to(weights.dtype) for t in found[l][2]])
+                thetas.append([t.to(weights.dtype) for t in found[l][0].statistics[l]])
             else:
                 thetas.append([of_states @ t for t in layer.statistics(table.states[:, above[l]])])
         products = []
@@ -334,11 +333,11 @@ class Posterior:
             if l in above and m in above:
                 product = of_hidden[above[l], above[m]]
             elif l in above:
-                product = sums[found[m][0]].crossed[found[m][1], above[l]].t()
+                product = found[m][0].crossed[found[m][1], above[l]].t()
             elif m in above:
-                product = sums[found[l][0]].crossed[found[l][1], above[m]]
+                product = found[l][0].crossed[found[l][1], above[m]]
             else:
-                squared = sums[found[l][0]].squared
+                squared = found[l][0].squared
                 assert squared is not None
                 product = squared[found[l][1], found[m][1]]
             products.append((product / 2 if l == m else product).to(weights.dtype))
@@ -349,7 +348,7 @@ class Posterior:
         table = self._table
         states = [table.states] * len(table.law.layers)
         for part, x in zip(table.parts, parts, strict=True):
-            for l, place in zip(part.layers, places(table.law, part.layers), strict=True):
+            for l, place in part.places.items():
                 states[l] = x[..., place].to(table.law.dtype)
         return table.law.visible_states(states)
 
@@ -357,17 +356,13 @@ class Posterior:
 def list_states(law: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
     """Returns all joint states of some layers, for each (states, width_l); of the others (states, 0)."""
     layers = law.layers
-    each = [
-        torch.arange(layers[l].n_states or 0, device=law.device)
-        for l in among
-        for _ in range(layers[l].n_units)
-    ]
+    units = [layers[l].n_units for l in among]
+    radices = [layers[l].n_states or 0 for l, count in zip(among, units, strict=True) for _ in range(count)]
     digits = torch.zeros(1, 0, dtype=torch.int64, device=law.device)
-    if each:
+    if radices:
+        each = [torch.arange(radix, device=law.device) for radix in radices]
         digits = torch.cartesian_prod(*each).view(-1, len(each))
-    states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device) for _ in layers]
-    start = 0
-    for l in among:
-        states[l] = layers[l].from_digits(digits[:, start : start + layers[l].n_units]).to(law.dtype)
-        start += layers[l].n_units
+    states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device)] * len(layers)
+    for l, own in zip(among, torch.split(digits, units, 1), strict=True):
+        states[l] = layers[l].from_digits(own).to(law.dtype)
     return states
