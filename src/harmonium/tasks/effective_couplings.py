@@ -8,8 +8,7 @@ the states of each of its units (the zero-sum gauge). That expansion is unique. 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby, permutations
 from math import prod
 from typing import NamedTuple, final
@@ -19,11 +18,10 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.sums import couplings_of_columns, list_states, log_weights
+from harmonium.sums import UNASKED, couplings_of_columns, list_states, log_weights
 
 EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
-_EXACT_STATES = 1 << 16  # of the visible units together, at most
 _TRIPLE_COLUMNS = 400  # whose triples take half a gigabyte
 # Of the average over a normal law, in deviations: its reach, and the distances of its points, the smaller
 # where fields are spread by 2 and more, the larger up to 1. The error is exp(-2π²/(distance · spread)) for
@@ -64,12 +62,13 @@ def effective_couplings(
     Args:
         machine: whose visible units have two values or are categorical; edges among them are counted in.
         order: 2, or 3 for triples too, whose number grows as the cube of the columns.
-        method: "exact": by enumeration of up to 2^16 visible states, for any machine whose hidden layers can
-            be summed. "gaussian": for hidden layers of independent units that see visible units alone; the
-            field from all visible units but those of the coupling is taken as normal, with its mean and
-            variance under the uniform law. That is exact in the limit of many small weights, and takes half a
-            second for 100 columns and 100 hidden units, minutes for 784 and 500, or for 112 sites of 21
-            letters and 200. "auto": "exact" where it serves, else "gaussian".
+        method: "exact": by a sum over visible states, for any machine whose hidden layers can be summed out,
+            where states times columns^order are at most 2^28 (19 columns of two values, 16 with triples).
+            "gaussian": for hidden layers of independent units that see visible units alone; the field from
+            all visible units but those of the coupling is taken as normal, with its mean and variance under
+            the uniform law. That is exact in the limit of many small weights, and takes half a second for
+            100 columns and 100 hidden units, minutes for 784 and 500, or for 112 sites of 21 letters and
+            200. "auto": "exact" where it serves, else "gaussian".
 
     Raises:
         ValueError: other visible units, too many states for "exact", other hidden layers for "gaussian", or
@@ -93,13 +92,16 @@ def effective_couplings(
         raise ValueError(
             f"order: expected 2 beyond {_TRIPLE_COLUMNS} visible columns, received 3 with {law.visible_width}"
         )
-    few = prod(len(unit.states) for unit in units) <= _EXACT_STATES
+    few = prod(len(unit.states) for unit in units) * law.visible_width**order <= UNASKED
     if method == "auto":
         method = "exact" if few else "gaussian"
     if method == "exact" and not few:
-        raise ValueError('method: expected "gaussian" for more than 2^16 visible states, received "exact"')
-    source = _Enumeration(law, units) if method == "exact" else _GaussianFields(law, units)
-    return _expand(source, units, law.visible_width, order, method)
+        raise ValueError(
+            f'method: expected "gaussian" where visible states times columns to the power {order} are more '
+            'than 2^28, received "exact"'
+        )
+    means = _enumerate(law, units) if method == "exact" else _GaussianFields(law, units).beside
+    return _expand(means, units, law.visible_width, order, method)
 
 
 class _Unit(NamedTuple):
@@ -137,41 +139,31 @@ def _units_of(law: Hamiltonian) -> Iterator[_Unit]:
             start += width
 
 
-class _Means(ABC):
-    """Means of -F over all visible units but a few, under the uniform law."""
+_Means = Callable[[tuple[int, ...], list[int]], Tensor]
+"""Returns means of -F over all visible units but a few, under the uniform law.
 
-    @abstractmethod
-    def beside(self, kept: tuple[int, ...], last: list[int]) -> Tensor:
-        """Returns the means by the states of the kept units and of one unit of ``last`` at a time.
-
-        Args:
-            kept: units, at most two, rising.
-            last: units of one layer side by side, above those.
-
-        Returns:
-            (states of each kept unit…, len(last), states of such a unit).
-        """
+Given at most two units, rising, and units of one layer side by side above those, of which one at a time is
+kept too: (states of each kept unit…, number of the last, states of such a unit).
+"""
 
 
-@final
-class _Enumeration(_Means):
-    """By enumeration of all visible states."""
+def _enumerate(law: Hamiltonian, units: list[_Unit]) -> _Means:
+    """Returns the means by a sum over all visible states."""
+    rows = law.visible_states(list_states(law, law.graph.visible))
+    values = log_weights(law, rows).view([len(unit.states) for unit in units])
 
-    def __init__(self, law: Hamiltonian, units: list[_Unit]) -> None:
-        rows = law.visible_states(list_states(law, law.graph.visible))
-        self._values = log_weights(law, rows).view([len(unit.states) for unit in units])
-
-    def beside(self, kept: tuple[int, ...], last: list[int]) -> Tensor:
-        means = [self._mean({*kept, j}) for j in last]
+    def beside(kept: tuple[int, ...], last: list[int]) -> Tensor:
+        means = []
+        for j in last:
+            others = [i for i in range(len(units)) if i != j and i not in kept]
+            means.append(values.mean(others) if others else values)
         return torch.stack(means, len(kept))
 
-    def _mean(self, kept: set[int]) -> Tensor:
-        others = [i for i in range(self._values.dim()) if i not in kept]
-        return self._values.mean(others) if others else self._values
+    return beside
 
 
 @final
-class _GaussianFields(_Means):
+class _GaussianFields:
     """With a normal law for the field that every hidden unit has from the other visible units."""
 
     def __init__(self, law: Hamiltonian, units: list[_Unit]) -> None:
@@ -267,7 +259,7 @@ def _columns(
     means: _Means, units: list[_Unit], kept: tuple[int, ...], last: list[int]
 ) -> tuple[slice, Tensor]:
     """Returns the columns of the last units, and the components of each with the kept ones, by column."""
-    component = means.beside(kept, last)
+    component = means(kept, last)
     for axis in (*range(len(kept)), -1):
         component = component - component.mean(axis, keepdim=True)
     component = component @ units[last[0]].reader
