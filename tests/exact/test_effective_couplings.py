@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations, product
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 import harmonium as hm
 from harmonium.machine import init_from_data_, normal_
 from harmonium.sums import log_weights
-from harmonium.tasks import effective_couplings
+from harmonium.tasks import effective_couplings, interactions
 
 
 def made(layers, edges=None, visible=None, std=0.6, seed=0):
@@ -130,8 +129,7 @@ def test_points_of_the_average_are_as_many_as_it_needs(spread, error, monkeypatc
     machine = made([hm.Spin(12), hm.Spin(5)], std=0.3)
     machine.couplings[0].fill_(machine.couplings[0].matrix().sign() * spread / 12**0.5)
     found = effective_couplings(machine, method="gaussian").pairs
-    module = sys.modules["harmonium.tasks.effective_couplings"]
-    monkeypatch.setattr(module, "_DISTANCES", (0.03, 0.03))
+    monkeypatch.setattr(interactions, "_DISTANCES", (0.03, 0.03))
     finer = effective_couplings(machine, method="gaussian").pairs
     assert float(finer.abs().max()) > 0.01 and float((found - finer).abs().max()) < error
 

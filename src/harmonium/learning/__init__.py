@@ -4,7 +4,7 @@ from harmonium.learning import rules
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import label_rate
-from harmonium.learning.exact_gradient import exact_gradient
+from harmonium.learning.exact import exact_gradient
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
 from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
 from harmonium.learning.expectations import begin as begin

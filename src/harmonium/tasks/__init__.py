@@ -3,13 +3,13 @@
 import harmonium.ladder  # noqa: F401  (so that ``Kernel.registry`` has all kernels)
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
 from harmonium.tasks.denoising import DENOISE_METHODS, Denoised, denoise
-from harmonium.tasks.effective_couplings import (
+from harmonium.tasks.imputation import METHODS, Imputation, by_column, impute, unobserved, visible_means
+from harmonium.tasks.interactions import (
     EFFECTIVE_METHODS,
     EffectiveCouplings,
     effective_couplings,
 )
-from harmonium.tasks.imputation import METHODS, Imputation, by_column, impute, unobserved, visible_means
-from harmonium.tasks.predict import PREDICT_METHODS, predict
+from harmonium.tasks.prediction import PREDICT_METHODS, predict
 from harmonium.tasks.sampling import Sample, sample
 from harmonium.tasks.singular_vectors import Directions, directions
 from harmonium.tasks.sites import contacts, mutations

@@ -10,7 +10,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import log_weights
-from harmonium.tasks.effective_couplings import effective_couplings
+from harmonium.tasks.interactions import effective_couplings
 
 
 @torch.no_grad()
