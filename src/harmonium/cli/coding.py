@@ -141,11 +141,6 @@ def read_kinds(path: Path | None) -> dict[str, Any]:
 def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None:
     """(rows, visible width) in float64, all alike, NaN but for the columns named; None where none is.
 
-    Args:
-        codec: of the machine.
-        given: such as ``city=Rom``.
-        rows: at least 1.
-
     Raises:
         ValueError: another form, no such column, or a value that it has no state for.
     """

@@ -57,7 +57,7 @@ def mixing(
         table["sweeps_until_all_meet"] = until_all_meet(first)
         remark = (
             f"mixing: {int(first.capped.sum())} of {PAIRS} pairs had not met after {max_steps} sweeps: the "
-            f"mean is too small, and nothing is bounded; {advice(table)}"
+            f"mean is too small, and nothing is bounded; {_advise(table['sweeps_until_all_meet'])}"
         )
         return table, [remark], first
     lag = int(first.times.max())
@@ -79,9 +79,6 @@ def mixing(
 def until_all_meet(meetings: Meetings) -> int | None:
     """Estimates how many sweeps it takes until capped pairs have met too, at the pace of the second half.
 
-    Args:
-        meetings: of which some pairs are capped.
-
     Returns:
         A number with two digits; None: so few met in the second half that it would be over ten times the cap.
     """
@@ -95,9 +92,8 @@ def until_all_meet(meetings: Meetings) -> int | None:
     return ceil(sweeps / step) * step if sweeps <= _PATIENCE * cap else None
 
 
-def advice(table: dict[str, Any]) -> str:
-    """Returns what to do about capped pairs, by the table of ``mixing``."""
-    sweeps = table["sweeps_until_all_meet"]
+def _advise(sweeps: int | None) -> str:
+    """Returns what to do about capped pairs, by the sweeps until all meet."""
     if sweeps is not None:
         return f"at the pace of their second half all would have met after about {sweeps} (--mixing-steps)"
     return (
@@ -110,12 +106,6 @@ def equilibrium(
     machine: BoltzmannMachine, rows: Tensor, most: int, seed: int
 ) -> tuple[dict[str, Any], Resampling]:
     """Chains from noise, and how the correlation of their pair statistics with those of data goes.
-
-    Args:
-        machine: any machine.
-        rows: complete rows of data.
-        most: sweeps at most; a large machine makes fewer, by the cost.
-        seed: of the chains.
 
     Raises:
         ValueError: data without pairs to compare.
@@ -147,15 +137,7 @@ def moments(
     training: Tensor | None,
     seed: int,
 ) -> tuple[MomentErrors, str]:
-    """Scaled errors of the moments of chains from noise, and in words what they were compared with.
-
-    Args:
-        machine: any machine.
-        found: whose last states are the samples.
-        rows: complete rows, held out where there are rows that were trained on.
-        training: rows that the machine was trained on; None: the rows are cut into two halves at random.
-        seed: of the halves.
-    """
+    """Scaled errors of the moments of chains from noise, and in words what they were compared with."""
     about = "held-out rows; 0: as the training data, 1: shuffled"
     if training is None:
         order = permutation(len(rows), as_generator(seed, rows.device))
@@ -166,56 +148,30 @@ def moments(
 
 
 def convergence(machine: BoltzmannMachine, most: int, seed: int) -> tuple[dict[str, Any], Diagnosis]:
-    """R̂ and effective sample sizes of chains from noise: the worst of all quantities, and each of them.
-
-    Args:
-        machine: any machine.
-        most: sweeps at most.
-        seed: of the chains.
-    """
+    """R̂ and effective sample sizes of chains from noise: the worst of all quantities, and each of them."""
     sweeps = max(_FEWEST_SWEEPS, min(2 * most, _CONVERGENCE_SWEEPS))
     found = diagnose(machine, chains=_CONVERGENCE_CHAINS, sweeps=sweeps, seed=seed)
-    table = {
-        "chains": _CONVERGENCE_CHAINS,
-        "sweeps": sweeps,
-        "draws": found.draws,
-        "r_hat": found.r_hat,
-        "ess": found.ess,
-        "passed": found.passed,
-    }
-    return table, found
+    known = {name: getattr(found, name) for name in ("draws", "r_hat", "ess", "passed")}
+    return {"chains": _CONVERGENCE_CHAINS, "sweeps": sweeps, **known}, found
 
 
 def chains_from_noise(
     machine: BoltzmannMachine, rows: Sequence[Tensor | None], most: int, seed: int, notes: list[str]
 ) -> dict[str, Any]:
-    """Returns the part of ``harmonium evaluate --mixing`` beside meeting times, and adds notes to it.
-
-    Args:
-        machine: any machine.
-        rows: complete rows for the base of annealing, or None; then, where there are others, these as held
-            out.
-        most: sweeps at most.
-        seed: of all chains.
-        notes: grows.
-    """
+    """Returns the part of ``harmonium evaluate --mixing`` beside meeting times, and adds notes to it."""
     converged, _ = convergence(machine, most, seed)
     notes.append(f"convergence: {verdict.convergence_remark(converged).text}")
     result: dict[str, Any] = {"convergence": converged}
-    training, held_out = (*rows, None)[:2]
-    if training is None:
-        notes.append("equilibrium: not available, it needs DATA with whole rows")
-        return result
-    training = training.to(machine.device)
+    training, held_out = (None if x is None else x.to(machine.device) for x in (*rows, None)[:2])
     try:
+        if training is None:
+            raise ValueError("it needs DATA with whole rows")
         result["equilibrium"], found = equilibrium(machine, training, most, seed)
     except ValueError as error:
         notes.append(f"equilibrium: not available, {error}")
         return result
     notes.append(f"equilibrium: {verdict.equilibrium_remark(result['equilibrium']).text}")
-    if held_out is None:
-        errors, about = moments(machine, found, training, None, seed)
-    else:
-        errors, about = moments(machine, found, held_out.to(machine.device), training, seed)
+    rows_of, base = (training, None) if held_out is None else (held_out, training)
+    errors, about = moments(machine, found, rows_of, base, seed)
     result["moments"] = {**errors._asdict(), "beside": about}
     return result

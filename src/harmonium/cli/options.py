@@ -162,6 +162,19 @@ class Chains(Checked):
         return None if self.kernel is None else chosen(**settings)
 
 
+def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], overwrite: bool) -> Path:
+    """Returns the folder of a command's results: ``out``, or one of this name in the run's or beside a file.
+
+    Raises:
+        FileExistsError: it holds one of the files, which are not to be replaced.
+    """
+    folder = out or (run if run.is_dir() else run.parent) / name
+    found = [name for name in files if (folder / name).exists()]
+    if found and not overwrite:
+        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    return folder
+
+
 def set_threads(threads: int | None) -> None:
     """Limits this process to a number of CPU threads; None changes nothing."""
     if threads is not None:

@@ -116,15 +116,16 @@ def _lines(listing: Listing) -> Table:
     for name in listing[0]:
         table.add_column(name.replace("_", " "), overflow="fold")
     for each in listing:
-        table.add_row(*(Text(_text(value)) for value in each.values()))
+        table.add_row(*(Text(format_value(value)) for value in each.values()))
     return table
 
 
 def _row(name: str, values: Sequence[Any]) -> list[Text]:
-    return [Text(name.replace("_", " "), style="bold"), *(Text(_text(value)) for value in values)]
+    return [Text(name.replace("_", " "), style="bold"), *(Text(format_value(value)) for value in values)]
 
 
-def _text(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """Returns a value of a result as text: numbers by six digits, "-" where there is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):
@@ -132,7 +133,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(_text(item) for item in value) or "-"
+        return ", ".join(format_value(item) for item in value) or "-"
     return str(value)
 
 

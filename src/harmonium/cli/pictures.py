@@ -34,11 +34,6 @@ def data_range(coding: Codec, *rows: NDArray[Any] | None) -> Limits | None:
 
     Real units go beyond the data's numbers, and a single pixel far off would turn all others grey.
 
-    Args:
-        coding: of a machine.
-        *rows: data in their own units, the first that are not None are taken; without any the training data,
-            where they are still at hand.
-
     Returns:
         None where units are discrete, whose states say what is black and white, or no data are known.
     """
@@ -94,26 +89,22 @@ class SampleImages:
     def __init__(
         self, machine: BoltzmannMachine, X: Any, shape: tuple[int, ...], number: int, sweeps: int, seed: int
     ) -> None:
-        coding = codec_of(machine)
-        self._encoder, self._width = coding.encoder, machine.visible_width - coding.label_width
-        self._shape = (*shape, 1)[:3]
-        self._number, self._sweeps = number, sweeps
+        self._coding, self._shape, self._number, self._sweeps = codec_of(machine), shape, number, sweeps
         self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
-        rows = spread(Rows.of(X, dtype=machine.dtype, missing=True), _ROWS)
-        values = self._decoded(rows)
+        values = self._decode(spread(Rows.of(X, dtype=machine.dtype, missing=True), _ROWS))
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        self._low, self._span = (0.0, 1.0) if low >= 0 and high <= 1 else (low, (high - low) or 1.0)
+        self._limits = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
 
     @classmethod
     def of(
         cls, machine: BoltzmannMachine, X: Any, number: int, sweeps: int, seed: int
     ) -> SampleImages | None:
         """Makes the chains for data that are images; None for other data."""
-        coding, shape = codec_of(machine), source_of(machine)[1]
-        if len(shape) not in (2, 3) or (*shape, 1)[2] not in (1, 3) or isinstance(coding.encoder, Table):
-            return None
-        return cls(machine, X, shape, number, sweeps, seed)
+        shape = source_of(machine)[1]
+        drawable = len(shape) in (2, 3) and (*shape, 1)[2] in (1, 3)
+        table = isinstance(codec_of(machine).encoder, Table)
+        return cls(machine, X, shape, number, sweeps, seed) if drawable and not table else None
 
     def images(self, machine: BoltzmannMachine) -> NDArray[Any]:
         """Means of the pixels given the rest of each chain's state, (number, h, w, channels) in [0, 1].
@@ -124,20 +115,22 @@ class SampleImages:
         if self._states is None:
             self._states = machine.random_states(self._number, seed=self._noise)
         self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._noise)
-        hamiltonian = machine.hamiltonian()
-        planes = isinstance(self._encoder, BitPlanes)
-        v = hamiltonian.visible_states(self._states) if planes else visible_means(hamiltonian, self._states)
-        levels = (self._decoded(v) - self._low) / self._span
-        return np.clip(levels, 0, 1).reshape(len(levels), *self._shape)
+        law, planes = machine.hamiltonian(), isinstance(self._coding.encoder, BitPlanes)
+        v = law.visible_states(self._states) if planes else visible_means(law, self._states)
+        low, high = self._limits
+        levels = (self._decode(v) - low) / (high - low)
+        return np.clip(levels, 0, 1).reshape(len(levels), *(*self._shape, 1)[:3])
 
     def pictures(self, machine: BoltzmannMachine) -> dict[str, NDArray[np.uint8]]:
         """Grids of the means, and of the receptive fields of the lowest hidden layer, by name."""
         found = {"samples": image_grid(np.rint(255 * self.images(machine)).astype(np.uint8))}
-        fields = receptive_fields(machine)
-        if machine.hidden and self._width == prod(self._shape):
-            W = fields[machine.hidden[0]].detach().cpu().numpy()[:_FIELDS, : self._width]
-            found["receptive fields"] = image_grid(signed_pixels(W, self._shape))
+        width = machine.visible_width - self._coding.label_width
+        if machine.hidden and width == prod(self._shape):
+            W = receptive_fields(machine)[machine.hidden[0]].detach().cpu().numpy()[:_FIELDS, :width]
+            found["receptive fields"] = image_grid(signed_pixels(W, (*self._shape, 1)[:3]))
         return found
 
-    def _decoded(self, v: Any) -> NDArray[Any]:
-        return np.asarray(self._encoder.decode(v[:, : self._width].detach().cpu().numpy()), dtype=np.float64)
+    def _decode(self, v: Tensor) -> NDArray[Any]:
+        """Returns visible states, or means, in the units of the data, without a label."""
+        rows = v[:, : v.shape[1] - self._coding.label_width].detach().cpu().numpy()
+        return np.asarray(self._coding.encoder.decode(rows), dtype=np.float64)

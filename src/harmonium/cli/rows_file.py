@@ -70,16 +70,23 @@ def write_rows(
             rows = rows.numbers()
         except ValueError as error:
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
-    buffer = io.BytesIO()
     if suffix == ".png":
         image_panels({"": rows}, tuple(shape or ()), path, columns=columns, title=title, limits=limits)
         return
+    replace_file(
+        path, array_bytes(suffix, rows, None if labels is None else np.array(labels.values.tolist()))
+    )
+
+
+def array_bytes(suffix: str, rows: NDArray[Any], labels: NDArray[Any] | None) -> bytes:
+    """Returns rows as the content of a ``.npy`` file, or with labels, where there are any, of ``.npz``."""
+    buffer = io.BytesIO()
     if suffix == ".npz":
-        values: dict[str, Any] = {} if labels is None else {"labels": np.array(labels.values.tolist())}
+        values: dict[str, Any] = {} if labels is None else {"labels": labels}
         np.savez_compressed(buffer, samples=rows, **values)
     else:
         np.save(buffer, rows)
-    replace_file(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def check_sequences(path: Path, alphabet: str | None) -> None:

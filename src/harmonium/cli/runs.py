@@ -49,11 +49,6 @@ class Describe:
 
     The first says how to build the machine and what encodes its data, which a checkpoint alone does not; the
     second how to repeat the run.
-
-    Args:
-        run_dir: the folder.
-        overwrite: whether events of an earlier run there are to be removed.
-        settings: the content of ``run.toml``.
     """
 
     def __init__(self, run_dir: Path, overwrite: bool, settings: str) -> None:

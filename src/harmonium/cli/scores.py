@@ -59,16 +59,7 @@ def estimate(
     reverse: bool = True,
     kept: Ladder | None = None,
 ) -> tuple[LogPartition, dict[str, Any], list[str]]:
-    """ln Z by the ``method``, what is to be said of it in a table, and notes.
-
-    Args:
-        machine: any machine.
-        base_rows: states for the base of AIS, or None for a pilot run of the machine.
-        base: what these rows are called.
-        seed: of AIS, which the other arguments describe as the command's options.
-        kept: the ladder of the run, for the method "ladder", whose table then has "along", a line for every
-            rung; None: one is made along the couplings.
-    """
+    """ln Z by the ``method``, what is to be said of it in a table, and notes."""
     exact = method == "exact" or (method == "auto" and work(machine.hamiltonian()) <= UNASKED)
     table: dict[str, Any]
     notes: list[str] = []
@@ -143,15 +134,7 @@ def along(
 def evaluate_rows(
     coding: Codec, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
 ) -> dict[str, Any]:
-    """Returns the scores of rows, means and their standard errors, in nats.
-
-    Args:
-        coding: of the machine and its data.
-        rows: visible states.
-        log_partition: ln Z.
-        seed: of what is drawn.
-        notes: grows by what is to be said of the scores.
-    """
+    """Returns the scores of rows, means and their standard errors, in nats."""
     machine = coding.machine
     values: list[Tensor] = []
     pseudo: list[Tensor] = []
@@ -349,14 +332,6 @@ def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, 
 
 def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[str, Metric]:
     """Metrics by the name that they have in the history, the one to follow first.
-
-    Args:
-        coding: of the machine in training.
-        name: one of ``METRICS``; None: the label where the machine learns it most, else the predictive score
-            where cells are missing, else the pseudo-likelihood where there is one, else the likelihood.
-        rows: that they will be asked for.
-        seed: of whatever they draw: one for all evaluations, so that a curve shows the machine's changes and
-            not those of the draws.
 
     Raises:
         ValueError: an unknown name, or what the machine does not have.

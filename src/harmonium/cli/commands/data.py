@@ -15,7 +15,7 @@ from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming, weights_of
 from harmonium.cli.output import Listing, check_target
-from harmonium.cli.rows_file import SEQUENCES, TABLES, check_sequences, write_rows
+from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, write_rows
 from harmonium.data import DataSet, Rows, read
 from harmonium.report import image_grid
 from harmonium.tables import IGNORE, Table, name_of, without_unit
@@ -78,14 +78,16 @@ def data(
 
 
 def _describe(dataset: DataSet) -> dict[str, Any]:
-    if dataset.samples.dtype.kind == "O":
-        return _describe_table(dataset)
+    labels = None if dataset.labels is None else len(np.unique(dataset.labels))
+    if dataset.samples.dtype.kind == "O":  # a table with text or empty cells
+        rows, columns = dataset.samples.shape
+        known = {"data": dataset.name, "rows": rows, "columns": columns, "different_labels": labels}
+        return {**known, "table": _columns(dataset)}
     rows = Rows.of(dataset.samples, dtype=torch.float64)
     low, high, binary = float("inf"), -float("inf"), True
     for chunk in rows.chunks(max(1, _ENTRIES // rows.width)):
         low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
         binary = binary and bool(((chunk == 0) | (chunk == 1)).all())
-    labels = None if dataset.labels is None else len(np.unique(dataset.labels))
     return {
         "data": dataset.name,
         "rows": len(rows),
@@ -99,17 +101,6 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
         "in_memory": rows.in_memory,
         "sparse": is_sparse(dataset.samples),
         **({"table": _columns(dataset)} if dataset.tabular else {}),
-    }
-
-
-def _describe_table(dataset: DataSet) -> dict[str, Any]:
-    """Describes a table with text or empty cells."""
-    return {
-        "data": dataset.name,
-        "rows": len(dataset.samples),
-        "columns": dataset.samples.shape[1],
-        "different_labels": None if dataset.labels is None else len(np.unique(dataset.labels)),
-        "table": _columns(dataset),
     }
 
 
@@ -130,7 +121,7 @@ def _columns(dataset: DataSet) -> Listing:
 
 
 def _convert(dataset: DataSet, out: Path, source: str) -> None:
-    samples, buffer = dataset.samples, io.BytesIO()
+    samples = dataset.samples
     if out.suffix.lower() in TABLES:
         table = read(source, labels_apart=False)
         labels = None if table.labels is None else table.take_label("label")[1]
@@ -142,16 +133,11 @@ def _convert(dataset: DataSet, out: Path, source: str) -> None:
     if is_sparse(samples) and out.suffix.lower() == ".npz" and dataset.labels is None:
         from scipy.sparse import save_npz
 
+        buffer = io.BytesIO()
         save_npz(buffer, samples)
         replace_file(out, buffer.getvalue())
         return
     array = samples.toarray() if is_sparse(samples) else np.asarray(samples[()])
     if dataset.image_shape is not None:
         array = array.reshape(len(array), *dataset.image_shape)
-    if out.suffix.lower() == ".npy":
-        np.save(buffer, array)
-    elif dataset.labels is None:
-        np.savez_compressed(buffer, samples=array)
-    else:
-        np.savez_compressed(buffer, samples=array, labels=dataset.labels)
-    replace_file(out, buffer.getvalue())
+    replace_file(out, array_bytes(out.suffix.lower(), array, dataset.labels))

@@ -53,10 +53,7 @@ def inspect(
     require_figures("inspect")
     coding, source = run.load()
     machine = coding.machine.requires_grad_(False)
-    folder = out or (run.run if run.run.is_dir() else run.run.parent) / "inspect"
-    found = [name for name in _FILES if (folder / name).exists()]
-    if found and not overwrite:
-        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    folder = options.result_folder(run.run, out, "inspect", _FILES, overwrite)
     named = data or source_of(machine)[0]
     if named is None:
         raise ValueError("data: expected DATA to look at, as the machine names no training data")

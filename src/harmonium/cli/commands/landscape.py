@@ -63,10 +63,7 @@ def landscape(
     damped: Any = damping if damping == "adaptive" else _number(damping)
     coding, source = run.load()
     machine = coding.machine
-    folder = out or (run.run if run.run.is_dir() else run.run.parent) / "landscape"
-    found = [name for name in _FILES if (folder / name).exists()]
-    if found and not overwrite:
-        raise FileExistsError(f"out: {folder / found[0]} exists; --overwrite replaces it")
+    folder = options.result_folder(run.run, out, "landscape", _FILES, overwrite)
     refuse_label(coding, "landscape")
     dataset = coding.read(data)
     rows = rows_of(coding, dataset)

@@ -18,7 +18,7 @@ from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
-from harmonium.cli.output import check_target, working
+from harmonium.cli.output import check_target, format_value, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
@@ -293,10 +293,9 @@ def _settings(records: Sequence[RunRecord]) -> Section:
 
 
 def _table(title: str, values: dict[str, Any]) -> Grid:
-    def text(value: Any) -> str:
-        return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-    return Grid([title, ""], [[name.replace("_", " "), text(value)] for name, value in values.items()])
+    return Grid(
+        [title, ""], [[name.replace("_", " "), format_value(value)] for name, value in values.items()]
+    )
 
 
 def _points(x: torch.Tensor, y: torch.Tensor) -> list[tuple[float, float]]:
