@@ -7,11 +7,9 @@
 - ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
 """
 
-from harmonium.sequences.alignment import Alignment
-from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet
-from harmonium.sequences.fasta import SUFFIXES, read_fasta, write_fasta
+from harmonium.sequences.alignment import ALPHABETS, READINGS, Alignment, find_alphabet
+from harmonium.sequences.files import STOCKHOLM, SUFFIXES, read_fasta, read_stockholm, write_fasta
 from harmonium.sequences.similarity import similarity_weights, split_by_similarity
-from harmonium.sequences.stockholm import STOCKHOLM, read_stockholm
 
 __all__ = [
     "ALPHABETS",

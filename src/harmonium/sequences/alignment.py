@@ -1,23 +1,59 @@
-"""Alignments: sequences of one length as codes, and what readers of their files share."""
+"""Alignments: sequences of one length as codes, by the letters of an alphabet, the gap first."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium._size_limit import check_claim
-from harmonium.sequences.alphabet import find_alphabet
+ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
+"""Letters by the kind of sequence, as adabmDCA orders them."""
 
-_PIECE = 1 << 20
-_OF_A_LETTER = 8  # bytes in memory
+UNKNOWN = {"protein": "BJOUXZ", "rna": "BDHKMNRSVWXY", "dna": "BDHKMNRSVWXY"}
+"""Letters that stand for several, or for none that is known."""
+
+READINGS = ("gap", "missing", "error")
+"""Ways to read a letter that stands for several."""
+_MOST = 127  # codes are int8
 MISSING = -1
 """The code of a letter that is not observed."""
+
+
+def kind_of(alphabet: str) -> str:
+    """Returns the name of an alphabet that is given by its letters and has one; others as they are."""
+    return next((kind for kind, letters in ALPHABETS.items() if letters == alphabet), alphabet)
+
+
+def find_alphabet(alphabet: str, letters: Collection[str]) -> tuple[str, str]:
+    """Returns the letters in order, and those that are taken as unknown.
+
+    Args:
+        alphabet: "protein", "rna", "dna", "auto", or the letters themselves, 2 to 127 different ones.
+        letters: that occur, in upper case.
+
+    Raises:
+        ValueError: letters twice, or that belong to no alphabet.
+    """
+    alphabet = kind_of(alphabet)
+    if alphabet in ALPHABETS:
+        return ALPHABETS[alphabet], UNKNOWN[alphabet]
+    if alphabet != "auto":
+        if len(set(alphabet)) != len(alphabet) or not 2 <= len(alphabet) <= _MOST:
+            raise ValueError(
+                f'alphabet: expected "auto", {", ".join(ALPHABETS)}, or 2 to {_MOST} different letters, '
+                f"received {alphabet!r}"
+            )
+        return alphabet, ""
+    seen = set(letters)
+    for kind in ("rna", "dna", "protein"):  # nearly all proteins have one of E, F, I, L, P and Q
+        if seen <= set(ALPHABETS[kind] + UNKNOWN[kind]) and len(seen & set(ALPHABETS[kind])) > 1:
+            return ALPHABETS[kind], UNKNOWN[kind]
+    raise ValueError(
+        f"alphabet: expected the letters of {', '.join(ALPHABETS)}, received {''.join(sorted(seen))}; give "
+        "the alphabet, such as alphabet='-01'"
+    )
 
 
 class Alignment(NamedTuple):
@@ -34,34 +70,6 @@ class Alignment(NamedTuple):
     names: list[str]
     alphabet: str
     unknown: str = "gap"
-
-
-def text_of(path: Path, of_a_line: int) -> str:
-    """Returns the content of a file, unpacked where its name ends in .gz.
-
-    Args:
-        path: of the file.
-        of_a_line: bytes that a line takes in memory beside its letters.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is damaged, unpacks to too much, or is no text.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
-    content, lines, size = bytearray(), 0, path.stat().st_size
-    try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                content += piece
-                lines += piece.count(b"\n")
-                check_claim(_OF_A_LETTER * len(content) + of_a_line * lines, size, "its text")
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"expected text, received byte {content[error.start]} at {error.start}") from error
 
 
 def encode(

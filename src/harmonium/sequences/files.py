@@ -1,19 +1,36 @@
-"""FASTA and aligned text, plain or compressed, to codes and back."""
+"""Files of sequences: FASTA, a sequence a line, and Stockholm (by Biopython's parser), to codes and back."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Sequence
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from harmonium import _checks
+from harmonium._size_limit import check_claim
 from harmonium._storage import check_free, replace_file
-from harmonium.sequences.alignment import MISSING, Alignment, encode, text_of
-from harmonium.sequences.alphabet import ALPHABETS, READINGS, find_alphabet, kind_of
+from harmonium.sequences.alignment import (
+    ALPHABETS,
+    MISSING,
+    READINGS,
+    Alignment,
+    encode,
+    find_alphabet,
+    kind_of,
+)
 
+_PIECE = 1 << 20  # bytes that are read at once
+_OF_A_LETTER = 8  # bytes in memory
+_OF_A_RECORD = 4000  # bytes in memory that Biopython takes for a line
+_GAPS = str.maketrans("._~", "---")
+STOCKHOLM = (".sto", ".stk", ".stockholm")
+"""Suffixes of Stockholm files, each also with .gz."""
 _LINE = 80  # letters of a line that is written
 _OF_A_LINE = 200  # bytes in memory
 SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".txt")
@@ -46,10 +63,41 @@ def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap"
     """
     path = Path(path)
     _checks.one_of(unknown, "unknown", READINGS)
+    with _naming(path):
+        return _read_letters(_text_of(path, _OF_A_LINE), alphabet, unknown)
+
+
+def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
+    """Reads an alignment of Pfam, Rfam, HMMER or Infernal; ``.gz`` too.
+
+    Columns that the reference line (``#=GC RF``) marks by a gap are insertions, and left out; without that
+    line columns of small letters without a capital one are. In other columns small letters are letters, and
+    dots are gaps.
+
+    Args:
+        path: of the file.
+        alphabet: as of ``read_fasta``.
+        unknown: as of ``read_fasta``.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ImportError: the ``biopython`` extra is not installed.
+        ValueError: another file, several alignments, or letters outside of the alphabet; the message names
+            the file and the sequence.
+    """
+    path = Path(path)
+    _checks.one_of(unknown, "unknown", READINGS)
     try:
-        return _read(text_of(path, _OF_A_LINE), alphabet, unknown)
-    except ValueError as error:
-        raise ValueError(f"path: {path}: {error}") from error
+        from Bio import AlignIO
+    except ImportError as error:
+        raise ImportError('Stockholm files need Biopython: pip install "harmonium[biopython]"') from error
+    with _naming(path):
+        text, parser = _text_of(path, _OF_A_RECORD), cast(Any, AlignIO)  # which has no types
+        try:
+            records = parser.read(io.StringIO(text), "stockholm")
+        except Exception as error:  # the parser of a damaged file raises almost anything
+            raise ValueError(f"no alignment in Stockholm format ({error or type(error).__name__})") from error
+        return _read_records(records, alphabet, unknown)
 
 
 def write_fasta(
@@ -107,7 +155,7 @@ def write_fasta(
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
-def _read(text: str, alphabet: str, unknown: str) -> Alignment:
+def _read_letters(text: str, alphabet: str, unknown: str) -> Alignment:
     names, sequences, places = _parse(text.split("\n"))
     letters = {letter for sequence in sequences for letter in set(sequence)}
     capitals = any(letter.isupper() for letter in letters)
@@ -147,3 +195,46 @@ def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
     if not parts:
         raise ValueError("expected sequences, received none")
     return names, ["".join(each) for each in parts], places
+
+
+def _read_records(records: Any, alphabet: str, unknown: str) -> Alignment:
+    names = [record.id for record in records]
+    letters = np.array([list(str(record.seq)) for record in records])
+    reference = records.column_annotations.get("reference_annotation")
+    kept = np.ones(letters.shape[1], bool)
+    if reference is not None:
+        kept = np.array([mark not in ".-_~" for mark in reference])
+    elif (capital := np.char.isupper(letters)).any():
+        kept = np.logical_or(capital.any(0), ~np.char.islower(letters).any(0))
+    sequences = ["".join(row) for row in letters[:, kept].tolist()]
+    if kind_of(alphabet) in ("auto", *ALPHABETS):
+        sequences = [sequence.translate(_GAPS).upper() for sequence in sequences]
+    return encode(names, sequences, [f"sequence {i + 1}" for i in range(len(names))], alphabet, unknown)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors raised inside name the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"path: {path}: {error}") from error
+
+
+def _text_of(path: Path, of_a_line: int) -> str:
+    """Returns the content of a file, unpacked where its name ends in .gz, if its size can vouch for it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
+    content, lines, size = bytearray(), 0, path.stat().st_size
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                content += piece
+                lines += piece.count(b"\n")
+                check_claim(_OF_A_LETTER * len(content) + of_a_line * lines, size, "its text")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"expected text, received byte {content[error.start]} at {error.start}") from error
