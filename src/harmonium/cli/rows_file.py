@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
-from harmonium.data._cell_text import as_written, is_whole
-from harmonium.data._frames import frame_bytes
-from harmonium.data.frame import of_whole_numbers
+from harmonium.data._text_files import as_written, is_whole
+from harmonium.data.frame import frame_bytes, of_whole_numbers
 from harmonium.report import image_panels
 from harmonium.sequences import write_fasta
 

@@ -7,7 +7,6 @@
 """
 
 from harmonium._rows import Rows
-from harmonium.data._frames import build
 from harmonium.data.dataset import LABELS, DataSet
 from harmonium.data.encoders import (
     BINARISE,
@@ -24,7 +23,7 @@ from harmonium.data.encoders import (
     encoder_from_dict,
 )
 from harmonium.data.files import BUILT_IN, read
-from harmonium.data.frame import Frame, Series, frame_of, is_frame
+from harmonium.data.frame import Frame, Series, build, frame_of, is_frame
 from harmonium.data.missing import SIDES, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
 from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from harmonium._fetch import is_sparse
-from harmonium.data._cell_text import is_missing
-from harmonium.data.frame import LONG, TEXT, Frame, Series, differ_in_kind, frame_of, series_of
+from harmonium.data._text_files import LONG, ColumnType, Texts, is_missing
+from harmonium.data.frame import TEXT, Frame, Series, differ_in_kind, frame_of, series_of
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment
 
@@ -23,18 +23,6 @@ LABELS = ("label", "labels")
 _PIXELS = 16  # columns that may be a picture
 _LOOKED_AT = 64  # rows that tell that most data have more than two values
 _PAIRS = ({0.0, 1.0}, {-1.0, 1.0})
-
-
-Texts = Callable[[], dict[str, list[str]]]
-"""Reads the cells of a text file as they are written, by column, ``column 1`` and so on without names."""
-
-
-class ColumnType(NamedTuple):
-    """The type of a column in its file: the attributes of ``Series`` of these names."""
-
-    dtype: str
-    categories: tuple[Any, ...] | None
-    ordered: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +187,7 @@ class DataSet:
     def with_missing(self, name: str) -> DataSet:
         """Returns the data with one more column, of which every cell is missing."""
         blank = np.full((len(self.samples), 1), None, dtype=object)
-        types = None if self.types is None else {**self.types, name: ColumnType("Float64", None, False)}
+        types = None if self.types is None else {**self.types, name: ColumnType("Float64")}
         samples = np.hstack([self.samples.astype(object), blank])
         return replace(self, samples=samples, names=(*(self.names or ()), name), types=types)
 

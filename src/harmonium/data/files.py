@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from harmonium.data import toy
-from harmonium.data._frames import read_feather, read_parquet
 from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
-from harmonium.data._read_csv import read_csv
+from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
+from harmonium.data.frame import read_feather, read_parquet
 from harmonium.sequences import STOCKHOLM, SUFFIXES, Alignment, read_fasta, read_stockholm
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
@@ -24,8 +24,8 @@ Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and typ
 _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npy", "a NumPy array", read_npy),
     (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
-    (r"\.csv", "comma-separated numbers or text", read_csv),
-    (r"\.tsv", "tab-separated numbers or text", partial(read_csv, delimiter="\t")),
+    (r"\.csv", "comma-separated numbers or text", read_text),
+    (r"\.tsv", "tab-separated numbers or text", partial(read_text, delimiter="\t")),
     (r"\.parquet", "Parquet", read_parquet),
     (r"\.feather", "Feather", read_feather),
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, OneHot, Series, Standardise
+from harmonium.data._text_files import LONG
 from harmonium.data.encoders import Unstretched
-from harmonium.data.frame import LONG, missing_in
+from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 
