@@ -11,7 +11,7 @@ import torch
 import harmonium as hm
 from harmonium.chains import Metropolis
 from harmonium.learning import FreeChains, Rule
-from harmonium.learning.expectations import ClampedChains
+from harmonium.learning.expectation import ClampedChains
 
 from .support import exact_states, largest_z, machine
 

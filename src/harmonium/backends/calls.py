@@ -102,7 +102,7 @@ def anneal(
     field, (gain, low) = field.contiguous(), _gain_and_low((field.shape[1],), (values,))
     x, rise = torch.empty_like(field), field.new_zeros(len(field) if summed else 0, dtype=torch.float64)
     if summed:
-        both = tuple(bias.detach().numpy() for bias in biases)
+        both = biases[0].detach().numpy(), biases[1].detach().numpy()
         over("rise", len(field), field, betas, both, gain, low, rise)
     over("draw", len(field), field.mul_(betas[1]), biases[1], gain, low, key, 0, x)
     return x, rise if summed else 0.0
@@ -114,7 +114,9 @@ def over(work: Any, shares: int, *arguments: Any, least: int = 1) -> None:
     ``work`` is the name of a function of these files, or a function of any module, ``least`` shares of which
     are worth a thread; it returns nothing. Of tensors it gets the arrays.
     """
-    arrays = [x.detach().numpy() if isinstance(x, Tensor) else x for x in arguments]
+    arrays: list[Any] = []
+    for x in arguments:
+        arrays.append(x.detach().numpy() if isinstance(x, Tensor) else x)
     function, least = _compiled(work) if isinstance(work, str) else (work, least)
     threads = min(torch.get_num_threads(), shares // least)
     if threads > 1:

@@ -5,9 +5,17 @@ from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import label_rate
 from harmonium.learning.exact import exact_gradient
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature
-from harmonium.learning.expectations import begin as begin
+from harmonium.learning.expectation import (
+    ClampedChains,
+    Enumeration,
+    Expectation,
+    ExpectationRequest,
+    FreeChains,
+    Outcome,
+    Quadrature,
+    StepControl,
+)
+from harmonium.learning.expectation import begin as begin
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback, pullback

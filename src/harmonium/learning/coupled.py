@@ -11,8 +11,7 @@ from harmonium import _checks, _device
 from harmonium._states import record
 from harmonium.chains import KernelState, check_chains
 from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
-from harmonium.learning.expectations import Start, begin
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, Start, begin
 from harmonium.machine import Hamiltonian, States
 
 _MUCH = 0.05

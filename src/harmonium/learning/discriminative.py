@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import sqrt
 
 from harmonium import _checks
-from harmonium.learning.expectations import Enumeration
+from harmonium.learning.expectation import Enumeration
 from harmonium.learning.rule import Bias, Rule
 
 

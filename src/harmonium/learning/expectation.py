@@ -1,4 +1,4 @@
-"""Estimates of expected sufficient statistics."""
+"""Estimates of expected sufficient statistics: by enumeration, quadrature and chains."""
 
 from __future__ import annotations
 
@@ -6,15 +6,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
+from harmonium._random import as_generator
+from harmonium.chains import (
+    Gibbs,
+    Info,
+    Kernel,
+    KernelState,
+    check_chains,
+    fill_hidden,
+    relax_alone,
+    relaxes_alone,
+    run_kernel,
+)
 from harmonium.distributed import Shards
 from harmonium.machine import Hamiltonian, Statistics
 from harmonium.sums import expect, few_states
+
+Start = Literal["data", "persistent", "noise"]
+
+FILLING_SWEEPS = 10
+"""Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0041)."""
 
 
 class Outcome(NamedTuple):
@@ -85,12 +102,7 @@ class ExpectationRequest:
     parameters: Mapping[str, Tensor] | None = None
 
     def chains_of_this_shard(self, number: int | None, name: str) -> int:
-        """Returns the number of this shard's chains; None: one a row.
-
-        Args:
-            number: for all shards together.
-            name: of the argument, for messages.
-        """
+        """Returns the chains of this shard where ``number`` are those of all; None: one a row."""
         if number is None:
             return len(self.v)
         return number if self.shards is None else self.shards.divide(number, name)
@@ -150,15 +162,10 @@ class ExpectationRequest:
         if self.row_weights is not None:
             mean = float(self.row_weights[places].mean())
             share, weights = share * mean, self.row_weights[places] / mean
-        v = self.v[places]
         return replace(
-            self,
-            v=v,
-            weight=self.weight * share,
-            row_weights=weights,
-            fields={},
+            self, v=self.v[places], weight=self.weight * share, row_weights=weights, fields={},
             observed=self.observed or None,
-        )
+        )  # fmt: skip
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""
@@ -202,3 +209,233 @@ class Expectation(ABC):
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
+
+
+@final
+class Enumeration(Expectation):
+    """The exact expectation, by enumeration; ``likelihood.exact_log_partition`` gives the limits.
+
+    Args:
+        clamped: whether the visible layer is clamped to the data.
+        roots: of columns of the data, see ``likelihood.HiddenStates``.
+    """
+
+    def __init__(self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None) -> None:
+        self.clamped, self.roots = clamped, roots
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if not self.clamped:
+            expect(request.hamiltonian, request.into, request.weight)
+        elif not self.roots:
+            return request.add_exact()
+        else:
+            expect(request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots)
+        return Outcome(None, {})
+
+
+@final
+class Quadrature(Expectation):
+    """E[S] of a machine with one to three Gaussian visible units, by quadrature over them.
+
+    Args:
+        clamped: whether visible units are clamped to the data. Quadrature is then over those alone that a
+            row does not observe.
+    """
+
+    def __init__(self, *, clamped: bool) -> None:
+        self.clamped = clamped
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if not self.clamped:
+            expect(request.hamiltonian, request.into, request.weight, grid=True)
+        elif request.exact:
+            return request.add_exact()
+        else:
+            expect(request.hamiltonian, request.into, request.row_weight, request.v, grid=True)
+        return Outcome(None, {})
+
+
+@final
+class ClampedChains(Expectation):
+    """Gibbs chains with the visible layers clamped, one for each datum, the layers of ``graph.summed``
+    summed out.
+
+    Where no two hidden layers are joined nothing is left to sample and the expectation is exact, also of rows
+    whose missing entries have few states (``Task.exact``). Elsewhere chains start from hidden layers drawn
+    nearest to the data first, and take at least ``FILLING_SWEEPS`` sweeps for rows that are observed in part.
+
+    Args:
+        sweeps: sweeps before the statistics are taken, at least 1.
+        marginal: whether layers are summed out; if not, they are drawn, as in the gradient of the
+            joint density (noisier, with the same expectation).
+    """
+
+    def __init__(self, sweeps: int = 1, *, marginal: bool = True) -> None:
+        self.sweeps = _checks.positive_int(sweeps, "sweeps")
+        self.marginal = marginal
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        if request.exact and (self.marginal or not request.complete):
+            return request.add_exact()
+        sweeps = self.sweeps if request.complete else max(self.sweeps, FILLING_SWEEPS)
+        law = request.hamiltonian
+        if not request.exact:
+            law = law.clamp(request.v, len(request.v), request.complete)
+        state = fill_hidden(law, request.v, request.generator, observed=request.complete)
+        state = state._replace(
+            states=law.clamp_states(state.states)
+        )  # known by what is held, not by its values
+        state = run_kernel(law, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
+        summed = law.graph.summed if self.marginal else ()
+        request.into.add(
+            request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields
+        )
+        return Outcome(None, {})
+
+
+@final
+class FreeChains(Expectation):
+    """The average over chains of the free machine, with the layers of ``graph.summed`` summed out given the
+    others.
+
+    Args:
+        kernel: what moves the chains.
+        sweeps: sweeps of every call, at least 1.
+        start: "data": fresh chains from the batch (CD); "persistent": chains continue from the last call, and
+            begin as independent units at the machine's biases (PCD); "noise": fresh chains whose visible
+            units are uniform or standard normal noise. The state of persistent chains is a ``KernelState``.
+            A list of chains alone is taken as chains that begin.
+        chains: how many; None is as many as the batch has rows. Chains from data always are.
+        burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
+            only.
+        marginal: as in ``ClampedChains``.
+        step_decay: updates after which the kernel's steps are half of what they were: times 1/(1 +
+            t/step_decay) at update t, counted from the first call. Only with fresh chains. None: never.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        sweeps: int = 1,
+        *,
+        start: Start = "persistent",
+        chains: int | None = None,
+        burn_in: int | None = None,
+        marginal: bool = True,
+        step_decay: float | None = None,
+    ) -> None:
+        self.kernel = Gibbs() if kernel is None else kernel
+        _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
+        self.sweeps = _checks.positive_int(sweeps, "sweeps")
+        self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
+        self.chains = None if chains is None else _checks.positive_int(chains, "chains")
+        self.burn_in = (
+            self.sweeps - 1 if burn_in is None else _checks.positive_int(burn_in, "burn_in", minimum=0)
+        )
+        if self.burn_in >= self.sweeps:
+            raise ValueError(f"burn_in: expected fewer than the {self.sweeps} sweeps, received {burn_in}")
+        self.marginal = marginal
+        self.step_decay = None if step_decay is None else _checks.real(step_decay, "step_decay", low=1.0)
+        if step_decay is not None and self.start == "persistent":
+            raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
+
+    def add(self, request: ExpectationRequest) -> Outcome:
+        law, generator, kernel = request.hamiltonian, request.generator, self.kernel
+        if self.step_decay is not None:
+            kernel = kernel.scaled(1 / (1 + (request.state or 0) / self.step_decay))
+        if self.start == "persistent" and request.state is not None:
+            state = request.state  # chains keep their number, whatever the batch
+            if not isinstance(state, KernelState) or state.fields or state.known is not None:
+                state = self.go_on(law, state, generator)
+        else:
+            chains = request.chains_of_this_shard(None if self.start == "data" else self.chains, "chains")
+            seen = request.complete if self.start == "data" else None
+            fresh = begin(law, request.v, chains, self.start, generator, request.fields, seen)
+            state = kernel.init(law, fresh.states, generator, self.sweeps)
+        each: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
+        if self.start == "data" and request.row_weights is not None:
+            each = each * request.row_weights
+        if isinstance(each, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
+            state, diagnostics = relax_alone(
+                law, kernel, state, self.sweeps, generator,
+                into=request.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
+            )  # fmt: skip
+        else:
+            summed = law.graph.summed if self.marginal else ()
+            infos: list[Info] = []
+            for sweep in range(self.sweeps):
+                state, info = kernel.step(law, state, generator)
+                if info:
+                    infos.append(info)
+                if sweep >= self.burn_in:
+                    request.into.add(law, state.states, each, summed=summed, fields=state.fields)
+            diagnostics = _means(infos) if infos else {}
+        sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
+        if self.start == "persistent":
+            return Outcome(KernelState(state.states, state.sweeps, state.memory, {}), diagnostics, sampled)
+        return Outcome(None if self.step_decay is None else (request.state or 0) + 1, diagnostics, sampled)
+
+    def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
+        if state is None:
+            return
+        if self.step_decay is not None:
+            _checks.positive_int(state, "state", minimum=0)
+        elif self.start == "persistent":
+            if not isinstance(state, KernelState):
+                check_chains(hamiltonian, state)  # the kernel is to begin with them
+            begun = self.go_on(hamiltonian, state, as_generator(0, hamiltonian.device))
+            self.kernel.check(hamiltonian, begun)
+
+    @property
+    def plain(self) -> bool:
+        """True for Gibbs chains of which the last sweep counts, from the data or persistent, summed out."""
+        last = self.marginal and self.burn_in == self.sweeps - 1 and self.step_decay is None
+        return last and isinstance(self.kernel, Gibbs) and self.start != "noise"
+
+    def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
+        """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
+        if isinstance(state, KernelState):
+            return state.without_caches()
+        return self.kernel.init(law, state, generator, self.sweeps)
+
+
+def _means(infos: Sequence[Info]) -> dict[str, float]:
+    """Returns the means over sweeps of their diagnostics, which a GPU is waited for once."""
+    noted: dict[str, list[float | Tensor]] = {}
+    for info in infos:
+        for name, value in info.items():
+            noted.setdefault(name, []).append(value)
+    read = iter(_device.to_floats([x for values in noted.values() for x in values]))
+    return {name: sum(next(read) / len(values) for _ in values) for name, values in noted.items()}
+
+
+def begin(
+    hamiltonian: Hamiltonian,
+    v: Tensor,
+    chains: int,
+    start: str,
+    generator: torch.Generator,
+    fields: Mapping[int, Tensor] | None = None,
+    observed: bool | None = None,
+) -> KernelState:
+    """Returns fresh chains: at rows of v, at noise, or as independent units at the machine's biases.
+
+    ``fields`` are those of hidden layers given v alone, where they are known; ``observed``: whether all of v
+    is, None where that is not known.
+    """
+    if start == "data":
+        observed = _checks.observed(v) if observed is None else observed
+        state = fill_hidden(hamiltonian, v, generator, fields, observed)
+        if not observed:
+            law = hamiltonian.clamp(v, len(v))
+            filled = run_kernel(law, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
+            state = KernelState(filled.states, 0)
+        return state
+    if start == "noise":  # visible noise, and hidden layers that fit it
+        seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
+        return fill_hidden(hamiltonian, torch.cat(seen, -1), generator, observed=True)
+    states = [
+        hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
+        for l, layer in enumerate(hamiltonian.layers)
+    ]
+    return KernelState(states, 0)

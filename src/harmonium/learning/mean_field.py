@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
-from harmonium.learning.expectations import begin
+from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, begin
 from harmonium.machine import Hamiltonian
 from harmonium.meanfield import DampingLike, Plefka, Point, Scheme, Status, check_settings, iterate
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, final
 
 from harmonium.ladder import Follower, PttState
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
-from harmonium.learning.expectations import ClampedChains
+from harmonium.learning.expectation import (
+    ClampedChains,
+    Expectation,
+    ExpectationRequest,
+    Outcome,
+    StepControl,
+)
 from harmonium.learning.rule import Rule, recipe
 from harmonium.machine import Hamiltonian
 

@@ -15,8 +15,14 @@ from torch import Tensor
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
 from harmonium.learning.centring import PreviousBatch
-from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, StepControl
-from harmonium.learning.expectations import ClampedChains, FreeChains
+from harmonium.learning.expectation import (
+    ClampedChains,
+    Expectation,
+    ExpectationRequest,
+    FreeChains,
+    Outcome,
+    StepControl,
+)
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 

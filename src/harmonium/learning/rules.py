@@ -16,7 +16,7 @@ from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
-from harmonium.learning.expectations import ClampedChains, Enumeration, FreeChains, Quadrature, Start
+from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Quadrature, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.ptt import ptt

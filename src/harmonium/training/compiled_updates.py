@@ -96,6 +96,7 @@ class CompiledUpdates(Updates):
             size += width
         self._shape = machine.visible_width, hidden.width
         self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
+        self._decay = sum(each.strength for each in self.settings.pulls())
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
@@ -139,7 +140,7 @@ class CompiledUpdates(Updates):
             free.sweeps,
             free.start == "persistent",
             settings.rule.centred,
-            sum(each.strength for each in settings.pulls()),
+            self._decay,
             clip_norm,
             self._parts(self._gradient),
             norms,
