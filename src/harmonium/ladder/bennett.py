@@ -272,11 +272,7 @@ def _begin(
 
 
 def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
-    """Returns, for every gap, F_b - F_a and E_a - E_b of the states below and above it.
-
-    Returns:
-        (gaps, 2, 2, chains): free energies or joint energies; of the states of a or of b.
-    """
+    """Returns F_b - F_a and E_a - E_b, of states of a and of b, for every gap: (gaps, 2, 2, chains)."""
 
     def free(law: Hamiltonian, x: States) -> Tensor:
         return law.free_energy(x, law.graph.summed, fields_of(law, x))
@@ -290,12 +286,7 @@ def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
 
 
 def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
-    """Returns values to integrated of ``LadderPartition``, and the least effective sample size.
-
-    Args:
-        gaps: as ``_gaps`` returns them, (gaps, 2, 2, chains, rounds).
-        bottom: ln Z of rung 0.
-    """
+    """Returns values to integrated of ``LadderPartition``, and the least effective sample size."""
     chains, rounds = gaps.shape[-2:]
     steps, paths, overlaps, sizes = [], [], [], []
     for free, _ in gaps:
@@ -321,23 +312,15 @@ def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor,
 
 
 def _list_doubts(renewed: float, overlaps: Tensor, seen: Traffic) -> list[str]:
-    doubts = []
-    if renewed < RENEWED:
-        doubts.append(
-            f"log_partition: {1 - renewed:.1%} of the ladder's states have not come from rung 0 before the "
-            "count began: it may not be in equilibrium, or states at its top lie in a mode that none from "
-            "below reaches; allow a longer warm_up, more sweeps or a higher acceptance, or give rungs that "
-            "were frozen along the training"
-        )
-    least = int(overlaps.argmin())
-    if float(overlaps[least]) < _OVERLAP:
-        doubts.append(
-            f"log_partition: rungs {least} and {least + 1} have an overlap of {float(overlaps[least]):.3g}: "
-            "ln Z above them rests on hardly any state; ask for a higher acceptance"
-        )
-    if seen.round_trips == 0:
-        doubts.append(
-            "log_partition: no state has gone from rung 0 to the machine: what the top counts is where it "
-            "began; run more rounds"
-        )
-    return doubts
+    least, overlap = int(overlaps.argmin()), float(overlaps.min())
+    doubts = {
+        f"{1 - renewed:.1%} of the ladder's states have not come from rung 0 before the count began: it may "
+        "not be in equilibrium, or states at its top lie in a mode that none from below reaches; allow a "
+        "longer warm_up, more sweeps or a higher acceptance, or give rungs that were frozen along the "
+        "training": renewed < RENEWED,
+        f"rungs {least} and {least + 1} have an overlap of {overlap:.3g}: ln Z above them rests on hardly "
+        "any state; ask for a higher acceptance": overlap < _OVERLAP,
+        "no state has gone from rung 0 to the machine: what the top counts is where it began; run more "
+        "rounds": seen.round_trips == 0,
+    }
+    return [f"log_partition: {doubt}" for doubt, holds in doubts.items() if holds]

@@ -84,15 +84,11 @@ class Population(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """An offer of chains of a law and members of the population of a rung to change places.
+    """An offer of chains of a law and ``members`` at some ``rows`` of a rung's population to change places.
 
-    Attributes:
-        rows: of the members in the population, (chains,).
-        members: the members.
-        gain: log of the ratio of probabilities after and before, (chains,).
-        energies: free energies under the law, of the chains and of the members, each (chains,).
-        fields: under the law, of the chains and of the members, by layer (chains, width_l).
-        under_rung: free energies of the chains under the rung, (chains,).
+    ``gain`` is the log of the ratio of probabilities after and before. ``energies`` and ``fields``, by layer
+    (chains, width_l), are those of chains and members under the law, ``under_rung`` are energies of the
+    chains under the rung; (chains,) but for the fields.
     """
 
     rows: Tensor
@@ -139,14 +135,7 @@ class Exchange(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """The outcome of an attempt to freeze a machine.
-
-    Attributes:
-        cause: why it failed; empty if it did not.
-        samples: equilibrium samples of the machine.
-        chains: where its chains are, for each layer (chains, width_l).
-        rounds: of exchanges and sweeps, of all stages.
-    """
+    """Samples of a machine and its chains after some rounds, or why an attempt to freeze it failed."""
 
     cause: str
     samples: Population
@@ -162,23 +151,12 @@ def equilibrate(
     sweeps: int,
     generator: torch.Generator,
 ) -> Frozen:
-    """Brings chains to equilibrium by exchanges with samples of a machine nearby, and collects samples.
+    """Brings chains to equilibrium by exchanges with samples of a rung nearby, and collects as many samples.
 
     A stage begins at the samples as they are, as members that chains have left there lag behind. It is long
     enough at 20 autocorrelation times of F_law - F_rung along the chains; otherwise another one, as long as
-    all before, goes on. As many samples are then taken as there were, every two times.
-
-    Args:
-        law: the machine.
-        rung: the machine that the samples follow.
-        chains: for each layer (chains, width_l).
-        samples: of the rung, a multiple of the chains.
-        sweeps: Gibbs sweeps of a round.
-        generator: source of noise.
-
-    Returns:
-        The samples, or the cause of a failure: an acceptance below 0.1 over the second half of a stage, or
-        no end after 20,480 rounds. See ``Frozen`` for the shapes.
+    all before, goes on. New samples are taken every two times. It fails at an acceptance below 0.1 over the
+    second half of a stage, and after 20,480 rounds, each of an exchange and ``sweeps`` Gibbs sweeps.
     """
     reservoir, rounds = samples, 0
 
@@ -224,23 +202,19 @@ class PttState:
     """What a training in equilibrium keeps from update to update.
 
     Attributes:
-        chains: of the machine, for each layer (chains, width_l).
-        sweeps: of the chains so far.
+        chains: of the machine, for each layer (chains, width_l), after so many ``sweeps``.
         rungs: the natural parameters of the frozen machines, from independent units on.
         populations: a sample of every frozen machine for each chain, as in ``Population.states``.
-        log_partitions: ln Z of the frozen machines, (rungs,) float64.
-        variances: of their errors, (rungs,) float64.
+        log_partitions, variances: ln Z of the frozen machines, and of its errors, (rungs,) float64.
         samples: of the machine that was frozen last, a multiple of the chains.
         reservoir: a copy of the samples that chains exchange with.
-        offering: rows of the chains that offer to exchange at the next update, (offers,).
-        energies: their free energies under the machine before its last step, (offers,).
+        offering, energies: rows of the chains that offer to exchange at the next update, and their free
+            energies under the machine before its last step, (offers,).
         parameters: learnable parameters of the machine that was frozen last, by name.
-        since: updates since then; -1: a step was taken back.
-        rejections: steps taken back in a row.
+        since: updates since then; -1: a step was taken back, so many in a row as ``rejections``.
         rate: factor of all learning rates.
         restart: 1: go back to ``parameters`` in place of a step.
-        cause: why a step was taken back last, or nothing.
-        stop: why the run is to end, or nothing.
+        cause: why a step was taken back last; ``stop``: why the run is to end; empty: nothing.
     """
 
     chains: States
@@ -292,11 +266,7 @@ class Follower:
     ) -> PttState:
         """Returns the state with the first frozen machines: independent units, and the machine as it is.
 
-        Args:
-            law: the machine.
-            rows: of the first batch, which there are as many chains as if ``chains`` is None.
-            parameters: learnable parameters by name, of their shapes.
-            generator: source of noise.
+        There are as many chains, (chains, width_l), as ``rows`` where their number is not set.
 
         Raises:
             ValueError: a machine that chains from independent units do not reach.

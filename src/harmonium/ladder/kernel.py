@@ -159,11 +159,7 @@ class Ladder(Kernel):
             )
 
     def most(self, rung: Rung) -> int:
-        """Returns the most rungs that ``max_rungs`` and ``max_bytes`` allow, of the size of a rung.
-
-        Raises:
-            ValueError: not even two.
-        """
+        """Returns the most rungs that ``max_rungs`` and ``max_bytes`` allow; refuses less than two."""
         size = sum(x.numel() * x.element_size() for x in rung)
         if 2 * size > self.max_bytes:
             raise ValueError(

@@ -27,10 +27,6 @@ _BISECTIONS = 12  # to 1/4096 of the way
 def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> Rung:
     """Returns the natural parameters of a machine, each (width_l,) or (width_l, width_m), detached.
 
-    Args:
-        machine: a machine, or its law at one inverse temperature.
-        name: its name in messages.
-
     Raises:
         TypeError: no machine.
         ValueError: a law whose parameters differ by row.
@@ -61,11 +57,7 @@ def mix(low: Sequence[Tensor], high: Sequence[Tensor], t: float) -> Rung:
 
 
 def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) -> None:
-    """Refuses rungs that do not begin with independent units, or that are not of one graph.
-
-    Args:
-        like: the law that they lead to; None: not known.
-        rungs: natural parameters, (width_l,) and (width_l, width_m).
+    """Refuses rungs that do not begin with independent units, or are not of the graph of a law.
 
     Raises:
         ValueError: naming the rung.
@@ -123,11 +115,7 @@ def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps:
 
 
 def climb(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
-    """Draws states at rung 0 and moves copies up by some sweeps at every rung.
-
-    Returns:
-        For every rung and each layer (chains, width_l); equilibrium is exact at rung 0 alone.
-    """
+    """Returns states of every rung, (chains, width_l): exact draws of rung 0, moved up by a few sweeps."""
     states = [draw_bottom(laws[0], chains, generator)]
     for law in laws[1:]:
         states.append(settle(law, states[-1], generator, _CLIMB_SWEEPS))
@@ -148,15 +136,8 @@ def space_rungs(
     This is no more than annealing: a mode that the pilots never see decides nothing, and the gaps are
     too wide for it.
 
-    Args:
-        law: the machine, with nothing held.
-        generator: source of noise.
-        acceptance: of exchanges between neighbours, in (0, 1).
-        max_rungs: most rungs.
-        data: states for the foot, for each layer (rows, width_l).
-
     Returns:
-        The rungs below the law, from the bottom; at least one.
+        The rungs below the law, which holds nothing, from the bottom; at least one.
 
     Raises:
         ValueError: more rungs would be needed.
@@ -170,10 +151,9 @@ def space_rungs(
 
 
 def _independent(law: Hamiltonian, states: Sequence[Tensor]) -> Rung:
-    """Returns independent units between noise and the marginal moments of states, (rows, width_l) a layer.
+    """Returns independent units halfway between noise and the marginal moments of states, (rows, width_l).
 
-    Halfway to noise in natural parameters, a foot leans less to the modes that a pilot run has happened to
-    see more often, and costs a few more rungs.
+    At the moments themselves, a foot leans to the modes that a pilot run has happened to see more often.
     """
     layers = [deepcopy(layer) for layer in law.layers]
     for layer, x in zip(layers, states, strict=True):
@@ -213,20 +193,12 @@ class Pilots(NamedTuple):
     def reach(
         self, law: Hamiltonian, acceptance: float, most: int, generator: torch.Generator
     ) -> tuple[list[Rung], list[float], Pilots]:
-        """Finds rungs on the straight way to a law that leave exchanges with it to succeed.
+        """Returns rungs on the straight way to a law, between which exchanges succeed as often as asked.
 
-        Args:
-            law: the machine that they lead to.
-            acceptance: of exchanges between neighbours, in (0, 1).
-            most: rungs.
-            generator: source of noise.
-
-        Returns:
-            The rungs, their places on the way in (0, 1), and the pilots at the last of them; none, and these
-            pilots, where the law is within reach.
+        With their places on the way, in (0, 1), and the pilots at the last of them, (200, width_l).
 
         Raises:
-            ValueError: more rungs would be needed.
+            ValueError: more rungs than ``most`` would be needed.
         """
         low, high, pilots = as_rung(self.law), as_rung(law), self
         rungs, places, t = list[Rung](), list[float](), 0.0
