@@ -30,13 +30,13 @@ from harmonium.training.recipe import (
     say_unused,
     share_of,
 )
-from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import PREVIOUS as PREVIOUS
 from harmonium.training.run_directory import RunDirectory as RunDirectory
 from harmonium.training.run_directory import remove_leftovers as remove_leftovers
 from harmonium.training.schedules import SCHEDULES, Schedule
 from harmonium.training.seeds import stream_seed as stream_seed
 from harmonium.training.settings import Steps
+from harmonium.training.state import TrainingRun
 from harmonium.training.table_fit import fit_table
 from harmonium.training.trainer import train
 

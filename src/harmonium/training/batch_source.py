@@ -42,13 +42,7 @@ class Stream(Protocol):
 
 
 class Batch(NamedTuple):
-    """The rows of one update.
-
-    Attributes:
-        v: (rows, width), as the data have them.
-        weights: of the rows, (rows,); None where all count alike.
-        where: which of the data they are.
-    """
+    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are."""
 
     v: Tensor
     weights: Tensor | None
@@ -110,13 +104,8 @@ class RowBatches(BatchSource):
     update before is made.
 
     Args:
-        rows: the matrix.
         batch_size: rows in a batch, >= 1; more than there are counts as all.
-        seed: of the permutations.
-        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike. Rows of weight 0 are
-            as if they were not there.
-        checked: whether the rows are in the support of the machine.
-        observed: whether all entries are known to be observed.
+        weights: row weights, (rows,); None means uniform. Rows of weight 0 are as if they were not there.
 
     Attributes:
         size: rows of a batch, at most those that there are.
@@ -149,12 +138,7 @@ class RowBatches(BatchSource):
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
 
     def take(self, step: int, count: int = 1) -> Batch:
-        """Returns the batch of the update that follows ``step`` earlier ones.
-
-        Args:
-            step: in their order.
-            count: with rows in memory that were checked: so many batches, one after the other.
-        """
+        """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
         if self.checked and self._rows.tensor is not None:
             where = self.indices(step, count)
             v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
@@ -231,12 +215,7 @@ class RowBatches(BatchSource):
 
 @final
 class StreamBatches(BatchSource):
-    """Batches as a stream has them; one that ends begins again.
-
-    Args:
-        stream: what is iterated over.
-        dtype: of the rows.
-    """
+    """Batches as a stream has them; one that ends begins again."""
 
     def __init__(self, stream: Stream, dtype: torch.dtype) -> None:
         self._stream, self._dtype = stream, dtype
@@ -285,12 +264,7 @@ def make_batch_source(
     """Returns the batches of the X of ``train``, checked as far as that is cheap.
 
     Args:
-        machine: gives width and dtype.
-        X: rows or a stream, as in ``train``.
-        sample_weight: of the rows.
-        batch_size: rows of a batch, with rows.
-        seed: of their order.
-        transformed: whether a transform makes states of them later.
+        transformed: whether a transform makes states of the rows later.
 
     Raises:
         TypeError, ValueError: as ``train``.

@@ -22,9 +22,9 @@ from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import Record
 from harmonium.training.optimizers import Adam
 from harmonium.training.penalties import L2
-from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed
 from harmonium.training.settings import Settings
+from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import Run
 
 LOOK = 10
@@ -32,10 +32,10 @@ LOOK = 10
 _BATCH = (
     2048  # rows of an update at most: more made tables slower to learn and no better (docs/decisions/0016)
 )
-_GAIN = 2e-3  # nats a row, below which a gain is noise of the rows that are held out
+_GAIN = 2e-3  # nats a row; less is not worth the time of the looks (docs/decisions/0016)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without _GAIN after which it ends
 _TREND = 4  # looks, whose gain once more has to reach a score that is to be beaten
-_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam; squares of gradients without noise are forgotten sooner
+_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam: without noise squares need no longer mean than 50 updates
 
 
 class Objective(NamedTuple):
@@ -52,13 +52,7 @@ class Objective(NamedTuple):
 
 @final
 class ExactGradient:
-    """The rule of machines whose hidden states can be summed over: ``learning.exact_gradient``.
-
-    Args:
-        machine: that is trained.
-        roots: see ``rules.exact``.
-        objective: what is learned.
-    """
+    """The rule of machines whose hidden states can be summed over: ``learning.exact_gradient``."""
 
     name = "exact()"
     density_share = 0.0  # no cheap sign of its data's probability is needed where that is known itself
@@ -124,14 +118,8 @@ class CentredAdam(Adam):  # type: ignore[misc, valid-type]
     """Adam in coordinates that count units from their means: locations are b' = b + W μ.
 
     Where couplings move, the means of units then stay. It is a linear change of coordinates, in which Adam
-    finds a way that does not depend on which state of a unit is called 1. Its own ``centred`` gradient, a
-    direction in the old coordinates, would lose that: Adam rescales every number by itself.
-
-    Args:
-        machine: whose parameters are given.
-        means: μ of every layer, (width_l,).
-        learning_rate: at a schedule's factor of 1.
-        parameters: all of the machine.
+    finds a way that does not depend on which state of a unit is called 1. (``rules.centred`` gives a
+    direction in the old coordinates, where Adam rescales every number by itself.) μ: means of every layer.
     """
 
     def __init__(
@@ -158,15 +146,13 @@ class CentredAdam(Adam):  # type: ignore[misc, valid-type]
         before = [W.detach().clone() for W, *_ in self.edges]
         super().step()
         for (W, *ends), W_before in zip(self.edges, before, strict=True):
-            shift_locations(W - W_before, *ends, sign=-1)
+            _keep_means(W - W_before, *ends)
 
 
-def shift_locations(
-    W: Tensor, low: Tensor, high: Tensor, mean_low: Tensor, mean_high: Tensor, *, sign: float
-) -> None:
-    """Adds ``sign`` times W μ to the locations of both ends of a coupling, in place."""
-    low.view(-1).addmv_(W, mean_high, alpha=sign)
-    high.view(-1).addmv_(W.t(), mean_low, alpha=sign)
+def _keep_means(W: Tensor, low: Tensor, high: Tensor, mean_low: Tensor, mean_high: Tensor) -> None:
+    """Takes W μ, by which a coupling has changed the fields at means, off the locations of both its ends."""
+    low.view(-1).addmv_(W, mean_high, alpha=-1)
+    high.view(-1).addmv_(W.t(), mean_low, alpha=-1)
 
 
 @torch.no_grad()
@@ -178,7 +164,7 @@ def draw_couplings(
         before = coupling.weight.detach().clone()
         coupling.draw_(std, generator)
         low, high = (getattr(machine.layers[k], machine.layers[k].location) for k in (l, m))
-        shift_locations(coupling.weight - before, low, high, means[l], means[m], sign=-1)
+        _keep_means(coupling.weight - before, low, high, means[l], means[m])
 
 
 def train_exactly(
@@ -194,6 +180,7 @@ def train_exactly(
     schedule: Callable[[int, int], float] | str = "constant",
     optimizer: Callable[[list[Parameter]], torch.optim.Optimizer] | None = None,
     earlier: Sequence[Record] = (),
+    every: int = LOOK,
     seed: int | torch.Generator = 0,
     **watch: Any,
 ) -> TrainingRun:
@@ -214,8 +201,9 @@ def train_exactly(
         schedule: as of ``train``.
         optimizer: as of ``train``; None: Adam in coordinates that are centred at the means of the rows.
         earlier: records of updates that were made before.
+        every: updates between two records and evaluations, where ``watch`` has no number.
         seed: of the rows of every update.
-        **watch: validation, callbacks, folder and the like, as of ``Run``.
+        **watch: validation, callbacks, folder and the like, as of ``train``; progress is False by default.
 
     Raises:
         ValueError: a machine that ``HiddenStates`` does not take, or another number of decays than of
@@ -242,7 +230,9 @@ def train_exactly(
         transform=None,
         seed=as_seed(seed),
     )
-    return Run(machine, v, settings, sample_weight=weights, earlier=earlier, **watch).train()
+    usual = {"record_every": every, "evaluate_every": every, "progress": False}
+    options = usual | {name: value for name, value in watch.items() if value is not None}
+    return Run(machine, v, settings, sample_weight=weights, earlier=earlier, **options).train()
 
 
 class ExactFit(NamedTuple):
@@ -330,10 +320,7 @@ def fit_exact(
             seed=generator,
             validation=held,
             metrics={"validation_score": score},
-            evaluate_every=LOOK,
-            record_every=LOOK,
             callbacks=[falling],
-            progress=False,
         ).whole()
         history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.best_step]
     falling.put_back()
@@ -344,12 +331,8 @@ def fit_exact(
 class _FallingRate:
     """Lowers the rate of a run where its metric gains no more, from the best parameters, and then ends it.
 
-    A callback and a schedule. Rates fall by ``_FALLS``.
-
-    Args:
-        machine: in training.
-        score: before the first update.
-        to_beat: a score; the run ends where the last looks, gaining as much once more, would not reach it.
+    A callback and a schedule. Where the last looks, gaining as much once more, would not reach ``to_beat``,
+    it ends the run at once.
     """
 
     def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:

@@ -104,15 +104,7 @@ class History:
 
 
 class Validation:
-    """The metrics of a run and the rows that they see.
-
-    Args:
-        X: rows as ``train`` takes them, few enough to be held as floats; None with no metrics.
-        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
-        metrics: callables ``(machine, X)`` by name that return a value for every row, (rows,), of which the
-            weighted mean is the metric, or, without weights, a number. X is a float tensor (rows, width) on
-            the machine's device, with NaN where X has it, without the rows of weight 0.
-        machine: gives width, dtype and device.
+    """The metrics of a run and the rows that they see, as ``train`` takes them.
 
     Raises:
         TypeError: a metric that cannot be called.
@@ -149,12 +141,7 @@ class Validation:
 
     @torch.no_grad()
     def __call__(self, machine: BoltzmannMachine) -> dict[str, float]:
-        """Returns every metric now, outside autograd.
-
-        Raises:
-            TypeError: a metric returned something else than numbers.
-            ValueError: a metric returned neither a value for every row nor, without weights, a number.
-        """
+        """Returns every metric now; TypeError, ValueError: one returned neither numbers of rows nor one."""
         return {
             name: self._average(f"metrics[{name!r}]", metric(machine, self._X))
             for name, metric in self.metrics.items()

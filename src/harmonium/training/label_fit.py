@@ -20,10 +20,10 @@ from harmonium.training.exact_fit import (
     mean_score,
     train_exactly,
 )
-from harmonium.training.run import TrainingRun
+from harmonium.training.state import TrainingRun
 from harmonium.training.table_fit import count_rows
 
-# Measured on the tables of docs/decisions/0020, where other values were slower or no better.
+# docs/decisions/0020 has what was measured.
 _FOLDS = 3
 _DECAYS = (0.3, 4.0)  # of the couplings, over the number of rows
 _RATE, _UPDATES = 0.05, 60  # of every fit, and updates at most
@@ -85,7 +85,7 @@ def fit_labels(
         weight_decay=decay / count_rows(v, weights),
         seed=stream,
         notes=notes if folds else None,
-        **{"record_every": LOOK, "progress": False, **watch},
+        **watch,
     )
 
 
@@ -115,9 +115,6 @@ def _score_fold(
             seed=seed,
             validation=held,
             metrics={"validation_score": score},
-            evaluate_every=LOOK,
-            record_every=LOOK,
-            progress=False,
         ).whole()
         scores |= {(decay, record["step"]): record["validation_score"] for record in run.history}
     return scores

@@ -32,14 +32,7 @@ OPTIMIZERS = {"adam": Adam, "sgd": SGD}
 
 
 class Ascent:
-    """An optimiser that climbs the gradients it is given, at scheduled learning rates.
-
-    Args:
-        optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer``, which sets
-            its own learning rates and momenta.
-        parameters: what is trained.
-        learning_rate: of the named optimisers.
-        momentum: of ``"sgd"``.
+    """An optimiser, by its name or a callable, that climbs the gradients it is given, at scheduled rates.
 
     Attributes:
         optimizer: the torch optimiser.

@@ -33,11 +33,8 @@ _SILENT = 0.05
 def energy_gap(machine: BoltzmannMachine, v: Tensor) -> float:
     """Measures how much less probable data are than the states a sweep towards a mode away.
 
-    States of the layers outside ``graph.summed`` are compared, by their free energies.
-
-    Args:
-        machine: the machine.
-        v: data, (batch, visible_width), of which the first few rows are read.
+    States of the layers outside ``graph.summed`` are compared, by their free energies. Of the data, (batch,
+    visible_width), the first few rows are read.
 
     Returns:
         The median over the rows of F - (the least F that was met), in units of what uniform noise has below
@@ -89,12 +86,7 @@ def is_saturated(machine: BoltzmannMachine, v: Tensor) -> bool:
 
 @torch.no_grad()
 def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
-    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the data.
-
-    Args:
-        machine: before its first update.
-        v: (batch, visible_width), a batch of the data.
-    """
+    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the data."""
     if not machine.graph.is_chain or not _checks.observed(v):
         return
     visible, hidden = machine.layers[:2]

@@ -15,8 +15,8 @@ from harmonium.data import Rows
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.training.batch_source import check_rows
-from harmonium.training.run import TrainingRun
 from harmonium.training.seeds import as_seed, stream_seed
+from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import train
 
 _ROWS = 4096

@@ -30,7 +30,7 @@ from harmonium.machine import (
 from harmonium.sums import has_hidden_states
 from harmonium.training.exact_fit import Objective
 from harmonium.training.label_fit import fit_labels
-from harmonium.training.run import TrainingRun
+from harmonium.training.state import TrainingRun
 from harmonium.training.table_fit import fit_table
 
 METHODS = ("auto", "exact", "chains")

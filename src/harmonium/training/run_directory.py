@@ -179,10 +179,6 @@ class RunDirectory:
     def save(self, state: TrainingState, content: Mapping[str, Any]) -> None:
         """Writes ``checkpoint.safetensors``, and keeps the one before as ``checkpoint-previous.safetensors``.
 
-        Args:
-            state: of the run, which has its history.
-            content: its ``state_dict``.
-
         Raises:
             OSError: it could not be written; the last good one is kept.
             TypeError: a rule, optimiser or callback keeps what a checkpoint cannot.

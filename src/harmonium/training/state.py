@@ -1,17 +1,20 @@
-"""Everything a run must know to go on as if it had never stopped, and how it is recognised."""
+"""The state of a run, by which it goes on as if it had never stopped; how it is recognised; its result."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, backends
+from harmonium import _checks, _html, backends
 from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.distributed import Group
+from harmonium.ladder import Ladder
 from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
@@ -21,6 +24,68 @@ from harmonium.training.optimizers import Ascent
 from harmonium.training.schedules import as_schedule, depends_on_total
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings
+
+Status = Literal["completed", "stopped", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """The outcome of ``train``.
+
+    Attributes:
+        machine: the trained machine, the object that was passed in.
+        averaged_machine: a machine with the running average of the parameters; None without ``averaging``.
+        history: records in order, dicts with ``step``, ``seconds``, ``learning_rate``, the means since the
+            record before of ``gradient_norm`` and of the rule's diagnostics, ``weight_norm`` (of all
+            couplings together), and the metrics where they were evaluated.
+        status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C or SIGTERM.
+        updates: updates made, those before a resume included.
+        seconds: time in training, likewise.
+        run_dir: the folder of the run, None where there is none.
+        rule_state: what the rule keeps between updates, such as persistent chains with the number of their
+            sweeps, ``{"chains", "sweeps"}``; pass it to ``rule.gradient`` or to another ``train``.
+        metrics: the last value of each metric.
+        signal: the number of the signal that interrupted the run, None otherwise.
+        ladder: from independent units to the machine along the training; None without ``ladder``, or where
+            the run was interrupted.
+    """
+
+    machine: BoltzmannMachine
+    averaged_machine: BoltzmannMachine | None
+    history: list[Record] = field(repr=False)
+    status: Status
+    updates: int
+    seconds: float
+    run_dir: Path | None
+    rule_state: Any = field(repr=False)
+    metrics: dict[str, float]
+    signal: int | None = None
+    ladder: Ladder | None = field(default=None, repr=False)
+
+    def whole(self) -> TrainingRun:
+        """This run, where no signal cut it short: what a script of several runs has to know.
+
+        A first Ctrl-C or SIGTERM ends a training between two updates, and a loop over seeds would go on with
+        the next one, half a run among its results: ``run = hm.train(...).whole()``.
+
+        Raises:
+            KeyboardInterrupt: after a Ctrl-C.
+            SystemExit: after a SIGTERM, with the status of a process that it ended, 143.
+        """
+        if self.status != "interrupted":
+            return self
+        if self.signal == signal.SIGTERM:
+            raise SystemExit(128 + signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [
+            ("updates", f"{self.updates:,}"),
+            ("seconds", f"{self.seconds:.1f}"),
+        ]
+        rows += [(name, f"{value:.4g}") for name, value in self.metrics.items()]
+        rows += [("folder", self.run_dir)] if self.run_dir else []
+        return _html.table(f"Run, {self.status}", rows)
 
 
 @dataclass
@@ -172,12 +237,6 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
 
     Data are identified by their shape and three rows, their weights by a digest of all, callables by their
     names: two lambdas look alike. A stream is identified by the name of its class.
-
-    Args:
-        settings: of the run.
-        state: as it begins.
-        total: updates.
-        engine: what makes the updates.
     """
     machine, optimizer = state.machine, state.optimizer.optimizer
     content = settings.as_dict()
@@ -223,12 +282,6 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
     Raises:
         ValueError: naming the first setting that differs.
     """
-    saved = {
-        "precision": "float32",
-        "engine": "torch",
-        "ladder": False,
-        **saved,
-    }  # as of runs before there were others
     for name, value in now.items():
         if name in ("device", "engine") and saved.get(name) != value:
             _checks.warn(

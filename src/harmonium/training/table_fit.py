@@ -19,9 +19,9 @@ from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
 from harmonium.training.correlated import fit_normal, fit_residuals, fold
 from harmonium.training.exact_fit import ExactFit, Objective, fit_exact, mean_score, train_exactly
-from harmonium.training.run import TrainingRun
+from harmonium.training.state import TrainingRun
 
-# Measured on the tables of docs/decisions/0016 and 0021, where other values were slower or no better.
+# docs/decisions/0016 and 0021 have what was measured.
 _HELD_OUT = 7  # one row in so many
 _MOST_JOINED = 40  # real columns whose covariance is worth its square of parameters
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
@@ -60,15 +60,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A machine that was trained on the rows of a split.
-
-    Attributes:
-        model: of its columns.
-        start: the machine whose hidden units are joined to nothing.
-        roots: of joined columns, by layer.
-        machine: as trained.
-        fit: its score on the rows held out.
-    """
+    """A machine that was trained on the rows of a split, from ``start``, with the roots of joined layers."""
 
     model: ColumnModel
     start: BoltzmannMachine
@@ -127,7 +119,8 @@ def fit_table(
         earlier=chosen.fit.history,
         seed=stream,
         show=partial(_of_columns, roots) if roots else None,
-        **{"record_every": _LAST_UPDATES, "progress": False, **watch},
+        every=_LAST_UPDATES,
+        **watch,
     )
 
 

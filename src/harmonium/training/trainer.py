@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
+from inspect import signature
 from typing import Any, final
 
 import torch
@@ -24,12 +26,11 @@ from harmonium.training.history import Metric, Record, Validation
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
-from harmonium.training.run import TrainingRun
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
-from harmonium.training.state import TrainingState, find_problem, fingerprint, require_one_run
+from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
 from harmonium.training.updates import Made, OneByOne, Updates
 
@@ -179,48 +180,12 @@ def train(
         >>> run.status, run.updates
         ('completed', 50)
     """
-    rule, parts = rules.from_options(rule), as_shards(distributed, shards)
-    run = Run(
-        machine,
-        X,
-        Settings(
-            rule=rule,
-            updates=updates,
-            epochs=epochs,
-            batch_size=batch_size,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            schedule=schedule,
-            momentum=momentum,
-            clip_norm=clip_norm,
-            weight_decay=weight_decay,
-            l1=l1,
-            penalties=penalties,
-            averaging=averaging,
-            ladder=ladder is not False,
-            transform=transform,
-            seed=as_seed(seed),
-            precision=precision,
-            shards=None if parts is None else shards,
-        ),
-        sample_weight=sample_weight,
-        ladder=ladder,
-        rule_state=rule_state,
-        device=device,
-        validation=validation,
-        validation_weight=validation_weight,
-        metrics=metrics,
-        evaluate_every=evaluate_every,
-        record_every=record_every,
-        callbacks=callbacks,
-        run_dir=run_dir,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        overwrite=overwrite,
-        progress=progress,
-        shards=parts,
-    )
-    return run.train()
+    given, parts = dict(locals()), as_shards(distributed, shards)
+    given |= {"rule": rules.from_options(rule), "seed": as_seed(seed)}
+    watch = {name: value for name, value in given.items() if name in signature(Run).parameters}
+    given |= {"ladder": ladder is not False, "shards": None if parts is None else shards}
+    settings = Settings(**{setting.name: given[setting.name] for setting in fields(Settings)})
+    return Run(**watch, settings=settings, parts=parts).train()
 
 
 @final
@@ -231,7 +196,7 @@ class Run:
         machine: trained in place.
         X: rows or a stream.
         settings: by which a run is recognised; ``updates`` counts those before it too.
-        shards: into which batches and chains are cut; None: they are not.
+        parts: shards into which batches and chains are cut; None: they are not.
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
         earlier: records of updates that were made before; this run goes on counting from the last of them.
@@ -264,16 +229,13 @@ class Run:
         resume: bool = False,
         overwrite: bool = False,
         progress: bool | None = None,
-        shards: Shards | None = None,
+        parts: Shards | None = None,
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
         earlier: Sequence[Record] = (),
         notes: Mapping[int, Mapping[str, float]] | None = None,
     ) -> None:
-        for name, every in (
-            ("evaluate", evaluate_every),
-            ("record", record_every),
-            ("checkpoint", checkpoint_every),
-        ):
+        rhythm = {"evaluate": evaluate_every, "record": record_every, "checkpoint": checkpoint_every}
+        for name, every in rhythm.items():
             if every is not None:
                 _checks.positive_int(every, f"{name}_every")
         if run_dir is None and (resume or overwrite):
@@ -284,8 +246,8 @@ class Run:
         self.notes = notes or {}
         self.run_dir, self.resume, self.overwrite = run_dir, resume, overwrite
         rule, seed = settings.rule, settings.seed
-        self.sharded = None if shards is None else Sharded(rule, shards)
-        self.group = Group() if shards is None else shards.group
+        self.sharded = None if parts is None else Sharded(rule, parts)
+        self.group = Group() if parts is None else parts.group
         move(machine, device)
         self.evaluate = Validation(validation, validation_weight, metrics, machine)
         self.progress = progress if self.group.is_rank_zero else False

@@ -24,14 +24,9 @@ from harmonium.training.state import TrainingState
 
 
 class Made(NamedTuple):
-    """The last update that was made, or the one that was refused.
+    """The last update that was made, or was refused for a problem; ``stop``: why the rule ends the run.
 
-    Attributes:
-        rate: its learning rate.
-        norm: of its gradient, with decay terms, before clipping.
-        diagnostics: of the rule.
-        problem: why it was refused; None if it was made.
-        stop: why the rule asks to end the run; None where it does not.
+    The norm is that of the gradient, with decay terms, before clipping.
     """
 
     rate: float
@@ -43,14 +38,10 @@ class Made(NamedTuple):
 
 @dataclass
 class Updates(ABC):
-    """A way to make the updates of a run.
+    """A way to make the updates of a run, each of which moves its state on.
 
     Attributes:
-        state: of the run; every update moves it on.
-        settings: of the run.
         total: updates of the run.
-        climber: the optimiser.
-        monitor: looks for values that are not finite, and at batches.
         density: how much ln p(v) counts in what is learned (``DivergenceMonitor.watch``).
         begin: called with the first batch, and None from then on.
     """
