@@ -11,7 +11,7 @@ import torch
 from harmonium import backends
 from harmonium.backends import OuterProductSum, PreparedMatrix, calls
 from harmonium.backends.bits import Fixed, bits
-from harmonium.backends.choice import bits_work
+from harmonium.backends.choice import works
 
 pytest.importorskip("numba")
 LOWS = [0.0, -1.0]
@@ -26,7 +26,7 @@ def states(low: float, rows: int, width: int, generator: torch.Generator) -> tor
 
 
 def test_they_work_here() -> None:
-    assert bits_work()
+    assert works("bits")
 
 
 def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:

@@ -25,7 +25,7 @@ ROWS = 40_000
 @pytest.fixture(autouse=True)
 def by_bits(monkeypatch) -> Iterator[None]:
     """Multiplies by bits, whatever the size."""
-    backends.choice.bits_work()  # which multiplies itself when it is first asked
+    backends.choice.works("bits")  # which multiplies itself when it is first asked
     taken: list[None] = []
     original = backends.bits.Fixed.times
 

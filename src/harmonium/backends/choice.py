@@ -151,33 +151,23 @@ def multiply(library: str, x: Tensor, y: Tensor) -> Tensor:
 
 @cache
 def works(library: str) -> bool:
-    """Returns whether a library is available and gives right results, by a small trial."""
-    x = torch.arange(12, dtype=torch.float32, device="cpu").view(3, 4)
-    y = torch.arange(20, dtype=torch.float32, device="cpu").view(4, 5)
-    try:  # oneDNN's operator is no part of torch's public surface, so it is tried before it is trusted
-        return all(torch.equal(multiply(library, x, each), x @ y) for each in (y, y.t().contiguous().t()))
-    except (AttributeError, RuntimeError, TypeError, NotImplementedError):
+    """Returns whether a library, or "bits", is available and gives right results, by a small trial."""
+    if library == "bits" and not COMPILED:
         return False
-
-
-@cache
-def bits_work() -> bool:
-    """Returns whether products by bits run here and give right results, by a small trial."""
-    if not COMPILED:
-        return False
-    from numba.core.errors import NumbaError
-
-    state = torch.arange(3 * 70, device="cpu").remainder(7).view(3, 70).lt(3).float()
+    x = torch.arange(3 * 70, device="cpu").remainder(7).view(3, 70).lt(3).float()
     y = torch.arange(70 * 40, device="cpu").view(70, 40).float()
-    try:
-        for x in (state, 2 * state - 1):
-            for across in (False, True):
-                known = bits.bits(x.t() if across else x, across)
-                if known is None or not torch.allclose(bits.Fixed(y).times(known), x @ y, rtol=1e-5, atol=0):
-                    return False
-    except (NumbaError, NotImplementedError, RuntimeError, TypeError, AttributeError):
-        return False  # instructions that this version or this processor does not have
-    return True
+    try:  # what oneDNN and numba offer for this is not all public, so it is tried before it is trusted
+        if library != "bits":
+            products = [multiply(library, x, each) for each in (y, y.t().contiguous().t())]
+            return all(torch.allclose(z, x @ y, rtol=1e-5, atol=0) for z in products)
+        made = []
+        for states in (x, 2 * x - 1):
+            for known in (bits.bits(states), bits.bits(states.t(), transposed=True)):
+                assert known is not None
+                made.append(torch.allclose(bits.Fixed(y).times(known), states @ y, rtol=1e-5, atol=0))
+        return all(made)
+    except Exception:  # instructions that this version or this processor does not have
+        return False
 
 
 @final
@@ -219,7 +209,7 @@ class Backend:
         wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
         idle = wide and maker == "AuthenticAMD"  # torch's own library leaves half of these vectors idle
         library = "onednn" if idle and works("onednn") else "torch"
-        return Backend(library, _BITS_FROM if bits_work() else None)
+        return Backend(library, _BITS_FROM if works("bits") else None)
 
 
 _current: Backend | None = None
@@ -273,7 +263,7 @@ def set_backend(backend: Backend | str | None) -> None:
     """
     global _current
     asked = Backend.parse(backend) if isinstance(backend, str) else backend
-    if asked is not None and not (works(asked.library) and (asked.bits_from is None or bits_work())):
+    if asked is not None and not (works(asked.library) and (asked.bits_from is None or works("bits"))):
         raise ValueError(
             f"products: expected what this processor and these packages have, received {asked}; "
             f"harmonium info shows it"
