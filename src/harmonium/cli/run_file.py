@@ -55,12 +55,7 @@ class RunFile:
 
     @classmethod
     def read(cls, path: Path) -> RunFile:
-        """Reads a file.
-
-        Raises:
-            FileNotFoundError: no such file.
-            ValueError: no TOML, an unknown name, or a value of another kind; the message names it.
-        """
+        """Reads a file; refuses one that is no TOML, an unknown name or a value of another kind, by name."""
         if not path.is_file():
             raise FileNotFoundError(f"config: expected a file such as RUN/{RUN_FILE}, there is no {path}")
         try:
@@ -90,9 +85,7 @@ class RunFile:
     def left_by(self, given: Sequence[str], rule: str | None) -> dict[str, Any]:
         """Returns the values that the settings given on the command line leave in force.
 
-        Args:
-            given: their names. Each takes along what belongs to its old value.
-            rule: the rule in force; where it is that of the file, its settings stay.
+        Each takes along what belongs to its old value, a rule only where it is another one.
         """
         changed = {name for name in given if name != "rule" or rule != self.values.get("rule")}
         return {
@@ -104,8 +97,7 @@ class RunFile:
     def text(self, settings: TrainSettings) -> str:
         """Returns the file as made by this process, each setting with its meaning; None has no value.
 
-        Args:
-            settings: of the run. ``kinds`` stand for the file that it names.
+        ``kinds`` stand for the file that the settings name.
         """
         lines = [_HEAD.format(name=RUN_FILE), "commands = ["]
         lines += [*(f"    {as_toml(command)}," for command in self.commands), "]"]
@@ -157,19 +149,6 @@ def settings_in_force(
 
     ``--config FILE`` names the file; ``--resume`` and ``--from`` take the one in the folder of that run.
     Where it says what the data are, a single argument is RUN_DIR.
-
-    Args:
-        ctx: of the command; its ``obj`` is the command line.
-        typed: the settings as parsed.
-        config: the file, or None.
-        resume: whether the run goes on.
-
-    Returns:
-        The settings, and the file with this command as the last of its commands.
-
-    Raises:
-        FileNotFoundError: no such file or run.
-        ValueError: a damaged file, or settings that do not go together.
     """
     sources = {name: ctx.get_parameter_source(name) for name in _SETTINGS}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
@@ -227,14 +206,7 @@ def made_with() -> dict[str, str]:
 
 
 def as_toml(value: Any) -> str:
-    """Returns a value as it stands to the right of ``=`` in a TOML file, which Python reads but cannot write.
-
-    Args:
-        value: a string, path, number, truth value, or a sequence or mapping of them.
-
-    Raises:
-        TypeError: anything else, such as None, which TOML does not have.
-    """
+    """Returns a value as TOML, which Python reads but cannot write; TypeError for None and the like."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -254,16 +226,7 @@ def _key(name: str) -> str:
 
 
 def _typed(kind: Any, value: Any, name: str) -> Any:
-    """Returns a value of a file as one of a setting.
-
-    Args:
-        kind: the type of the setting, such as ``int | None``.
-        value: from the file.
-        name: of the setting, for the message.
-
-    Raises:
-        ValueError: of another kind.
-    """
+    """Returns a value of a file as one of a setting's type, such as ``int | None``."""
     kinds = get_args(kind) or (kind,)
     if list[str] in kinds:
         return [_typed(str, each, name) for each in (value if isinstance(value, list) else [value])]

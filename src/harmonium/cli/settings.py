@@ -75,11 +75,7 @@ class Structure(Checked):
     initial_std: Annotated[float | None, Setting(method="chains")] = None
 
     def hidden_layers(self) -> list[Layer] | None:
-        """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
-
-        Raises:
-            ValueError: another form of ``hidden``, or an unknown kind.
-        """
+        """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given."""
         if self.hidden is None:
             return None
         if self.hidden == ["0"]:
@@ -117,11 +113,7 @@ class Learning(Checked):
     joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
 
     def share(self, label: str | None) -> tuple[str | None, float | None]:
-        """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label.
-
-        Raises:
-            ValueError: settings that do not go together.
-        """
+        """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label."""
         for name, value in (("objective", self.objective), ("joint", self.joint)):
             if label is None and value is not None:
                 raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
@@ -164,16 +156,7 @@ class RuleSettings(Checked):
     centred: Annotated[bool | None, _OF_RULE] = None
 
     def made_rule(self, kernel: Kernel | None, optimizer: Any, chains: int | None) -> Rule:
-        """Returns the learning rule that ``rule`` and ``centred`` name.
-
-        Args:
-            kernel: of its chains; None: its own.
-            optimizer: its name.
-            chains: of the rule, where no number is given; None: its own.
-
-        Raises:
-            TypeError, ValueError: what the rule does not take; the message lists what it takes.
-        """
+        """Returns the learning rule; None for kernel or number of chains stands for its own."""
         given = {
             "k": self.sweeps,
             "chains": self.chains,
@@ -239,13 +222,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
     shards: Annotated[int | None, Setting(method="chains")] = None
 
     def decided(self, recipe: Recipe, rows: int, weight: float | None) -> TrainSettings:
-        """Returns the settings with what the data decide in place of what is not given.
-
-        Args:
-            recipe: of the machine.
-            rows: to learn from.
-            weight: sum of their weights; None: one each.
-        """
+        """Returns the settings with what the data decide in place of what is not given."""
         hidden = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
         decided = replace(
             self, method=recipe.method, hidden=self.hidden if self.from_run else self.hidden or hidden

@@ -8,7 +8,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._fitted import Fitted
@@ -234,13 +233,4 @@ class DensityEstimator(BoltzmannEstimator):
             >>> rbm.sample(5, sweeps=100, random_state=0).shape
             (5, 3)
         """
-        fitted = self._require_fitted()
-        _checks.positive_int(n_samples, "n_samples")
-        rows, held = None, None
-        if given is not None:
-            rows = _columns.rows_given(self, given, n_samples)
-            held = fitted.visible(rows).to(fitted.machine.dtype)
-        count = n_samples if held is None else len(held)
-        states = fitted.draw(count, held, method, sweeps, self._random(random_state))
-        v = fitted.machine.hamiltonian().visible_states(states)
-        return fitted.decode(v) if rows is None else fitted.fill(rows, v)
+        return self._draw(n_samples, given, method, sweeps, random_state)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Encoder, Identity, encoder_from_dict
@@ -199,6 +200,33 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
+
+    def _draw(
+        self,
+        n_samples: int,
+        given: Any,
+        method: str,
+        sweeps: int,
+        random_state: Any,
+        label: Callable[[int], Tensor] | None = None,
+    ) -> tuple[Any, list[Tensor]]:
+        """Returns drawn rows and the states of all layers; ``label`` makes those of so many rows' labels."""
+        fitted = self._require_fitted()
+        _checks.positive_int(n_samples, "n_samples")
+        fitted.require_density("sample")
+        machine, rows, held = fitted.machine, None, None
+        if given is not None:
+            rows = _columns.rows_given(self, given, n_samples)
+            held = fitted.visible(rows)
+        if label is not None:
+            if held is None:
+                held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
+            held[:, fitted.data_width :] = label(len(held))
+        count = n_samples if held is None else len(held)
+        clamp = None if held is None else held.to(machine.dtype)
+        states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
+        v = machine.hamiltonian().visible_states(states)
+        return (fitted.decode(v) if rows is None else fitted.fill(rows, v)), states
 
     # Missing and noisy values
     # ----------------------------------------------------------------------------

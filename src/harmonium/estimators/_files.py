@@ -16,7 +16,7 @@ from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._training import structure_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Table
+from harmonium.tables import Codec, Table
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -26,7 +26,7 @@ def put_around(estimator: Any, machine: BoltzmannMachine, encoder: Encoder, labe
     width = machine.visible_width - label_width
     decoded = encoder.decode(torch.zeros(1, width, dtype=torch.float64, device="cpu"))
     estimator.n_features_in_ = int(decoded.shape[1])
-    names = encoder.names if isinstance(encoder, Table) else _names_of_data(machine.metadata)
+    names = encoder.names if isinstance(encoder, Table) else Codec.of(machine).own_names()
     if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
         estimator.feature_names_in_ = np.array(names, dtype=object)
     seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
@@ -35,14 +35,6 @@ def put_around(estimator: Any, machine: BoltzmannMachine, encoder: Encoder, labe
     estimator._fitted = Fitted(
         machine, encoder, seed, estimator.n_features_in_, width, settings, generative=generative
     )
-
-
-def _names_of_data(metadata: Mapping[str, Any]) -> list[Any]:
-    """Returns the names of the training data's columns but the label, from a machine's metadata."""
-    about, label = (metadata.get(key) for key in ("data", "label"))
-    names = about.get("names") if isinstance(about, dict) else None
-    other = label.get("name") if isinstance(label, dict) else None
-    return [name for name in names if name != other] if isinstance(names, (list, tuple)) else []
 
 
 def described(estimator: Any) -> BoltzmannMachine:

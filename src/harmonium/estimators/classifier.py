@@ -17,10 +17,8 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._rows import Rows, refuse_blank
-from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import (
     Array,
@@ -382,24 +380,14 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             ValueError: a label that ``fit`` has not met, cells that the machine has no column or no state
                 for, or a discriminative machine.
         """
-        fitted = self._require_fitted()
-        _checks.positive_int(n_samples, "n_samples")
-        fitted.require_density("sample")
-        machine, rows, held = fitted.machine, None, None
-        if given is not None:
-            rows = _columns.rows_given(self, given, n_samples)
-            held = fitted.visible(rows)
-        elif label is not None:
-            held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
-        count = n_samples if held is None else len(held)
-        if label is not None and held is not None:
+
+        def held(count: int) -> Tensor:
             labels, there = np.broadcast_to(np.asarray(label), (count,)), np.ones(count, dtype=bool)
-            held[:, fitted.data_width :] = one_hot(labels, there, self.classes_, "label")
-        clamp = None if held is None else held.to(machine.dtype)
-        states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
-        drawn = self.classes_[states[machine.visible[-1]].argmax(1).cpu().numpy()]
-        v = machine.hamiltonian().visible_states(states)
-        return (fitted.decode(v) if rows is None else fitted.fill(rows, v)), drawn
+            return one_hot(labels, there, self.classes_, "label")
+
+        told = None if label is None else held
+        rows, states = self._draw(n_samples, given, method, sweeps, random_state, told)
+        return rows, self.classes_[states[self.machine_.visible[-1]].argmax(1).cpu().numpy()]
 
 
 def _label_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:

@@ -164,11 +164,7 @@ def train(
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
-    """Returns the settings with what depends on the data decided, and the share of ln p(rest, label).
-
-    Raises:
-        ValueError: an objective that does not suit the label, or no row with a label.
-    """
+    """Returns the settings with what depends on the data decided, and the share of ln p(rest, label)."""
     coding, goes_on = codec_of(beginning.machine), settings.from_run is not None
     label = None if coding.label is None else str(coding.label.name)
     learned = coding.objective if goes_on and label is not None else None
@@ -202,11 +198,7 @@ def _make_rule(settings: TrainSettings) -> Rule:
 
 
 def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None:
-    """Reads the rows of --validation.
-
-    Raises:
-        ValueError: what is followed on them without them.
-    """
+    """Reads the rows of --validation."""
     if settings.validation is None:
         for name in ("metric", "early_stopping"):
             value = getattr(settings, name)
@@ -268,16 +260,7 @@ class Beginning:
 
     @classmethod
     def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
-        """Begins with a machine that has learned nothing.
-
-        Args:
-            settings: of the command; their seed is also that of what ``binarise`` draws.
-            kinds: of some columns.
-            tabular: see ``Codec.fit``.
-
-        Raises:
-            ValueError: data that do not suit the rest, or no row with any cell; the message names them.
-        """
+        """Begins with a machine that has learned nothing; messages name the data."""
         data, label = str(settings.data), settings.label
         reading = {
             "alphabet": settings.alphabet or "auto",
@@ -315,12 +298,7 @@ class Beginning:
 
     @classmethod
     def trained(cls, settings: TrainSettings) -> Beginning:
-        """Begins with the machine of another run, which goes on from what it has learned.
-
-        Raises:
-            FileNotFoundError: no such run.
-            ValueError: data that do not suit the machine, or no row with any cell; the message names them.
-        """
+        """Begins with the machine of another run, which goes on from what it has learned."""
         data = str(settings.data)
         if settings.method == "exact":
             raise ValueError(
