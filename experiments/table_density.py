@@ -111,7 +111,7 @@ class Location:
 def machine(train: pd.DataFrame, seed: int) -> hm.RBM:
     epochs = round(100 * UPDATES / len(train))
     kinds = {name: "gaussian" if on else "categorical" for name, on in zip(train, real(train), strict=True)}
-    return hm.RBM(HIDDEN, visible=kinds, epochs=epochs, random_state=seed).fit(train)
+    return hm.RBM(HIDDEN, visible=kinds, method="chains", epochs=epochs, random_state=seed).fit(train)
 
 
 def densities(train: pd.DataFrame, test: pd.DataFrame, seed: int) -> dict[str, tuple[float, float]]:

@@ -95,7 +95,7 @@ def by_forests(table: pd.DataFrame, seed: int, forest: dict[str, Any], rounds: i
 
 def by_machine(table: pd.DataFrame, seed: int) -> Completed:
     kinds = dict.fromkeys(table.columns[real(table)], "gaussian")
-    rbm = hm.RBM(random_state=seed, visible=kinds, epochs=round(100 * UPDATES / len(table))).fit(table)
+    rbm = hm.RBM(100, random_state=seed, visible=kinds, epochs=round(100 * UPDATES / len(table))).fit(table)
     return rbm.impute(table, value="mean"), rbm.imputations(table, DRAWS)
 
 

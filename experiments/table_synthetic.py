@@ -48,7 +48,7 @@ def tables() -> dict[str, pd.DataFrame]:
 def drawn(train: pd.DataFrame, seed: int) -> dict[str, pd.DataFrame]:
     """Rows from each machine."""
     kinds = dict.fromkeys(train.columns[:-1], "gaussian") | {"label": "categorical"}
-    rbm = hm.RBM(visible=kinds, epochs=round(100 * UPDATES / len(train)), random_state=seed).fit(train)
+    rbm = hm.RBM(100, visible=kinds, epochs=round(100 * UPDATES / len(train)), random_state=seed).fit(train)
     parts = []
     for label, rows in train.groupby("label"):
         epochs = round(100 * UPDATES / max(100, len(rows)))
