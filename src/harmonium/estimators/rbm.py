@@ -49,7 +49,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
-        method: how ``fit`` trains; it never changes what is modelled. "exact": by sums over all states of at
+        method: how ``fit`` trains. It changes neither units nor their number; "exact" alone may join real
+            columns to each other, which chains cannot train. "exact": by sums over all states of at
             most 12 Bernoulli hidden units. Gradients are exact, and the rows that it holds out, a seventh,
             tell where training ends, and whether real columns are joined by couplings of their own
             (``training.fit_exact``, ``fold``). "chains": by the parameters from ``rule`` to
