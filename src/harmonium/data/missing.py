@@ -36,15 +36,9 @@ def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
     _checks.one_of(side, "side", SIDES)
     height, width = _shape(image_shape)
     mask = torch.zeros(height, width, dtype=torch.bool, device="cpu")
-    rows_half, columns_half = height // 2, width // 2
-    if side == "upper":
-        mask[:rows_half] = True
-    elif side == "lower":
-        mask[height - rows_half :] = True
-    elif side == "left":
-        mask[:, :columns_half] = True
-    else:
-        mask[:, width - columns_half :] = True
+    tall, wide = height // 2, width // 2
+    half = {"upper": mask[:tall], "lower": mask[height - tall :], "left": mask[:, :wide]}
+    half.get(side, mask[:, width - wide :])[:] = True
     return mask.flatten().repeat(rows, 1)
 
 

@@ -75,13 +75,7 @@ class Alignment(NamedTuple):
 def encode(
     names: list[str], sequences: Sequence[str], places: Sequence[str], alphabet: str, unknown: str
 ) -> Alignment:
-    """Returns sequences as codes.
-
-    Args:
-        names: of the sequences.
-        sequences: their letters.
-        places: of the sequences in their file, for messages.
-        alphabet, unknown: as of ``read_fasta``.
+    """Returns sequences as codes; ``places`` are those in their file, for messages.
 
     Raises:
         ValueError: sequences of different lengths, or letters outside of the alphabet.

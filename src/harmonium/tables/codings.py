@@ -238,12 +238,6 @@ class Counts(Unstretched):
             raise ValueError(f"step: expected a part of {self.largest - self.lowest}, received {self.step}")
         object.__setattr__(self, "n_states", (self.largest - self.lowest) // self.step + 1)
 
-    @classmethod
-    def spaced(cls, values: Sequence[float]) -> dict[str, int]:
-        """Returns the options of ``fit_counts`` for different whole numbers, which rise."""
-        lowest, step = int(values[0]), math.gcd(*(int(x - values[0]) for x in values))
-        return {"lowest": lowest, "step": step}
-
     def expected(self) -> str:
         return f"a count from {self.lowest} to {self.largest}{_steps(self.step)} as in fit"
 
@@ -402,18 +396,10 @@ def _lines(x: Array, at: tuple[float, ...], to: tuple[float, ...]) -> Array:
 
 
 def fit_states(cells: Series, states: tuple[float, ...], *, values: Sequence[Any] | None = None) -> Numbered:
-    """Returns the coding of a column for units with some states.
+    """Returns the coding of a column for units with some states, which rise.
 
-    Numbers that are states of a unit with more than two are coded as they are. Else labels become states, in
-    their order: of a unit with two at most two, of another one as many as it has states.
-
-    Args:
-        cells: of the column.
-        states: of the unit, rising.
-        values: the labels; None: those that are there, or that the column's type names.
-
-    Raises:
-        ValueError: another number of labels.
+    Numbers that are states of a unit with more than two are coded as they are. Else labels (``values``, or
+    those that are there) become states in their order: at most two, or as many as a unit has beyond two.
     """
     if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
         return Numbered(states, states)
@@ -431,13 +417,9 @@ def fit_states(cells: Series, states: tuple[float, ...], *, values: Sequence[Any
 
 
 def fit_one_hot(cells: Series, *, values: Sequence[Any] | None = None, rare: int | None = None) -> OneOf:
-    """Returns the coding of labels by one-hot states.
+    """Returns the coding of labels (``values``, or those that are there) by one-hot states.
 
-    Args:
-        cells: of the column.
-        values: all labels, in their order; None: those that are there, or that the column's type names.
-        rare: labels of fewer cells than these become one state, and all beyond the ``_COMMON`` commonest;
-            None: each has its own.
+    Labels of fewer than ``rare`` cells share a state, and so do all beyond the ``_COMMON`` commonest.
     """
     labels = all_of(cells, values)
     if rare is None:
@@ -460,18 +442,7 @@ def fit_counts(
     step: int | None = None,
     values: Sequence[float] | None = None,
 ) -> Encoder:
-    """Returns the coding of a column for units that count: of steps, or of the ranks of ``values``.
-
-    Args:
-        cells: of the column, numbers.
-        largest: number; None: the largest that is there.
-        lowest: number; None: 0.
-        step: between two numbers; None: 1.
-        values: all numbers, each one step above the one before; None: all from ``lowest`` to ``largest``.
-
-    Raises:
-        ValueError: numbers that are none of these.
-    """
+    """Returns the coding of numbers by steps from ``lowest`` to ``largest``, or by ranks of ``values``."""
     seen, least, step = numbers_of(cells), lowest or 0, 1 if step is None else step
     if values is not None:
         return Numbered(tuple(sorted(all_of(cells, values))), tuple(map(float, range(len(values)))))
@@ -489,14 +460,10 @@ def _fit_straight(cells: Series, weights: Array | float = 1.0) -> Standardise:
 
 
 def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | None = None) -> Encoder:
-    """Returns the coding of a column for real units.
+    """Returns the coding of numbers for real units, by one of ``TRANSFORMS``.
 
-    Args:
-        cells: of the column, numbers.
-        weights: of the cells; all alike.
-        transform: one of ``TRANSFORMS``; "auto": the likeliest of them as a normal column, with the penalty
-            of the Bayesian information criterion, among those that hardly leave the range of the cells; None:
-            "none", which takes off the mean and divides by the deviation.
+    "auto" chooses the likeliest of them as a normal column, with the penalty of the Bayesian information
+    criterion, among those that hardly leave the range of the cells.
     """
     makers: dict[str, Callable[..., Encoder]] = {
         **{"none": _fit_straight, "log": Logarithm.fit, "quantile": Quantiles.normal}
@@ -567,13 +534,7 @@ def fit_interval(cells: Series, *, low: float | None = None, high: float | None 
 
 
 def fit_fractions(cells: Series, *, transform: str | None = None) -> Encoder:
-    """Returns the coding of a column for units in [0, 1] that may be exactly 0.
-
-    Args:
-        cells: of the column, numbers.
-        transform: "quantile": numbers from 0, by the quantiles of those above it; None or "none": numbers in
-            [0, 1] as they are.
-    """
+    """Returns the coding of numbers in [0, 1], zeros among them; "quantile" takes any from 0."""
     if _checks.one_of(transform or "none", "transform", ("none", "quantile")) == "quantile":
         return Quantiles.beside_zero(cells)
     seen = numbers_of(cells)
@@ -636,8 +597,8 @@ def _largest(kind: str, seen: Seen, expected: str) -> int:
 
 
 def _array_of_labels(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    n_states = _largest(kind, seen, "integers 0..q-1") + 1
-    return n_states, OneHot(n_states)
+    encoder = OneHot(_largest(kind, seen, "integers 0..q-1") + 1)
+    return encoder.n_states, encoder
 
 
 def _array_from_zero(kind: str, seen: Seen) -> tuple[int, Encoder]:
@@ -687,13 +648,7 @@ FITS: dict[str, Fits] = {
 
 
 def fit_column(kind: str, cells: Series, options: Mapping[str, Any], weights: Array | None = None) -> Encoder:
-    """Returns the coding of a column for units of a kind.
-
-    Args:
-        kind: of the units, a name in ``Layer.registry``.
-        cells: of the column.
-        options: by name, among ``options_of(kind)``.
-        weights: of the cells, where means and deviations are taken; None: all count alike.
+    """Returns the coding of a column for units of a kind, by options among ``options_of(kind)``.
 
     Raises:
         ValueError: units whose ``coding`` is none of ``FITS``, or cells that they do not take.
@@ -712,11 +667,7 @@ def _fit_of(kind: str) -> Fits:
 
 
 def fit_array(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    """Returns the number of states of each unit of a kind, and the encoder of an array for them.
-
-    Raises:
-        ValueError: entries that the kind does not take; the message names the value.
-    """
+    """Returns the number of states of each unit of a kind, and the encoder of an array for them."""
     return _fit_of(kind).array(kind, seen)
 
 

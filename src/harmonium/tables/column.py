@@ -161,13 +161,7 @@ class Column:
         return Series(self.name, np.array([value], dtype=object), "object")
 
     def complain(self, cells: Series, row: int, first: int) -> str:
-        """Says what was expected of a cell that has no state, with what to do about it.
-
-        Args:
-            cells: of this column.
-            row: of the cell.
-            first: number of the first row.
-        """
+        """Returns the message about a cell without a state, in a row counted from ``first``."""
         received = cells.values[row : row + 1].tolist()[0]
         counts = isinstance(self.coding, Labels) and all(
             type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
@@ -210,11 +204,7 @@ class Column:
         return np.clip(np.round(cells), limits.min, largest)
 
     def holds(self, cells: Series) -> str:
-        """Describes what the column holds and how it is coded, in a few words.
-
-        Args:
-            cells: of this column, at least one that is not missing.
-        """
+        """Describes what the column holds, of which some cell is not missing, and how it is coded."""
         coding = self.coding
         if isinstance(coding, Labels) and self.form is None:
             if isinstance(coding, OneOf) and coding.rare:
@@ -279,9 +269,9 @@ def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
     if cells.numeric:
         if len(values) <= _FEW and rows >= _REPEATED * len(values):
             if all(x == round(x) for x in values):
-                spaced = Counts.spaced(values)
-                if (values[-1] - values[0]) / spaced["step"] < _STATES:
-                    return "binomial", spaced
+                step = math.gcd(*(int(x - values[0]) for x in values))
+                if (values[-1] - values[0]) / step < _STATES:
+                    return "binomial", {"lowest": int(values[0]), "step": step}
             return "binomial", {"values": values}
         zeros = float((cells.values == 0).sum()) / rows
         if values[0] == 0 and zeros >= _ZEROS and len(values) > _MANY_TEXTS:
@@ -320,12 +310,7 @@ def _strays_of(values: tuple[Any, ...]) -> list[Any]:
 
 
 def without_unit(frame: Frame, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
-    """Returns the columns that get no unit, and why: ``IGNORE`` for those whose kind says so.
-
-    Args:
-        frame: the rows.
-        kinds: see ``Table.fit``.
-    """
+    """Returns the columns that get no unit by ``Table.fit``, and why: ``IGNORE`` where their kind is that."""
     chosen = chosen_kinds(frame, kinds)
     reasons = dict[Any, str]()
     for cells in frame.columns:

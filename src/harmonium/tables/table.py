@@ -353,10 +353,8 @@ def states_of_cells(
 def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Array:
     """Returns which rows show nothing in any column that is learned, (rows,) bool.
 
-    Args:
-        X: a ``Frame``, or a matrix of numbers; a sparse one has no such rows.
-        encoder: of the rows; None: it is still to be fitted,
-        kinds: of these columns, see ``Table.fit``.
+    X is a ``Frame`` or a matrix of numbers; a sparse one has no such rows. Without an encoder ``kinds`` are
+    those of ``Table.fit``.
     """
     if isinstance(X, Frame):
         table = encoder if isinstance(encoder, Table) else None
