@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 TESTS = Path(__file__).parent
 
@@ -22,6 +23,16 @@ def heed_signals() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread_for_tiny_tensors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In all folders but that of the interface, where a test asks for ``one_thread``."""
+    before = torch.get_num_threads()
+    if request.path.parent.name != "interface":
+        torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from machines import with_normal_parameters
 
 import harmonium as hm
 from harmonium.machine.hamiltonian import CouplingMatrices
@@ -75,12 +76,7 @@ def test_adatap_agrees_with_its_gaussian(name: str, clamped: bool) -> None:
 
 
 def gaussian_machine(widths: tuple[int, ...]) -> hm.BoltzmannMachine:
-    machine = hm.BoltzmannMachine([hm.Gaussian(n) for n in widths]).double()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in machine.parameters():
-            parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return machine
+    return with_normal_parameters(hm.BoltzmannMachine([hm.Gaussian(n) for n in widths]).double(), 0.3, 2)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

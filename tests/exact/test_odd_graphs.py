@@ -9,6 +9,7 @@ from time import perf_counter
 
 import pytest
 import torch
+from machines import with_normal_parameters
 
 import harmonium as hm
 
@@ -35,12 +36,7 @@ ODD: dict[str, Callable[[], hm.BoltzmannMachine]] = {
 
 
 def odd(name: str) -> hm.BoltzmannMachine:
-    machine = ODD[name]().double()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for p in machine.parameters():
-            p.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return machine
+    return with_normal_parameters(ODD[name]().double(), 0.5, 5, torch.float64)
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -10,6 +10,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+from machines import with_normal_parameters
 from scipy import stats
 from statistical.support import FAILURE_RATE, all_states, exact_states
 from statistical.test_coupled import p_value, visible_kernel
@@ -27,12 +28,7 @@ ROWS = 20_000
 
 
 def machine(*layers: hm.layers.Layer, scale: float = 0.8) -> hm.BoltzmannMachine:
-    made = hm.BoltzmannMachine(list(layers))
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in made.parameters():
-            p.copy_(scale * torch.randn(p.shape, generator=generator))
-    return made
+    return with_normal_parameters(hm.BoltzmannMachine(list(layers)), scale)
 
 
 def grid(*layers: hm.layers.Layer) -> torch.Tensor:

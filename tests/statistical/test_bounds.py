@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from machines import with_normal_parameters
 
 import harmonium as hm
 from harmonium.likelihood import annealed_bound, exact_log_likelihood, exact_log_partition, variational_bound
@@ -23,12 +24,7 @@ DEEP = {
 def made(name: str) -> hm.BoltzmannMachine:
     if name in MACHINES:
         return machine(name, scale=1.0)
-    built = hm.BoltzmannMachine(DEEP[name]()).double()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return built
+    return with_normal_parameters(hm.BoltzmannMachine(DEEP[name]()).double(), 1.0, 5)
 
 
 def rows(built: hm.BoltzmannMachine, count: int) -> torch.Tensor:

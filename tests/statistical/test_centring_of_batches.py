@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from machines import with_normal_parameters
 
 import harmonium as hm
 
@@ -21,12 +22,7 @@ ROWS = 4
 
 
 def made(units: tuple[int, ...]) -> hm.BoltzmannMachine:
-    machine = hm.BoltzmannMachine([hm.Bernoulli(n) for n in units]).double()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in machine.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return machine
+    return with_normal_parameters(hm.BoltzmannMachine([hm.Bernoulli(n) for n in units]).double())
 
 
 def drawn(machine: hm.BoltzmannMachine, rows: int) -> list[torch.Tensor]:

@@ -9,6 +9,7 @@ from typing import final
 
 import pytest
 import torch
+from machines import with_normal_parameters
 
 import harmonium as hm
 from harmonium.coupled import ChainState, PairKernel
@@ -30,12 +31,7 @@ CHAINS = 6000
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:
-    generator = torch.Generator().manual_seed(3)
-    made = hm.BoltzmannMachine(DEEP[name]()).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return made
+    return with_normal_parameters(hm.BoltzmannMachine(DEEP[name]()).double(), scale, 3, torch.float64)
 
 
 def data(made: hm.BoltzmannMachine, chains: int) -> torch.Tensor:

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 import torch
 from exact.graphs import oracle_of
+from machines import with_normal_parameters
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis
@@ -48,12 +49,7 @@ CORRECT = [
 
 
 def make(name: str) -> hm.BoltzmannMachine:
-    machine = GRAPHS[name]().double()
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for p in machine.parameters():
-            p.copy_(0.5 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    return machine
+    return with_normal_parameters(GRAPHS[name]().double(), 0.5, 5, torch.float64)
 
 
 @torch.no_grad()
