@@ -113,8 +113,10 @@ def test_each_coupling_has_its_own_decay() -> None:
         hm.training.fit_exact(made[0], rows, validation=rows, weight_decay=[0.1, 0.1])
 
 
-@pytest.mark.parametrize("joint", [0.0, 0.03, 1.0])
-@pytest.mark.parametrize(("joined", "whole"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("joint", "joined", "whole"),
+    [(0.0, True, False), (0.0, False, True), (0.03, False, False), (1.0, True, False), (1.0, False, True)],
+)
 def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool, whole: bool) -> None:
     """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks."""
     machine = mixed(1)

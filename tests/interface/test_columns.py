@@ -155,17 +155,16 @@ def test_arrays_by_number() -> None:
 # --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_rows_without_any_cell_are_not_learned_but_imputed(weighted: bool) -> None:
+def test_rows_without_any_cell_are_not_learned_but_imputed() -> None:
     """A row that shows its identifier alone is one of them."""
     whole = holed().drop(columns="rain").dropna(subset=["kind"]).reset_index(drop=True)
     blank = whole.copy()
     extra = pandas.DataFrame({"id": ["new"]}, index=[0])
     blank = pandas.concat([blank.iloc[:5], extra, blank.iloc[5:]], ignore_index=True)
-    weights = np.linspace(1, 2, len(whole)) if weighted else None
+    weights = np.linspace(1, 2, len(whole))
     with pytest.warns(UserWarning, match=SAID.replace("300", r"\d+")):
         expected = hm.RBM(**SMALL).fit(whole, sample_weight=weights)
-    more = None if weights is None else np.insert(weights, 5, 9.0)
+    more = np.insert(weights, 5, 9.0)
     rows = len(blank)
     with pytest.warns(
         UserWarning, match=f"nothing is learned from 1 of {rows} rows, the first of them row 5"
