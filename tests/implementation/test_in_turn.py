@@ -50,7 +50,7 @@ MACHINES = {
     ),
 }
 PURE = ["Potts", "Potts, masked", "spins", "spins, masked", "Bernoulli"]
-ROWS = 15_000
+ROWS = 40_000
 SWEEPS = 2
 
 
