@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, reduce
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
@@ -321,6 +321,34 @@ def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
         for _, name in entries(text)
         if name not in parameters_of(node) | SET_BY_SCIKIT_LEARN
     ]
+    assert not gone, "\n".join(gone)
+
+
+def called(name: str) -> Any:
+    """Returns the function or class behind a dotted name of the library; None where it is not one."""
+    first, *rest = name.split(".")
+    for owner in (modules().get(first), getattr(hm, first, None)):
+        found = reduce(lambda each, part: getattr(each, part, None), rest, owner)
+        if callable(found):
+            return found
+    return None
+
+
+def test_every_keyword_of_a_call_in_a_text_is_taken() -> None:
+    """Of code within a line; the blocks of pages are run."""
+    gone = []
+    for text in written():
+        for place, code in spans(text.text):
+            try:
+                tree = ast.parse(code.replace("...", "_"), mode="eval")
+            except SyntaxError:
+                continue
+            for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+                if call.keywords and (function := called(ast.unparse(call.func))) is not None:
+                    taken = inspect.signature(function).parameters.values()
+                    if all(each.kind != each.VAR_KEYWORD for each in taken):
+                        wrong = {str(given.arg) for given in call.keywords} - {each.name for each in taken}
+                        gone += [f"{text.at(place)}: {code}: {name}" for name in wrong]
     assert not gone, "\n".join(gone)
 
 
