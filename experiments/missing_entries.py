@@ -22,7 +22,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import harmonium as hm
-from harmonium.learning import expectations
+from harmonium.learning import expectation
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Statistics
 
@@ -36,7 +36,7 @@ SETTINGS = {
     "averaging": 0.999,
 }
 SWEEPS = (1, 5, 10, 20)
-SHIPPED = expectations.FILLING_SWEEPS
+SHIPPED = expectation.FILLING_SWEEPS
 
 
 def test_likelihood(X: np.ndarray, test: torch.Tensor, seed: int, updates: int) -> float:
@@ -76,11 +76,11 @@ def bias(digits: np.ndarray) -> dict[str, dict[str, float]]:
     for fraction in (0.1, 0.5, 0.9):
         gaps = hm.data.missing_at_random(40, 64, fraction, seed=1)
         v = torch.where(gaps, torch.nan, torch.from_numpy(digits[:40]))
-        truth = of(expectations.Enumeration(clamped=True), v)
-        gradient = float((truth - of(expectations.Enumeration(clamped=False), v)).norm())
+        truth = of(expectation.Enumeration(clamped=True), v)
+        gradient = float((truth - of(expectation.Enumeration(clamped=False), v)).norm())
         for sweeps in SWEEPS:
-            expectations.FILLING_SWEEPS = sweeps
-            one, other = (of(expectations.ClampedChains(), v.repeat(100, 1)) - truth for _ in range(2))
+            expectation.FILLING_SWEEPS = sweeps
+            one, other = (of(expectation.ClampedChains(), v.repeat(100, 1)) - truth for _ in range(2))
             size = float((one * other).sum().clamp(min=0).sqrt()) / gradient
             found.setdefault(str(fraction), {})[str(sweeps)] = round(size, 3)
             print(f"{fraction} missing, {sweeps} sweeps: bias {size:.3f} of the gradient", flush=True)
@@ -111,7 +111,7 @@ def main() -> None:
             X = train[: round(len(train) * (1 - gaps.mean()))]
         elif arm == "gaps filled":
             X = np.where(gaps, np.nanmean(X, 0) > 0.5, train)
-        expectations.FILLING_SWEEPS = sweeps
+        expectation.FILLING_SWEEPS = sweeps
         nats = test_likelihood(X, torch.from_numpy(test), seed, updates)
         name = f"{fraction:g} missing: {arm}"
         arms.setdefault(name, []).append({"seed": seed, "nats": round(nats, 3)})
