@@ -12,7 +12,6 @@ from harmonium.learning.expectation import (
     ExpectationRequest,
     FreeChains,
     Outcome,
-    Quadrature,
     StepControl,
 )
 from harmonium.learning.expectation import begin as begin
@@ -37,7 +36,6 @@ __all__ = [
     "MeanField",
     "Outcome",
     "Parametrisation",
-    "Quadrature",
     "Rule",
     "Sharded",
     "StepControl",

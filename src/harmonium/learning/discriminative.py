@@ -75,7 +75,7 @@ def _layers(rule: Rule, condition_on: Iterable[int]) -> tuple[int, ...]:
 
 def _condition(rule: Rule, name: str, layers: tuple[int, ...], joint: float) -> Rule:
     bias: Bias = "biased"
-    if isinstance(rule.clamped, Enumeration):
+    if isinstance(rule.clamped, Enumeration) and not rule.clamped.grid:
         bias = rule.bias if joint else "exact"
     elif rule.bias == "unbiased":
         bias = "unbiased"

@@ -218,40 +218,20 @@ class Enumeration(Expectation):
     Args:
         clamped: whether the visible layer is clamped to the data.
         roots: of columns of the data, see ``likelihood.HiddenStates``.
+        grid: whether visible Gaussian units, one to three, or those that a row does not observe, are
+            integrated by quadrature.
     """
 
-    def __init__(self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None) -> None:
-        self.clamped, self.roots = clamped, roots
+    def __init__(
+        self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None, grid: bool = False
+    ) -> None:
+        self.clamped, self.roots, self.grid = clamped, roots, grid
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if not self.clamped:
-            expect(request.hamiltonian, request.into, request.weight)
-        elif not self.roots:
+        if self.clamped and not self.roots and (request.exact or not self.grid):
             return request.add_exact()
-        else:
-            expect(request.hamiltonian, request.into, request.row_weight, request.v, roots=self.roots)
-        return Outcome(None, {})
-
-
-@final
-class Quadrature(Expectation):
-    """E[S] of a machine with one to three Gaussian visible units, by quadrature over them.
-
-    Args:
-        clamped: whether visible units are clamped to the data. Quadrature is then over those alone that a
-            row does not observe.
-    """
-
-    def __init__(self, *, clamped: bool) -> None:
-        self.clamped = clamped
-
-    def add(self, request: ExpectationRequest) -> Outcome:
-        if not self.clamped:
-            expect(request.hamiltonian, request.into, request.weight, grid=True)
-        elif request.exact:
-            return request.add_exact()
-        else:
-            expect(request.hamiltonian, request.into, request.row_weight, request.v, grid=True)
+        v, weight = (request.v, request.row_weight) if self.clamped else (None, request.weight)
+        expect(request.hamiltonian, request.into, weight, v, roots=self.roots, grid=self.grid)
         return Outcome(None, {})
 
 

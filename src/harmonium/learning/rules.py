@@ -16,7 +16,7 @@ from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
-from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Quadrature, Start
+from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.ptt import ptt
@@ -71,7 +71,8 @@ def quadrature() -> Rule:
     The free side, and what a row does not observe, are integrated on a grid, see
     ``likelihood.quadrature_log_partition``.
     """
-    return Rule("quadrature", Quadrature(clamped=True), Quadrature(clamped=False), "exact")
+    clamped, free = (Enumeration(clamped=side, grid=True) for side in (True, False))
+    return Rule("quadrature", clamped, free, "exact")
 
 
 @recipe
