@@ -96,7 +96,7 @@ class CompiledUpdates(Updates):
             size += width
         self._shape = machine.visible_width, hidden.width
         self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
-        self._decay = sum(each.strength for each in self.settings.pulls())
+        self._decay = float(sum(each.strength for each in self.settings.pulls()))  # as numba compiles by type
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
