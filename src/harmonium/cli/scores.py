@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import visible_units
+from harmonium.cli.coding import codec_of, visible_units
 from harmonium.cli.output import Listing, working
 from harmonium.data import Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
@@ -348,7 +348,7 @@ def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[s
             raise ValueError("metric: expected label with --label COLUMN, received it without")
         if not known:
             raise ValueError("metric: expected validation rows that have labels for label, received none")
-        return _label_scores(coding, seed)
+        return _label_scores(seed)
     if chosen == "likelihood":
         return _likelihoods(coding, rows, seed)
     if chosen == "predictive":
@@ -404,12 +404,12 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
     return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
 
 
-def _label_scores(coding: Codec, seed: int) -> dict[str, Metric]:
+def _label_scores(seed: int) -> dict[str, Metric]:
     """Returns scores of the prediction of the label given the rest of each row."""
     right = [0.0]
 
     def nats(machine: BoltzmannMachine, X: Tensor) -> float:
-        found = score_labels(coding, X, seed)
+        found = score_labels(codec_of(machine), X, seed)
         right[0] = float(found.right.double().mean())
         return float(found.nats.mean())
 
