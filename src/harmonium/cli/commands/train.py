@@ -292,7 +292,9 @@ class Beginning:
         with naming(dataset.name):
             rows = codec.rows(rest, machine.dtype, labels, shown="anything")
             if recipe.method == "chains":
-                recipe.start_(rows, weights, settings.initial_std, generator)
+                std = settings.initial_std
+                std = recipe.defaults.initial_std if std is None else std
+                recipe.start_(rows, weights, std, generator)
         machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
         return cls(recipe, rows, dataset, weights)
 
