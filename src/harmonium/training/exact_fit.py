@@ -129,7 +129,7 @@ class CentredAdam(Adam):  # type: ignore[misc, valid-type]
         learning_rate: float,
         parameters: list[Parameter],
     ) -> None:
-        super().__init__(parameters, lr=learning_rate, betas=_BETAS, eps=_EPSILON)
+        super().__init__(parameters, lr=learning_rate, betas=_BETAS, eps=_EPSILON, fused=True)
         at = [getattr(layer, layer.location) for layer in machine.layers]
         weights = [coupling.weight for coupling in machine.couplings]
         self.edges = [
