@@ -14,6 +14,7 @@ from harmonium.machine import Hamiltonian
 from harmonium.meanfield import Plefka, Point, Status, iterate, solve
 
 from . import oracle
+from .graphs import with_drawn_parameters
 from .machines import array, build, describe, tensors
 from .mean_field import MACHINES, SEEDS, TIGHT, exact_log_partition, noise, random_machine, tight
 from .specifications import SPECIFICATIONS, Specification, random_states
@@ -39,6 +40,17 @@ def test_the_error_falls_like_the_cube_and_beats_the_first_order_tenfold(name: s
     first_weak, first_strong = error(name, 1, 0.1), error(name, 1, 0.2)
     assert 1.8 < np.log2(first_strong / first_weak) < 2.3
     assert error(name, 1, 1.0) > 10 * error(name, 2, 1.0)
+
+
+def test_a_pair_within_a_layer_counts_once() -> None:
+    """Counted twice, the second order would leave an error of the square of the couplings."""
+    errors = []
+    for scale in (0.1, 0.05):
+        machine = with_drawn_parameters(hm.BoltzmannMachine([hm.Spin(5)], edges=[(0, 0)]).double(), scale)
+        solution = hm.meanfield.tap(machine, machine.random_states(1, seed=0)[0], **TIGHT)
+        truth = float(hm.likelihood.exact_log_partition(machine))
+        errors.append(abs(float(-solution.free_energy[0]) - truth))
+    assert np.log2(errors[0] / errors[1]) > 2.7
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "spin", "spin-bernoulli-spin"])
