@@ -303,14 +303,14 @@ def share_of(objective: str, joint: float | None) -> float:
     return OBJECTIVES[objective] if joint is None or objective != "hybrid" else float(joint)
 
 
-def as_root(seed: int) -> int:
-    """Returns the seed that all streams of a fit derive from, as ``random_state=seed`` of scikit-learn.
+def as_root(number: int) -> int:
+    """Returns the seed that all streams of a fit derive from, as ``random_state=number`` of scikit-learn.
 
     Raises:
         TypeError, ValueError: no int of at least 0.
     """
-    _checks.positive_int(seed, "seed", minimum=0)
-    return int(np.random.RandomState(seed).randint(2**31 - 1)) if seed < 1 << 32 else seed
+    _checks.positive_int(number, "seed", minimum=0)
+    return int(np.random.RandomState(number).randint(2**31 - 1)) if number < 1 << 32 else number
 
 
 def updates_of(passes: int, rows: int, batch: int) -> int:
