@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,12 +43,22 @@ def note(message: str) -> None:
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """A spinner on stderr while something long runs; silent off a terminal."""
-    if not sys.stderr.isatty():
+    """A spinner on stderr while something long runs; silent off a terminal, and without a message."""
+    if not message or not sys.stderr.isatty():
         yield
         return
     with Console(stderr=True).status(Text(message)):
         yield
+
+
+@contextmanager
+def listening(message: str) -> Iterator[list[str]]:
+    """Shows ``message`` as ``working`` does, and fills the list with the RuntimeWarnings given inside."""
+    texts: list[str] = []
+    with working(message), warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", RuntimeWarning)
+        yield texts
+    texts += [str(doubt.message) for doubt in doubts]
 
 
 def show(result: Mapping[str, Any], as_json: bool) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.cli.coding import codec_of, visible_units
-from harmonium.cli.output import Listing, working
+from harmonium.cli.output import Listing, listening, working
 from harmonium.data import Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
@@ -62,19 +62,15 @@ def estimate(
     """ln Z by the ``method``, what is to be said of it in a table, and notes."""
     exact = method == "exact" or (method == "auto" and work(machine.hamiltonian()) <= UNASKED)
     table: dict[str, Any]
-    notes: list[str] = []
     if exact:
         with working("enumerating states for ln Z"):
             log_partition = LogPartition.exact(exact_log_partition(machine))
         table = {"method": "exact", "value": log_partition.value, "standard_error": 0.0}
-        return log_partition, table, notes
+        return log_partition, table, []
     visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
     if method == "ladder":
-        climbing = working(f"running {chains} chains on a ladder for ln Z")
-        with climbing, warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always", RuntimeWarning)
+        with listening(f"running {chains} chains on a ladder for ln Z") as notes:
             found = log_partitions(machine, kept, data=visible, chains=chains, seed=seed)
-        notes += [str(doubt.message) for doubt in doubts]
         log_partition, seen = found.log_partition, found.traffic
         table = {
             "method": "ladder",
@@ -91,11 +87,9 @@ def estimate(
         if kept is not None and kept.ages is not None:
             table["along"] = along(machine, [*kept.ages, None], found, visible)
     else:
-        annealing = working(f"annealing {chains} chains over {temperatures} temperatures for ln Z")
-        with annealing, warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always", RuntimeWarning)
+        with listening(f"annealing {chains} chains over {temperatures} temperatures for ln Z") as doubts:
             log_partition = ais(machine, chains, temperatures, data=visible, reverse=reverse, seed=seed)
-        notes += [str(doubt.message).replace("more temperatures", "more --temperatures") for doubt in doubts]
+        notes = [doubt.replace("more temperatures", "more --temperatures") for doubt in doubts]
         if log_partition.lower <= log_partition.upper < log_partition.value:
             notes.append(
                 "log_partition: the upper bound lies below the estimate; by chance, or as the chains of the "

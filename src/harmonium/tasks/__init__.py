@@ -2,6 +2,7 @@
 
 import harmonium.ladder  # noqa: F401  (so that ``Kernel.registry`` has all kernels)
 from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks.channel import channel_of as channel_of
 from harmonium.tasks.denoising import DENOISE_METHODS, Denoised, denoise
 from harmonium.tasks.imputation import METHODS, Imputation, by_column, impute, unobserved, visible_means
 from harmonium.tasks.interactions import (

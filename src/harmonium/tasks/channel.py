@@ -129,6 +129,19 @@ class GaussianChannel(Channel):
         return f"GaussianChannel({self.deviation})"
 
 
+def channel_of(flip_probability: float | None, noise_deviation: float | Numbers | None) -> Channel:
+    """Returns the channel of the one kind of noise that is given.
+
+    Raises:
+        ValueError: both or none, or a number out of range.
+    """
+    if (flip_probability is None) == (noise_deviation is None):
+        raise ValueError("flip_probability, noise_deviation: expected one of the two")
+    if noise_deviation is not None:
+        return GaussianChannel(noise_deviation)
+    return SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
+
+
 def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
     """Converts a standard deviation of noise from the data's units to those of the encoded states.
 

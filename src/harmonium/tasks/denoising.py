@@ -16,7 +16,7 @@ from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
 from harmonium.meanfield import DampingLike, Plefka, solve
-from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel
+from harmonium.tasks.channel import Channel, channel_of
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
@@ -106,13 +106,7 @@ def denoise(
             f"{len(machine.visible)}: {list(machine.visible)}"
         )
     layer = machine.layers[machine.visible[0]]
-    if (flip_probability is None) == (noise_deviation is None):
-        raise ValueError("flip_probability, noise_deviation: expected one of the two")
-    channel: Channel
-    if noise_deviation is not None:
-        channel = GaussianChannel(noise_deviation)
-    else:
-        channel = SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
+    channel = channel_of(flip_probability, noise_deviation)
     noisy, erased = _check(machine, noisy, channel)
     if data is not None:
         data = machine.visible_rows(data, "data")

@@ -16,7 +16,7 @@ from harmonium.training.history import read_lines as read_lines
 from harmonium.training.label_fit import fit_labels
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
 from harmonium.training.penalties import L1, L2, Group, L1Squared, Penalty
-from harmonium.training.pretrain import pretrain
+from harmonium.training.pretraining import pretrain
 from harmonium.training.recipe import (
     DEEP,
     LABEL,

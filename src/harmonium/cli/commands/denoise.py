@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator
@@ -17,10 +16,9 @@ from harmonium.cli.coding import refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
-from harmonium.layers import Layer
 from harmonium.report import image_panels
 from harmonium.tables import Codec
-from harmonium.tasks import DENOISE_METHODS, Channel, GaussianChannel, SymmetricChannel, noise_in_states
+from harmonium.tasks import DENOISE_METHODS, channel_of, noise_in_states
 from harmonium.tasks import denoise as clean
 
 EXAMPLES = (
@@ -80,12 +78,7 @@ def denoise(
     truth, layer = seen, machine.layers[machine.visible[0]]
     if corrupt:
         layer.check(truth, "X")
-        channel: Channel
-        if deviation is not None:
-            channel = GaussianChannel(deviation)
-        else:
-            assert flip_probability is not None
-            channel = SymmetricChannel(flip_probability)
+        channel = channel_of(flip_probability, deviation)
         channel.check(layer, truth)
         seen = channel.corrupt(layer, truth, generator)
     with working(f"denoising {len(seen)} rows"):
@@ -120,11 +113,13 @@ def denoise(
         "converged": float(found.converged.double().mean()),
     }
     if corrupt:
-        three = truth, seen, found.decision
-        if deviation is None:
-            result |= _wrong(layer, *three)
-        else:
-            result |= _squares(*(encoder.decode(x.cpu().numpy()) for x in three))
+        for when, x in (("before", seen), ("after", found.decision)):
+            if deviation is None:
+                wrong = (layer.by_unit(x) != layer.by_unit(truth)).any(-1)
+                result[f"wrong_{when}"] = float(wrong.double().mean())
+            else:  # in the data's own units
+                off = np.subtract(*(encoder.decode(each.cpu().numpy()) for each in (x, truth)))
+                result[f"mean_square_error_{when}"] = float(np.square(off).mean(dtype=np.float64))
     if not bool(found.converged.all()):
         result["notes"] = ["converged: some rows still moved after the sweeps allowed; more --sweeps help"]
     return result
@@ -133,16 +128,3 @@ def denoise(
 def _states(coding: Codec, source: str) -> Tensor:
     rows = rows_of(coding, coding.read(source))
     return rows.take(torch.arange(len(rows))).to(coding.machine.device)
-
-
-def _wrong(layer: Layer, truth: Tensor, seen: Tensor, decision: Tensor) -> dict[str, float]:
-    """The fraction of wrong units before and after."""
-    wrong = [(layer.by_unit(x) != layer.by_unit(truth)).any(-1) for x in (seen, decision)]
-    before, after = (float(x.double().mean()) for x in wrong)
-    return {"wrong_before": before, "wrong_after": after}
-
-
-def _squares(truth: NDArray[Any], seen: NDArray[Any], decision: NDArray[Any]) -> dict[str, float]:
-    """Mean square errors before and after, in the data's own units."""
-    before, after = (float(np.square(x - truth).mean(dtype=np.float64)) for x in (seen, decision))
-    return {"mean_square_error_before": before, "mean_square_error_after": after}

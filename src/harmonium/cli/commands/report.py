@@ -18,7 +18,7 @@ from harmonium.chains import run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
-from harmonium.cli.output import check_target, format_value, working
+from harmonium.cli.output import check_target, format_value, listening, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
@@ -253,8 +253,7 @@ def _equilibrium(section: Section, subject: Subject, most: int) -> None:
 
 def _along(kept: Ladder, section: Section, subject: Subject) -> None:
     """Draws ln Z and likelihood of the machines that the run has kept."""
-    with warnings.catch_warnings(record=True) as doubts:
-        warnings.simplefilter("always", RuntimeWarning)
+    with listening("") as doubts:
         found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed)
     seen = found.traffic
     lines = along(subject.machine, ages_of(kept), found, subject.rows)
@@ -264,7 +263,7 @@ def _along(kept: Ladder, section: Section, subject: Subject) -> None:
         f"{float(seen.acceptance.max()):.2f} and travel from the bottom to the top "
         f"{seen.round_trips:.2g} times a round; the samples of this page come from it."
     )
-    section.remarks = [Remark("caution", str(doubt.message)) for doubt in doubts]
+    section.remarks = [Remark("caution", doubt) for doubt in doubts]
     for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
         if name in lines[0]:
             points = {title: [(float(line["updates"]), float(line[name])) for line in lines]}
