@@ -24,12 +24,12 @@ from harmonium.training.recipe import (
     OBJECTIVES,
     PLAIN,
     Recipe,
-    as_root,
     choose,
     make_rule,
     say_unused,
     share_of,
 )
+from harmonium.training.recipe import as_root as as_root
 from harmonium.training.run_directory import PREVIOUS as PREVIOUS
 from harmonium.training.run_directory import RunDirectory as RunDirectory
 from harmonium.training.run_directory import remove_leftovers as remove_leftovers
@@ -67,7 +67,6 @@ __all__ = [
     "TrainingDiverged",
     "TrainingRun",
     "Update",
-    "as_root",
     "callbacks",
     "choose",
     "fit_exact",
