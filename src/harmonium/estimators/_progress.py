@@ -28,12 +28,12 @@ class Progress(NamedTuple):
     Attributes:
         rule: the name of the rule, with its settings, that the chains belong to.
         chains: ``TrainingRun.rule_state``.
-        optimizer: the optimiser, with what it remembers.
+        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
     """
 
     rule: str
     chains: Any
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | None
 
     def chains_of(self, rule: Rule) -> Any:
         """Returns a copy of the chains for a rule to go on with, where they are its own; else None."""
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
 
     def remind(self, optimizer: torch.optim.Optimizer) -> None:
         """Gives an optimiser of the same kind a copy of the memory of this one."""
-        if isinstance(optimizer, type(self.optimizer)):
+        if self.optimizer is not None and isinstance(optimizer, type(self.optimizer)):
             memory = deepcopy(self.optimizer.state_dict()["state"])  # else the tensors would be shared
             optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 

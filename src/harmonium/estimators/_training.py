@@ -297,6 +297,8 @@ class Training:
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
         learned = states if used == count else states.subset(kept)
 
+        plain = options.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
+
         def attempt(factor: float) -> TrainingRun:
             """Trains at this times the learning rate."""
             callbacks: list[Any] = []
@@ -312,7 +314,8 @@ class Training:
                 rule_state=earlier.chains_of(rule) if earlier else None,
                 sample_weight=None if weights is None else weights[kept],
                 updates=updates,
-                optimizer=partial(optimizer, factor),
+                optimizer="sgd" if plain else partial(optimizer, factor),
+                learning_rate=rate * factor,
                 schedule=options.schedule if whole else "constant",
                 transform=redraw,
                 seed=fitted.stream("train", fitted.n_updates),
@@ -335,7 +338,7 @@ class Training:
             generative=rule.generative,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=Progress(rule.name, run.rule_state, built[-1]),
+            progress=Progress(rule.name, run.rule_state, built[-1] if built else None),
             rows=rows,
             numbers={},
             log_partition=None,
