@@ -303,11 +303,11 @@ def test_a_state_of_another_kernel_is_refused() -> None:
     law, start = machine.hamiltonian(), machine.random_states(5, seed=0)
     replicas = Tempering(3).init(law, start, generator())
     for kernel, state, message in (
-        (Gibbs(), replicas, r"state\['own'\]: expected NoneType"),
-        (Tempering(4), replicas, r"state\['own'\]\['replicas'\]\[0\]: expected .*\(20, 4\)"),
-        (Tempering(3), Gibbs().init(law, start, generator()), r"state\['own'\]: expected dict"),
+        (Gibbs(), replicas, r"state\.memory: expected NoneType"),
+        (Tempering(4), replicas, r"state\.memory\.states\[0\]: expected .*\(20, 4\)"),
+        (Tempering(3), Gibbs().init(law, start, generator()), r"state\.memory: expected Replicas"),
         (Gibbs(), KernelState(start[:1], 0), "state: expected chains of width"),
-        (Gibbs(), KernelState(start, -1), r"state\['sweeps'\]: expected an int of at least 0"),
+        (Gibbs(), KernelState(start, -1), r"state\.sweeps: expected an int of at least 0"),
     ):
         with pytest.raises(ValueError, match=message):
             hm.chains.run(machine, kernel, state, 1, seed=0)

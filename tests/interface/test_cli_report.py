@@ -134,7 +134,7 @@ NEEDS_DATA = {"learned", "equilibrium", "activity", "columns", "landscape", "com
         ("modes", IMAGES_HAVE_NO),
         ("planes", IMAGES_HAVE_NO),
         ("table", TABLE_HAS_NO),
-        ("labels", TABLE_HAS_NO | {"landscape"}),
+        ("labels", TABLE_HAS_NO),
         ("ising.safetensors", {"curves"} | NEEDS_DATA),
     ],
 )

@@ -38,6 +38,7 @@ NUMPY_SEEDED = {
     "PCG64",
     "PCG64DXSM",
     "Philox",
+    "RandomState",
     "SFC64",
     "SeedSequence",
     "default_rng",

@@ -87,7 +87,7 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str) -> None:
         alike(made[0].machine_, other.machine_)
         np.testing.assert_allclose(other.score_samples(frame), made[0].score_samples(frame), atol=1e-7)
         if kind is RBMOutlier:
-            assert other.mean_ == pytest.approx(made[0].offset_, abs=1e-7)
+            assert other.offset_ == pytest.approx(made[0].offset_, abs=1e-7)
 
 
 @every_weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
@@ -11,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+PROCESS = os.getpid()
+"""The process that loaded harmonium; ``parallel`` is loaded later, possibly by a forked child."""
 Values = tuple[float, float] | None
 """The lower and upper value of a kind of unit; None: it has others."""
 

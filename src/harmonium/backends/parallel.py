@@ -24,12 +24,12 @@ from numba import types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
+from harmonium.backends.calls import PROCESS
 from harmonium.backends.noise import jit
 
 # Entry points of OpenMP: GNU's library has them, and LLVM's but for Windows.
 _REGION, _NUMBER, _THREADS = "GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"
 
-_PROCESS = os.getpid()
 _INT, _WORD, _ANY = ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 
 
@@ -39,7 +39,7 @@ def run(function: Any, threads: int, shares: int, arguments: Sequence[Any]) -> N
     Raises:
         MemoryError: a thread had no room.
     """
-    forked = os.getpid() != _PROCESS  # since this was loaded; the child lacks torch's threads
+    forked = os.getpid() != PROCESS  # since harmonium was loaded; the child lacks torch's threads
     if forked or not torch_has_threads():
         _run_on_own(function, threads, shares, arguments)
         return

@@ -23,7 +23,7 @@ from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, Rows, read
+from harmonium.data import DataSet, Rows, Series, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
@@ -274,7 +274,7 @@ class Beginning:
             codec = _fit(rest, settings, kinds, tabular)
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
-            codec = codec.with_label(labels)
+            codec = _with_label(codec, labels)
         recipe = choose(
             codec.encoder,
             visible,
@@ -339,6 +339,17 @@ def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], ta
         if not remedy:
             raise
         raise ValueError(f"{said}; --binarise makes grey levels binary") from error
+
+
+def _with_label(codec: Codec, labels: Series) -> Codec:
+    """Adds the label to a codec, and names the option that predicts a column of numbers."""
+    try:
+        return codec.with_label(labels)
+    except ValueError as error:
+        said, predicts, _ = str(error).partition(", and can be predicted")
+        if not predicts:
+            raise
+        raise ValueError(f"{said}, and --column {labels.name} predicts it") from error
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
