@@ -35,7 +35,7 @@ class Interval:
         """Refuses a value outside.
 
         Args:
-            value: Value of a setting.
+            value: The value that was received.
             name: what to call it in the message.
             suffix: else expected.
 

@@ -1,4 +1,4 @@
-"""What computes: products, draws and many updates, by compiled code or by torch; ``choice`` decides.
+"""Backends: products, draws and many updates, by compiled code or by torch; ``choice`` decides.
 
 States of most units have two values. What multiplies them can be summed beforehand, for all that six units
 can be (``bits``); a matrix that is mostly zero leaves out what is not there; everything else is left to one

@@ -32,7 +32,7 @@ VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that names the backend of products: "torch", "onednn,bits=96", ..."""
 LIBRARIES: Final = ("torch", "onednn")
-"""What multiplies real numbers: what torch was built with, or oneDNN."""
+"""Names the libraries that multiply real numbers: what torch was built with, or oneDNN."""
 
 # Where compiled code is the faster way (docs/decisions/0029 to 0031).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs

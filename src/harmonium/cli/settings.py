@@ -97,7 +97,7 @@ class Structure(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Checked):
-    """What is learned of a label, and by which method.
+    """Settings of the label that is learned, and of the method.
 
     Attributes:
         method: how the machine is trained. exact: by sums over all states of at most 12 hidden units, in

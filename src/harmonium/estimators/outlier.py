@@ -134,7 +134,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     def _completed_scores(self, X: Any) -> Array:
         """Returns ln p of validated rows, each whole or completed by draws."""
         fitted = self._require_fitted()
-        machine, kept = fitted.double(), fitted.numbers.get("_log_partition_of_offset")  # not in files of 0.2
+        machine, kept = fitted.double(), fitted.numbers.get("_log_partition_of_offset")
         constant = self.log_partition_ if kept is None else LogPartition.exact(kept)
         generator = as_generator(fitted.stream("missing cells"), machine.device)
 

@@ -199,7 +199,7 @@ def equilibrate(
 @record
 @dataclass(frozen=True)
 class PttState:
-    """What a training in equilibrium keeps from update to update.
+    """Holds what a training in equilibrium keeps from update to update.
 
     Attributes:
         chains: of the machine, for each layer (chains, width_l), after so many ``sweeps``.

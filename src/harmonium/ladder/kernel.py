@@ -39,7 +39,7 @@ _LEAST = 0.15  # acceptance below which a given gap is filled: a gap made for 0.
 @record
 @dataclass(frozen=True)
 class LadderState:
-    """What a ladder keeps beside the chains at its top.
+    """Holds what a ladder keeps beside the chains at its top.
 
     Attributes:
         rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).

@@ -19,7 +19,7 @@ _MUCH = 0.05
 
 @record
 class PairState(NamedTuple):
-    """What pairs of one call hand to the next.
+    """Holds what pairs of one call hand to the next.
 
     Attributes:
         k: first sweep that is averaged.

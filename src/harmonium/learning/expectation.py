@@ -241,8 +241,9 @@ class ClampedChains(Expectation):
     summed out.
 
     Where no two hidden layers are joined nothing is left to sample and the expectation is exact, also of rows
-    whose missing entries have few states (``Task.exact``). Elsewhere chains start from hidden layers drawn
-    nearest to the data first, and take at least ``FILLING_SWEEPS`` sweeps for rows that are observed in part.
+    whose missing entries have few states (``ExpectationRequest.exact``). Elsewhere chains start from hidden
+    layers drawn nearest to the data first, and take at least ``FILLING_SWEEPS`` sweeps for rows that are
+    observed in part.
 
     Args:
         sweeps: sweeps before the statistics are taken, at least 1.

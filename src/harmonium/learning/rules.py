@@ -321,8 +321,8 @@ def centred(rule: Rule) -> Rule:
     if there are as many. Elsewhere, as in rules that are exact, couple chains or solve equations, and in
     conditional ones, they are means under the present machine given the rows of the batch before, so that
     what is right on average stays so; those of ``ucd_lmi`` are the midpoint of these and of the means of the
-    states where its chains begin. The rows are kept in the state of the rule, ``{"rows", "weights",
-    "free"}``, with the chains under "free"; without a state they are those of the batch, which take 2 / rows
+    states where its chains begin. The rows are kept in the state of the rule, a ``PreviousBatch``,
+    with the chains as its ``free``; without a state they are those of the batch, which take 2 / rows
     off the covariance of units. A centred rule comes back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")

@@ -1,4 +1,4 @@
-"""How the cells of one column become the states of one unit, and how they come back: a class for each kind.
+"""Codings of one column's cells as states of one unit, and back: a class for each kind.
 
 Each is an ``Encoder`` of columns, (rows, columns) of float64 or of objects, and takes NaN, None and what it
 has no state for as NaN in the whole of a unit. ``FITS`` finds those of a kind of unit by ``Layer.coding``.

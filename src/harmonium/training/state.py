@@ -43,7 +43,7 @@ class TrainingRun:
         seconds: time in training, likewise.
         run_dir: the folder of the run, None where there is none.
         rule_state: what the rule keeps between updates, such as persistent chains with the number of their
-            sweeps, ``{"chains", "sweeps"}``; pass it to ``rule.gradient`` or to another ``train``.
+            sweeps; pass it to ``rule.gradient`` or to another ``train``.
         metrics: the last value of each metric.
         signal: the number of the signal that interrupted the run, None otherwise.
         ladder: from independent units to the machine along the training; None without ``ladder``, or where

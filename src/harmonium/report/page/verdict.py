@@ -268,7 +268,7 @@ def activity_remarks(never: int, always: int, saturated: float, units: int) -> l
         if count:
             text = f"{count} of {units} hidden units are {how} active on the data"
             level = "caution" if count > units / 10 else "note"
-            remarks.append(Remark(level, f"{text}: they tell rows apart by nothing."))
+            remarks.append(Remark(level, f"{text}: they carry no information about the rows."))
     if not remarks:
         remarks.append(Remark("good", f"All {units} hidden units are active on some rows and not on others."))
     if saturated > 0.9:
