@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from covering import covering_product
 from torch import Tensor
 
 import harmonium as hm
@@ -29,6 +30,17 @@ NAMES = (
     *("bernoulli-gaussian-categorical", "gaussian-categorical"),
 )
 MACHINES = [*(s for s in SPECIFICATIONS if s.name in NAMES), ADJACENT]
+
+
+def covered(name: str, values: list[Any]) -> pytest.MarkDecorator:
+    """Machines, kernels and a third argument: every two values of these meet."""
+    cases = covering_product(MACHINES, KERNELS, values)
+    return pytest.mark.parametrize(
+        ("specification", "kernel", name),
+        [pytest.param(s, KERNELS[k], x, id=f"{s.name}-{k}-{x}") for s, k, x in cases],
+    )
+
+
 machines = pytest.mark.parametrize("specification", MACHINES, ids=lambda s: s.name)
 ROWS, SWEEPS = 7, 4
 
@@ -82,9 +94,7 @@ def assert_held(clamp: dict[int, Tensor], seen: list[Tensor]) -> None:
 # Held entries ----------------------------------------------------------------------------------------------
 
 
-@machines
-@kernels
-@pytest.mark.parametrize("whole", [True, False], ids=["whole layers", "some units"])
+@covered("whole", [True, False])
 def test_held_entries_never_move_and_free_ones_do(
     specification: Specification, kernel: Kernel, whole: bool
 ) -> None:
@@ -155,9 +165,7 @@ def test_a_held_visible_layer_gives_exact_draws_of_one_hidden_layer(specificatio
 # The run loop ----------------------------------------------------------------------------------------------
 
 
-@machines
-@kernels
-@pytest.mark.parametrize("sweeps", [0, 1, SWEEPS])
+@covered("sweeps", [0, 1, SWEEPS])
 def test_arguments_are_not_modified(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     machine = build(specification)
     start = states(specification)
@@ -170,9 +178,7 @@ def test_arguments_are_not_modified(specification: Specification, kernel: Kernel
         assert torch.equal(torch.nan_to_num(x.detach(), 9), torch.nan_to_num(before, 9))
 
 
-@machines
-@kernels
-@pytest.mark.parametrize("sweeps", [0, 1, SWEEPS])
+@covered("sweeps", [0, 1, SWEEPS])
 def test_the_result_is_new(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     """Writing into it reaches no argument, whether or not the layer ever moved."""
     machine = build(specification)
@@ -197,9 +203,7 @@ def test_the_result_shares_nothing_with_the_clamp(specification: Specification, 
     assert torch.equal(clamp, kept)
 
 
-@machines
-@kernels
-@pytest.mark.parametrize("sweeps", [0, 1, 5])
+@covered("sweeps", [0, 1, 5])
 def test_the_observer_counts_from_one(specification: Specification, kernel: Kernel, sweeps: int) -> None:
     """And sees what `run` returns: the last step, of which the first rows are the chains."""
     recorder = Recorder()
@@ -269,9 +273,7 @@ def test_sweeps_in_two_runs_are_one_run(specification: Specification, kernel: Ke
         assert torch.equal(a, b)
 
 
-@machines
-@kernels
-@pytest.mark.parametrize("whole", [True, False], ids=["free", "clamped"])
+@covered("whole", [True, False])
 def test_a_kernel_state_goes_in_and_comes_back(
     specification: Specification, kernel: Kernel, whole: bool
 ) -> None:

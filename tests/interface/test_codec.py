@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -188,13 +187,6 @@ def test_a_wrong_cell_is_named_by_its_row_in_any_block(monkeypatch: pytest.Monke
     ):
         for _ in codec.rows(table).blocks():
             pass
-
-
-def test_layers_and_machines_load_nothing_of_data() -> None:
-    code = "import harmonium.{}, sys; print([m for m in sys.modules if m.startswith('harmonium.data')])"
-    for package in ("layers", "machine"):
-        command = [sys.executable, "-c", code.format(package)]
-        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
 def test_the_contract_of_imports_keeps_it_so() -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from covering import covering
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -240,13 +241,13 @@ def applies(way: Way, kind: type, beginning: str) -> bool:
     return kind in way.kinds and not partly and possible[way.when]
 
 
-CASES = [
-    pytest.param(kind, beginning, name, id=f"{kind.__name__}-{beginning}-{name}")
+CASES = covering(
+    (kind, beginning, name)
     for name, way in WAYS.items()
     for kind in ALL
     for beginning in BEGINNINGS
     if applies(way, kind, beginning)
-]
+)
 
 
 def refused(kind: type, beginning: str, name: str, made: Any) -> None:
@@ -269,7 +270,9 @@ def refused(kind: type, beginning: str, name: str, made: Any) -> None:
     assert not changed
 
 
-@pytest.mark.parametrize(("kind", "beginning", "name"), CASES)
+@pytest.mark.parametrize(
+    ("kind", "beginning", "name"), CASES, ids=lambda value: getattr(value, "__name__", value)
+)
 def test_a_refused_fit_changes_nothing(
     trained: dict[type, Any], kind: type, beginning: str, name: str
 ) -> None:

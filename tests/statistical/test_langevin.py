@@ -18,7 +18,7 @@ from harmonium.machine import Statistics
 
 from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
-ROWS = 20_000
+ROWS = 8_000
 SWEEPS = 8
 MACHINES = {
     "visible": lambda: [hm.Gaussian(3), hm.Bernoulli(4)],

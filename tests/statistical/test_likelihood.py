@@ -14,10 +14,10 @@ from harmonium.likelihood import LogPartition, ais, exact_log_partition, pseudo_
 from .support import MACHINES, exact_states, largest_z, machine
 
 SLOW = ("sparse-bernoulli", "binomial-relu")
-# 20 machines of 8 kinds. Under normality all 20 values lie within 3 standard errors with probability 0.95,
-# and all 20 upper bounds hold with probability 0.97: together they fail on 8 % of fresh seeds, more than the
+# 14 machines of 8 kinds. Under normality all 14 values lie within 3 standard errors with probability 0.96,
+# and all 14 upper bounds hold with probability 0.98: together they fail on 6 % of fresh seeds, more than the
 # 1e-3 of other tests, because three standard errors is what is promised.
-CASES = [(name, seed) for seed in range(3) for name in MACHINES if seed == 0 or name not in SLOW]
+CASES = [(name, seed) for seed in range(2) for name in MACHINES if seed == 0 or name not in SLOW]
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
@@ -55,20 +55,19 @@ def test_the_mean_weight_is_unbiased_even_with_few_temperatures():
 
 
 def test_the_bounds_hold_with_few_temperatures():
-    """36 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 6 or more
-    failures among 36 have probability 1e-4. Truncated units are slow; their bounds are looked at above."""
+    """18 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 4 or more
+    failures among 18 have probability 5e-4. Truncated units are slow; their bounds are looked at above."""
     below = above = 0
     for name in (name for name in MACHINES if name not in SLOW):
-        for seed in range(2):
-            made = machine(name, seed=seed, scale=1.0)
-            exact = exact_log_partition(made)
-            for temperatures in (1, 3, 10):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", RuntimeWarning)
-                    estimate = ais(made, chains=20, temperatures=temperatures, seed=seed)
-                below += estimate.lower > exact + 1e-12
-                above += estimate.upper < exact - 1e-12
-    assert below < 6 and above < 6
+        made = machine(name, scale=1.0)
+        exact = exact_log_partition(made)
+        for temperatures in (1, 3, 10):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                estimate = ais(made, chains=20, temperatures=temperatures, seed=0)
+            below += estimate.lower > exact + 1e-12
+            above += estimate.upper < exact - 1e-12
+    assert below < 4 and above < 4
 
 
 def test_few_effective_runs_are_told_and_the_bounds_hold():
@@ -123,7 +122,7 @@ def test_the_bounds_are_what_is_printed_first():
 def test_a_result_without_data_says_that_nothing_vouches_for_it():
     made = machine("bernoulli-spin")
     data = made.random_states(20, seed=torch.Generator().manual_seed(0))[0]
-    alone, beside = ais(made, 50, 200, seed=0), ais(made, 50, 200, data=data, seed=0)
+    alone, beside = ais(made, 50, 20, seed=0), ais(made, 50, 20, data=data, seed=0)
     assert (alone.vouched, beside.vouched) == (False, True)
     assert str(alone).endswith("; without data nothing vouches for the upper bound")
     assert "vouches" not in str(beside)

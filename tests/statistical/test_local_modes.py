@@ -27,7 +27,7 @@ DEEP = {
     "three hidden": lambda: [hm.Bernoulli(2), hm.Spin(2), hm.Bernoulli(2), hm.Spin(1)],
 }
 LOTS = 40
-CHAINS = 6000
+CHAINS = 2400
 
 
 def deep(name: str, scale: float = 0.6) -> hm.BoltzmannMachine:

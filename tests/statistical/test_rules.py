@@ -15,7 +15,7 @@ from harmonium.learning.expectation import ClampedChains
 
 from .support import exact_states, largest_z, machine
 
-CHAINS = 2000
+CHAINS = 1200
 REPLICATES = 16
 """Some chains for the price of others: a sweep of a small machine costs what its calls cost. So many
 estimates of so many chains show a bias of 0.03 standard deviations of a statistic."""
@@ -44,11 +44,11 @@ def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
 
 
 LONG = {
-    "pcd": hm.rules.pcd(8, CHAINS),
-    "pcd metropolis": hm.rules.pcd(20, CHAINS, kernel=Metropolis()),
-    "tempered_pcd": hm.rules.tempered_pcd(8, CHAINS, replicas=4),
-    "noise_cd": hm.rules.noise_cd(16, burn_in=8, chains=CHAINS),
-    "cd": hm.rules.cd(8),
+    "pcd": hm.rules.pcd(5, CHAINS),
+    "pcd metropolis": hm.rules.pcd(12, CHAINS, kernel=Metropolis()),
+    "tempered_pcd": hm.rules.tempered_pcd(5, CHAINS, replicas=4),
+    "noise_cd": hm.rules.noise_cd(10, burn_in=5, chains=CHAINS),
+    "cd": hm.rules.cd(5),
 }
 
 
@@ -71,7 +71,7 @@ tested kernel by kernel in ``test_chains``."""
 def test_long_chains_give_the_exact_gradient(name, rule):
     """At a coupling scale that mixes within the sweeps, what bias is left is far below the standard error."""
     made = machine(name, scale=0.4)
-    v = data_for(made, 2000 if rule == "cd" else 50)
+    v = data_for(made, CHAINS if rule == "cd" else 50)
     z, limit = largest_z(replicates(made, LONG[rule], v), exact(made, v))
     assert z < limit
 
@@ -185,7 +185,7 @@ def test_long_noise_started_chains_give_the_exact_gradient(kernel, sweeps, gradi
     made = machine("gaussian-bernoulli", scale=0.4)
     v = data_for(made)
     truth = exact(made, v)
-    rule = hm.rules.noise_cd(sweeps, kernel=kernel, burn_in=sweeps // 2, chains=1200, gradient=gradient)
+    rule = hm.rules.noise_cd(sweeps, kernel=kernel, burn_in=sweeps // 2, chains=800, gradient=gradient)
     rows = replicates(made.to(dtype), rule, v.to(dtype)).double()
     z, limit = largest_z(rows, truth)
     assert z < limit

@@ -21,17 +21,16 @@ def excess(machine: hm.BoltzmannMachine, X: torch.Tensor) -> float:
     return float((hm.likelihood.log_likelihood(machine, X, log_partition) - normal).mean())
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("isotropic", 0), ("anisotropic", 1)])
-def test_noise_cd_leaves_the_saddle_in_an_estimator(kind: str, seed: int) -> None:
-    """The mixtures lie 1.9 and 2.4 nats above N(0, I). Sixteen runs reached 1.37 ± 0.11, at least 1.15, and
+def test_noise_cd_leaves_the_saddle_in_an_estimator() -> None:
+    """The mixture lies 2.4 nats above N(0, I). Sixteen runs reached 1.37 ± 0.11, at least 1.15, and
     from the saddle 0.00: at 0.8 a correct library fails less than once in ten thousand."""
     rbm = hm.RBM(
         32, rule=hm.rules.noise_cd(10, chains=50), optimizer="adam", learning_rate=0.01, centred=False,
-        batch_size=50, epochs=UPDATES * 50 // 500, schedule="cosine", clip_norm=10.0, random_state=seed,
+        batch_size=50, epochs=UPDATES * 50 // 500, schedule="cosine", clip_norm=10.0, random_state=1,
     )  # fmt: skip
-    raw = gaussian_mixture(500, kind, seed)
+    raw = gaussian_mixture(500, "anisotropic", 1)
     rbm.fit(raw)
-    fresh = rbm.encoder_.encode(torch.from_numpy(gaussian_mixture(2000, kind, 10 + seed)))
+    fresh = rbm.encoder_.encode(torch.from_numpy(gaussian_mixture(2000, "anisotropic", 11)))
     assert excess(rbm.machine_, fresh.float()) > 0.8
 
 

@@ -21,14 +21,14 @@ from .support import largest_z
 
 ONE, TWO = (4, 3), (4, 3, 2)
 CASES = {
-    "one pair": (rules.ucd(chains=1), ONE, 600),
-    "four pairs": (rules.ucd(chains=4), ONE, 120),
-    "a longer average with a lag": (rules.ucd(2, 5, lag=2, chains=4, start="noise"), ONE, 200),
-    "antithetic pairs": (rules.ucd(chains=4, antithetic=True), ONE, 200),
-    "local modes": (rules.ucd_lmi(chains=4), ONE, 120),
-    "local modes, one": (rules.ucd_lmi(chains=1, pair_kernel=Gibbs()), ONE, 300),
-    "two hidden layers": (rules.ucd(chains=4), TWO, 100),
-    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, pair_kernel=Gibbs()), TWO, 100),
+    "one pair": (rules.ucd(chains=1), ONE, 250),
+    "four pairs": (rules.ucd(chains=4), ONE, 60),
+    "a longer average with a lag": (rules.ucd(2, 5, lag=2, chains=4, start="noise"), ONE, 80),
+    "antithetic pairs": (rules.ucd(chains=4, antithetic=True), ONE, 80),
+    "local modes": (rules.ucd_lmi(chains=4), ONE, 60),
+    "local modes, one": (rules.ucd_lmi(chains=1, pair_kernel=Gibbs()), ONE, 120),
+    "two hidden layers": (rules.ucd(chains=4), TWO, 40),
+    "two hidden layers, local modes": (rules.ucd_lmi(chains=4, pair_kernel=Gibbs()), TWO, 40),
 }
 
 
@@ -81,7 +81,7 @@ def test_the_centred_gradient_is_right_on_average(case: str) -> None:
 def test_a_biased_rule_stays_one_and_is_caught(units: tuple[int, ...]) -> None:
     rule = rules.centred(rules.cd(1))
     assert rule.bias == "biased"
-    z, limit = deviation(rule, units, 150, copies=20)
+    z, limit = deviation(rule, units, 60, copies=20)
     assert z > 2 * limit
 
 
