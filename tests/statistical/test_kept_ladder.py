@@ -99,7 +99,7 @@ def test_a_run_that_was_cut_goes_on_bit_by_bit(cut: int, tmp_path: Path) -> None
         if update.step == cut:
             raise KeyboardInterrupt
 
-    settings = {"updates": 400, "run_dir": tmp_path / "parts", "checkpoint_every": 50}
+    settings = {"updates": 400, "run_dir": tmp_path / "parts", "checkpoint_every": 5}
     with pytest.raises(KeyboardInterrupt):
         train(parts, callbacks=[stop], **settings)
     again = train(parts, resume=True, **settings)

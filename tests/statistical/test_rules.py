@@ -45,7 +45,7 @@ def exact(made: hm.BoltzmannMachine, v: torch.Tensor) -> torch.Tensor:
 
 LONG = {
     "pcd": hm.rules.pcd(5, CHAINS),
-    "pcd metropolis": hm.rules.pcd(12, CHAINS, kernel=Metropolis()),
+    "pcd metropolis": hm.rules.pcd(20, CHAINS, kernel=Metropolis()),
     "tempered_pcd": hm.rules.tempered_pcd(5, CHAINS, replicas=4),
     "noise_cd": hm.rules.noise_cd(10, burn_in=5, chains=CHAINS),
     "cd": hm.rules.cd(5),
