@@ -68,6 +68,7 @@ def content(value: Any) -> Any:
 def settings_of(kind: type) -> dict[str, Any]:
     rate = 0.05 if kind is RBMClassifier else 0.1
     return {
+        "method": "chains",
         "n_hidden": (4, 3) if kind is DBM else 4,
         "method": "chains",
         "max_updates": 6,
