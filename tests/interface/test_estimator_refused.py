@@ -70,7 +70,6 @@ def settings_of(kind: type) -> dict[str, Any]:
     return {
         "method": "chains",
         "n_hidden": (4, 3) if kind is DBM else 4,
-        "method": "chains",
         "max_updates": 6,
         "batch_size": 20,
         "learning_rate": rate,
