@@ -378,8 +378,9 @@ def relax_alone(
 ) -> tuple[KernelState, dict[str, float]]:
     """Runs free chains of a small machine one by one in compiled code, and adds their statistics.
 
+    The other arguments are those of ``run_kernel``.
+
     Args:
-        law, kernel, state, sweeps, generator: as in ``run_kernel``.
         into: where to add.
         weight: of every state of every chain after burn-in.
         burn_in: sweeps left out of the statistics.

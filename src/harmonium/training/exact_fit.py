@@ -268,10 +268,9 @@ def fit_exact(
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
     The rate falls where ln p of the rows held out no longer rises, or with a label their ln p(y | x); then
-    training ends. The best parameters are kept.
+    training ends. The best parameters are kept. The other arguments are those of ``train_exactly``.
 
     Args:
-        machine, X, weights, roots, objective, weight_decay, earlier: as of ``train_exactly``.
         validation: other rows, of which 2,048 are read at most.
         validation_weights: of those rows.
         learning_rate: the first one, above 0.
