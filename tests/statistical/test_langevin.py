@@ -16,7 +16,7 @@ from harmonium.chains import GibbsLangevin, Kernel, Langevin
 from harmonium.chains.langevin import Relaxation
 from harmonium.machine import Statistics
 
-from .support import exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
+from .support import all_states, exact_states, exact_statistics, flat, largest_z, row_statistics, z_limit
 
 ROWS = 8_000
 SWEEPS = 8
@@ -132,6 +132,36 @@ def test_the_closed_form_is_the_loop(inner):
     limit = z_limit(2)
     assert abs(float(x.mean()) - mean) < limit * (variance / ROWS) ** 0.5
     assert abs(float(x.var()) / variance - 1) < limit * (2 / ROWS) ** 0.5
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_unadjusted_step_follows_the_free_energy(compiled):
+    """x' = x - α σ² ∂F/∂x + √(2 α) σ ξ (Liao et al. 2022, Eq. 6), with F by enumeration of the hidden layer.
+
+    A Metropolis test would keep the machine's law with noise of any other size.
+    """
+    step, made = 0.4, machine("visible")
+    generator = torch.Generator().manual_seed(6)
+    start = exact_states(made, ROWS, generator)
+    x = start[0].clone().requires_grad_()
+    hidden = all_states(made.layers[1])
+    pairs = [x.repeat_interleave(len(hidden), 0), hidden.repeat(ROWS, 1)]
+    free_energy = -(-made.hamiltonian().energy(pairs)).view(ROWS, -1).logsumexp(1)
+    (slope,) = torch.autograd.grad(free_energy.sum(), x)
+    variance = 1 / made.layers[0].natural()[1].detach()
+    kernel = Langevin(step, adjust=None)
+    if compiled:
+        law = made.float().hamiltonian()
+        moved, _ = run_small(
+            law, kernel, [layer.float() for layer in start], 1, generator,
+            into=Statistics(law), weight=1.0, burn_in=0, marginal=True,
+        )  # fmt: skip
+    else:
+        moved = hm.chains.run(made, kernel, start, 1, seed=generator)
+    noise = (moved[0].double() - start[0] + step * variance * slope) / (2 * step * variance).sqrt()
+    moments = torch.cat([noise, noise.square(), noise * slope], 1)
+    z, limit = largest_z(moments, torch.tensor([0.0, 1.0, 0.0]).repeat_interleave(3).double())
+    assert z < limit
 
 
 @pytest.mark.parametrize("kernel", [Langevin(0.4), *CORRECT[3:5]], ids=repr)
