@@ -1,4 +1,7 @@
-"""Documents what is named like its module: ``likelihood.ais`` is a function of a file ``ais.py``."""
+"""Documents what packages have by `import name as name`, also names like those of files.
+
+``likelihood.ais`` is a function of a file ``ais.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ class NamedLikeModules(Extension):
 
     def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
         modules = list(_walk(pkg))
+        for module in modules:
+            if module.is_init_module and module.exports is None:
+                module.exports = list(module.imports)
         files = {
             file.path: (module, name, pkg[module.imports[name].removeprefix(f"{pkg.name}.")])
             for module in modules

@@ -7,99 +7,65 @@ A machine is layers joined by couplings; ``train`` fits one by a rule, ``likelih
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harmonium import (
-        backends,
-        chains,
-        coupled,
-        couplings,
-        data,
-        distributed,
-        estimators,
-        exchange,
-        ladder,
-        layers,
-        learning,
-        likelihood,
-        machine,
-        meanfield,
-        report,
-        sequences,
-        tables,
-        tasks,
-        training,
+        backends as backends,
+        chains as chains,
+        coupled as coupled,
+        couplings as couplings,
+        data as data,
+        distributed as distributed,
+        estimators as estimators,
+        exchange as exchange,
+        ladder as ladder,
+        layers as layers,
+        learning as learning,
+        likelihood as likelihood,
+        machine as machine,
+        meanfield as meanfield,
+        report as report,
+        sequences as sequences,
+        tables as tables,
+        tasks as tasks,
+        training as training,
     )
-    from harmonium.couplings import Dense, Local, Masked
-    from harmonium.estimators import DBM, RBM, RBMClassifier, RBMImputer, RBMOutlier
+    from harmonium.couplings import Dense as Dense, Local as Local, Masked as Masked
+    from harmonium.estimators import (
+        DBM as DBM,
+        RBM as RBM,
+        RBMClassifier as RBMClassifier,
+        RBMImputer as RBMImputer,
+        RBMOutlier as RBMOutlier,
+    )
     from harmonium.layers import (
-        Bernoulli,
-        Binomial,
-        Categorical,
-        DoubleReLU,
-        Gaussian,
-        NaturalGaussian,
-        ReLU,
-        Spin,
-        StandardisedGaussian,
-        TruncatedGaussBernoulli,
-        TruncatedGaussian,
+        Bernoulli as Bernoulli,
+        Binomial as Binomial,
+        Categorical as Categorical,
+        DoubleReLU as DoubleReLU,
+        Gaussian as Gaussian,
+        NaturalGaussian as NaturalGaussian,
+        ReLU as ReLU,
+        Spin as Spin,
+        StandardisedGaussian as StandardisedGaussian,
+        TruncatedGaussBernoulli as TruncatedGaussBernoulli,
+        TruncatedGaussian as TruncatedGaussian,
     )
-    from harmonium.learning import rules
-    from harmonium.machine import BoltzmannMachine, load
-    from harmonium.training import TrainingRun, train
+    from harmonium.learning import rules as rules
+    from harmonium.machine import BoltzmannMachine as BoltzmannMachine, load as load
+    from harmonium.training import TrainingRun as TrainingRun, train as train
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "DBM",
-    "RBM",
-    "Bernoulli",
-    "Binomial",
-    "BoltzmannMachine",
-    "Categorical",
-    "Dense",
-    "DoubleReLU",
-    "Gaussian",
-    "Local",
-    "Masked",
-    "NaturalGaussian",
-    "RBMClassifier",
-    "RBMImputer",
-    "RBMOutlier",
-    "ReLU",
-    "Spin",
-    "StandardisedGaussian",
-    "TrainingRun",
-    "TruncatedGaussBernoulli",
-    "TruncatedGaussian",
-    "backends",
-    "chains",
-    "coupled",
-    "couplings",
-    "data",
-    "distributed",
-    "estimators",
-    "exchange",
-    "ladder",
-    "layers",
-    "learning",
-    "likelihood",
-    "load",
-    "machine",
-    "meanfield",
-    "report",
-    "rules",
-    "sequences",
-    "tables",
-    "tasks",
-    "train",
-    "training",
-]
-
-# A package is imported when it, or a name that it holds, is first asked for: torch alone takes seconds.
+# The packages, and which of their names stand here. A package is imported when it, or a name it holds, is
+# first looked up: torch alone takes seconds.
 _HOLDS = {
+    **dict.fromkeys(
+        ("backends", "chains", "coupled", "data", "distributed", "exchange", "ladder", "likelihood"), ()
+    ),
+    **dict.fromkeys(("meanfield", "report", "sequences", "tables", "tasks"), ()),
     "couplings": ("Dense", "Local", "Masked"),
     "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier"),
     "layers": (
@@ -110,6 +76,7 @@ _HOLDS = {
     "machine": ("BoltzmannMachine", "load"),
     "training": ("TrainingRun", "train"),
 }
+__all__ = sorted([*_HOLDS, *chain.from_iterable(_HOLDS.values())])
 
 if not TYPE_CHECKING:
 

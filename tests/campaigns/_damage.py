@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load as read_tensors
-from safetensors.torch import save as tensor_bytes
+from safetensors.torch import load as read_tensors, save as tensor_bytes
 
 from harmonium import _storage
 

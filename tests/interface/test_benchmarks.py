@@ -14,8 +14,17 @@ import torch
 pytest.importorskip("sklearn")
 sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
 
-from benchmarks import page, peers, quality, quality_records, quality_sets, records, system, targets
-from benchmarks import quality_contestants as contestants
+from benchmarks import (
+    page,
+    peers,
+    quality,
+    quality_contestants as contestants,
+    quality_records,
+    quality_sets,
+    records,
+    system,
+    targets,
+)
 from benchmarks.race import Row, Table
 from benchmarks.suite import BENCHMARKS
 

@@ -21,6 +21,7 @@ from harmonium.cli.options import Chains, words
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 from .command_line import CommandLine
+from .faces import names_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -282,7 +283,7 @@ def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> N
     }
     for kind, kernel in Kernel.registry.items():
         assert kernel.kind == kind and isinstance(kernel(), kernel)
-    exported = {getattr(room, name) for room in (hm.chains, hm.ladder) for name in room.__all__}
+    exported = {getattr(room, name) for room in (hm.chains, hm.ladder) for name in names_of(room)}
     kernels = {each for each in exported if isinstance(each, type) and issubclass(each, Kernel)}
     assert set(Kernel.registry.values()) == kernels - {Kernel}
 

@@ -21,6 +21,8 @@ from packaging.version import Version
 
 import harmonium as hm
 
+from .faces import names_of
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
@@ -146,7 +148,7 @@ def functions_of(thing: Any) -> Iterator[tuple[Callable[..., Any], str]]:
 def test_docstrings_state_the_shapes_of_tensors() -> None:
     """Of what packages export: else a caller has to read the code to tell (rows, width) from (width,)."""
     packages = [import_module(info.name) for info in walk_packages(hm.__path__, "harmonium.") if info.ispkg]
-    exported = [getattr(package, name) for package in packages for name in getattr(package, "__all__", ())]
+    exported = [getattr(package, name) for package in packages for name in names_of(package)]
     silent = {
         f"{function.__module__}.{function.__qualname__}"
         for thing in exported
@@ -194,7 +196,7 @@ def test_packages_are_imported_by_their_faces_or_pyproject_says_why() -> None:
     for path, file, name in imports_past_faces():
         package = file.partition(".")[0]
         face = import_module(f"harmonium.{package}")
-        assert name not in getattr(face, "__all__", ()), f"{path}: import {name} from harmonium.{package}"
+        assert name not in names_of(face), f"{path}: import {name} from harmonium.{package}"
         known = {file, package} & reasons.keys()
         assert known, f"{path}: {name} of {file} is not in the face of {package}"
         used |= known

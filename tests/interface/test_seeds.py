@@ -15,6 +15,8 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.ladder.rungs import as_rung
 
+from .faces import names_of
+
 ROWS = torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(0)).float()
 REAL = np.random.default_rng(0).normal(size=(12, 6))
 
@@ -174,7 +176,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         f"{module.__name__}.{name}": getattr(module, name)
         for module in (getattr(hm, name) for name in hm.__all__)
         if inspect.ismodule(module)
-        for name in module.__all__
+        for name in names_of(module)
     }
     public |= {f"BoltzmannMachine.{name}": value for name, value in vars(hm.BoltzmannMachine).items()}
     public |= {f"Rule.{name}": value for name, value in vars(hm.learning.Rule).items()}
@@ -190,6 +192,7 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "harmonium.chains.search",
         "harmonium.chains.relax_alone",
         "harmonium.coupled.run_pairs",
+        "harmonium.learning.begin",
         "Rule.estimate",
     }
     for name in inside:

@@ -7,28 +7,17 @@ installed: half-steps (``per_row``), units drawn in turn (``potts``), whole upda
 """
 
 from harmonium.backends.choice import (
-    VARIABLE,
-    Backend,
-    backend_name,
-    get_backend,
-    processor,
-    set_backend,
+    VARIABLE as VARIABLE,
+    Backend as Backend,
+    backend_name as backend_name,
+    get_backend as get_backend,
+    processor as processor,
+    set_backend as set_backend,
 )
-from harmonium.backends.products import OuterProductSum, PreparedMatrix, product, sum_of_lots
-from harmonium.backends.rounding import PRECISIONS, current, precision
-
-__all__ = [
-    "PRECISIONS",
-    "VARIABLE",
-    "Backend",
-    "OuterProductSum",
-    "PreparedMatrix",
-    "backend_name",
-    "current",
-    "get_backend",
-    "precision",
-    "processor",
-    "product",
-    "set_backend",
-    "sum_of_lots",
-]
+from harmonium.backends.products import (
+    OuterProductSum as OuterProductSum,
+    PreparedMatrix as PreparedMatrix,
+    product as product,
+    sum_of_lots as sum_of_lots,
+)
+from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision

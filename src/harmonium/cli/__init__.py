@@ -1,5 +1,3 @@
 """The command line, ``harmonium``: one file a command."""
 
-from harmonium.cli.app import app, main
-
-__all__ = ["app", "main"]
+from harmonium.cli.app import app as app, main as main

@@ -1,33 +1,25 @@
 """Coupled chains: pairs of chains that meet, and bounds from their meeting times."""
 
 from harmonium.coupled.block import (
-    Block,
-    BlockCoupling,
-    CommonNoise,
-    Coupled,
-    Independent,
-    Maximal,
-    Reflection,
+    Block as Block,
+    BlockCoupling as BlockCoupling,
+    CommonNoise as CommonNoise,
+    Coupled as Coupled,
+    Independent as Independent,
+    Maximal as Maximal,
+    Reflection as Reflection,
 )
-from harmonium.coupled.kernels import ChainState, Gibbs, Jumps, Metropolis, PairKernel
-from harmonium.coupled.meeting import Meetings, meet, mixing_bound, mixing_limit, run_pairs
-
-__all__ = [
-    "Block",
-    "BlockCoupling",
-    "ChainState",
-    "CommonNoise",
-    "Coupled",
-    "Gibbs",
-    "Independent",
-    "Jumps",
-    "Maximal",
-    "Meetings",
-    "Metropolis",
-    "PairKernel",
-    "Reflection",
-    "meet",
-    "mixing_bound",
-    "mixing_limit",
-    "run_pairs",
-]
+from harmonium.coupled.kernels import (
+    ChainState as ChainState,
+    Gibbs as Gibbs,
+    Jumps as Jumps,
+    Metropolis as Metropolis,
+    PairKernel as PairKernel,
+)
+from harmonium.coupled.meeting import (
+    Meetings as Meetings,
+    meet as meet,
+    mixing_bound as mixing_bound,
+    mixing_limit as mixing_limit,
+    run_pairs as run_pairs,
+)

@@ -6,61 +6,45 @@
 - An :class:`Encoder` turns data into states and back; ``harmonium.tables`` has that of tables.
 """
 
-from harmonium._rows import Rows
-from harmonium.data.dataset import LABELS, DataSet
+from harmonium._rows import Rows as Rows
+from harmonium.data.dataset import LABELS as LABELS, DataSet as DataSet
 from harmonium.data.encoders import (
-    BINARISE,
-    BernoulliBinarise,
-    BitPlanes,
-    Compose,
-    Encoder,
-    Identity,
-    Letters,
-    OneHot,
-    Scale,
-    Standardise,
-    Threshold,
-    encoder_from_dict,
+    BINARISE as BINARISE,
+    BernoulliBinarise as BernoulliBinarise,
+    BitPlanes as BitPlanes,
+    Compose as Compose,
+    Encoder as Encoder,
+    Identity as Identity,
+    Letters as Letters,
+    OneHot as OneHot,
+    Scale as Scale,
+    Standardise as Standardise,
+    Threshold as Threshold,
+    encoder_from_dict as encoder_from_dict,
 )
-from harmonium.data.files import BUILT_IN, read
-from harmonium.data.frame import Frame, Series, build, frame_of, is_frame
-from harmonium.data.missing import SIDES, missing_at_random, missing_half, missing_rectangles
-from harmonium.data.toy import bars_and_stripes, digits, gaussian_mixture, gaussian_mixture_log_density
-from harmonium.data.transforms import bernoulli_binarise, from_bit_planes, threshold, to_bit_planes
-
-__all__ = [
-    "BINARISE",
-    "BUILT_IN",
-    "LABELS",
-    "SIDES",
-    "BernoulliBinarise",
-    "BitPlanes",
-    "Compose",
-    "DataSet",
-    "Encoder",
-    "Frame",
-    "Identity",
-    "Letters",
-    "OneHot",
-    "Rows",
-    "Scale",
-    "Series",
-    "Standardise",
-    "Threshold",
-    "bars_and_stripes",
-    "bernoulli_binarise",
-    "build",
-    "digits",
-    "encoder_from_dict",
-    "frame_of",
-    "from_bit_planes",
-    "gaussian_mixture",
-    "gaussian_mixture_log_density",
-    "is_frame",
-    "missing_at_random",
-    "missing_half",
-    "missing_rectangles",
-    "read",
-    "threshold",
-    "to_bit_planes",
-]
+from harmonium.data.files import BUILT_IN as BUILT_IN, read as read
+from harmonium.data.frame import (
+    Frame as Frame,
+    Series as Series,
+    build as build,
+    frame_of as frame_of,
+    is_frame as is_frame,
+)
+from harmonium.data.missing import (
+    SIDES as SIDES,
+    missing_at_random as missing_at_random,
+    missing_half as missing_half,
+    missing_rectangles as missing_rectangles,
+)
+from harmonium.data.toy import (
+    bars_and_stripes as bars_and_stripes,
+    digits as digits,
+    gaussian_mixture as gaussian_mixture,
+    gaussian_mixture_log_density as gaussian_mixture_log_density,
+)
+from harmonium.data.transforms import (
+    bernoulli_binarise as bernoulli_binarise,
+    from_bit_planes as from_bit_planes,
+    threshold as threshold,
+    to_bit_planes as to_bit_planes,
+)

@@ -1,6 +1,8 @@
 """Several processes that work as one: ``torch.distributed`` moves the numbers, shards keep the bits."""
 
-from harmonium.distributed.group import Distributed, Group, init_process_group
-from harmonium.distributed.shards import SHARDS, Shards, as_shards
-
-__all__ = ["SHARDS", "Distributed", "Group", "Shards", "as_shards", "init_process_group"]
+from harmonium.distributed.group import (
+    Distributed as Distributed,
+    Group as Group,
+    init_process_group as init_process_group,
+)
+from harmonium.distributed.shards import SHARDS as SHARDS, Shards as Shards, as_shards as as_shards

@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, final
 
 import torch
-from torch import Tensor
-from torch import distributed as dist
+from torch import Tensor, distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 TIMEOUT: Final = 600.0

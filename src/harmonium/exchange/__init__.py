@@ -6,31 +6,22 @@
 - :func:`to_program` makes a program of torch, which runs without harmonium.
 """
 
-from harmonium.exchange.adabm_dca import AdabmDCA
-from harmonium.exchange.dimod import from_dimod, states_from_dimod, to_dimod
-from harmonium.exchange.exchange import Exchanged, Format, form_by_suffix, read, writable, write
-from harmonium.exchange.own_formats import Arrays, Text
-from harmonium.exchange.rbm_jl import RBMjl
-from harmonium.exchange.rbms import Rbms
-from harmonium.exchange.scikit_learn import from_sklearn, to_sklearn
-from harmonium.exchange.serving import to_program
-
-__all__ = [
-    "AdabmDCA",
-    "Arrays",
-    "Exchanged",
-    "Format",
-    "RBMjl",
-    "Rbms",
-    "Text",
-    "form_by_suffix",
-    "from_dimod",
-    "from_sklearn",
-    "read",
-    "states_from_dimod",
-    "to_dimod",
-    "to_program",
-    "to_sklearn",
-    "writable",
-    "write",
-]
+from harmonium.exchange.adabm_dca import AdabmDCA as AdabmDCA
+from harmonium.exchange.dimod import (
+    from_dimod as from_dimod,
+    states_from_dimod as states_from_dimod,
+    to_dimod as to_dimod,
+)
+from harmonium.exchange.exchange import (
+    Exchanged as Exchanged,
+    Format as Format,
+    form_by_suffix as form_by_suffix,
+    read as read,
+    writable as writable,
+    write as write,
+)
+from harmonium.exchange.own_formats import Arrays as Arrays, Text as Text
+from harmonium.exchange.rbm_jl import RBMjl as RBMjl
+from harmonium.exchange.rbms import Rbms as Rbms
+from harmonium.exchange.scikit_learn import from_sklearn as from_sklearn, to_sklearn as to_sklearn
+from harmonium.exchange.serving import to_program as to_program

@@ -1,41 +1,21 @@
 """Ladders of machines: chains at all rungs that exchange states, ln Z of every rung, training along them."""
 
 from harmonium.ladder.bennett import (
-    BennettRatio,
-    LadderPartition,
-    bennett_ratio,
-    likelihood_curve,
-    log_partitions,
+    BennettRatio as BennettRatio,
+    LadderPartition as LadderPartition,
+    bennett_ratio as bennett_ratio,
+    likelihood_curve as likelihood_curve,
+    log_partitions as log_partitions,
 )
-from harmonium.ladder.equilibrium import Follower, PttState, ladder_of
-from harmonium.ladder.kept import KeptLadder
+from harmonium.ladder.equilibrium import Follower as Follower, PttState as PttState, ladder_of as ladder_of
+from harmonium.ladder.kept import KeptLadder as KeptLadder
 from harmonium.ladder.kernel import (
-    Ladder,
-    LadderState,
-    Traffic,
-    laws_along,
-    lead_to,
-    load_ladder,
-    save_ladder,
-    traffic,
+    Ladder as Ladder,
+    LadderState as LadderState,
+    Traffic as Traffic,
+    laws_along as laws_along,
+    lead_to as lead_to,
+    load_ladder as load_ladder,
+    save_ladder as save_ladder,
+    traffic as traffic,
 )
-
-__all__ = [
-    "BennettRatio",
-    "Follower",
-    "KeptLadder",
-    "Ladder",
-    "LadderPartition",
-    "LadderState",
-    "PttState",
-    "Traffic",
-    "bennett_ratio",
-    "ladder_of",
-    "laws_along",
-    "lead_to",
-    "likelihood_curve",
-    "load_ladder",
-    "log_partitions",
-    "save_ladder",
-    "traffic",
-]

@@ -1,30 +1,17 @@
 """Layers: one file for each kind of unit."""
 
-from harmonium.layers.bernoulli import Bernoulli
-from harmonium.layers.binomial import Binomial
-from harmonium.layers.categorical import Categorical
-from harmonium.layers.double_relu import DoubleReLU
-from harmonium.layers.gaussian import Gaussian, GaussianUnits, NaturalGaussian, StandardisedGaussian
-from harmonium.layers.layer import Layer, Moments, Theta
-from harmonium.layers.relu import ReLU
-from harmonium.layers.spin import Spin
-from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli
-from harmonium.layers.truncated_gaussian import TruncatedGaussian
-
-__all__ = [
-    "Bernoulli",
-    "Binomial",
-    "Categorical",
-    "DoubleReLU",
-    "Gaussian",
-    "GaussianUnits",
-    "Layer",
-    "Moments",
-    "NaturalGaussian",
-    "ReLU",
-    "Spin",
-    "StandardisedGaussian",
-    "Theta",
-    "TruncatedGaussBernoulli",
-    "TruncatedGaussian",
-]
+from harmonium.layers.bernoulli import Bernoulli as Bernoulli
+from harmonium.layers.binomial import Binomial as Binomial
+from harmonium.layers.categorical import Categorical as Categorical
+from harmonium.layers.double_relu import DoubleReLU as DoubleReLU
+from harmonium.layers.gaussian import (
+    Gaussian as Gaussian,
+    GaussianUnits as GaussianUnits,
+    NaturalGaussian as NaturalGaussian,
+    StandardisedGaussian as StandardisedGaussian,
+)
+from harmonium.layers.layer import Layer as Layer, Moments as Moments, Theta as Theta
+from harmonium.layers.relu import ReLU as ReLU
+from harmonium.layers.spin import Spin as Spin
+from harmonium.layers.truncated_gauss_bernoulli import TruncatedGaussBernoulli as TruncatedGaussBernoulli
+from harmonium.layers.truncated_gaussian import TruncatedGaussian as TruncatedGaussian

@@ -1,48 +1,24 @@
 """The machine: layers joined by couplings, its natural parameters, statistics, initialisers and files."""
 
 from harmonium import _device
-from harmonium.machine.boltzmann import BoltzmannMachine
-from harmonium.machine.clamp import Clamp, ClampLike
-from harmonium.machine.drawing import Drawing
-from harmonium.machine.gauge import to_zero_sum_
-from harmonium.machine.graph import Graph, Part
-from harmonium.machine.hamiltonian import Hamiltonian, States
+from harmonium.machine.boltzmann import BoltzmannMachine as BoltzmannMachine
+from harmonium.machine.clamp import Clamp as Clamp, ClampLike as ClampLike
+from harmonium.machine.drawing import Drawing as Drawing
+from harmonium.machine.gauge import to_zero_sum_ as to_zero_sum_
+from harmonium.machine.graph import Graph as Graph, Part as Part
+from harmonium.machine.hamiltonian import Hamiltonian as Hamiltonian, States as States
 from harmonium.machine.initialisation import (
-    fit_,
-    fit_states_,
-    hidden_for,
-    init_from_data_,
-    init_visible_biases_,
-    join_layers,
-    logistic_biases_,
-    normal_,
-    orthogonal_,
+    fit_ as fit_,
+    fit_states_ as fit_states_,
+    hidden_for as hidden_for,
+    init_from_data_ as init_from_data_,
+    init_visible_biases_ as init_visible_biases_,
+    join_layers as join_layers,
+    logistic_biases_ as logistic_biases_,
+    normal_ as normal_,
+    orthogonal_ as orthogonal_,
 )
-from harmonium.machine.loading import load, rebuild
-from harmonium.machine.statistics import Statistics
-
-__all__ = [
-    "BoltzmannMachine",
-    "Clamp",
-    "ClampLike",
-    "Drawing",
-    "Graph",
-    "Hamiltonian",
-    "Part",
-    "States",
-    "Statistics",
-    "fit_",
-    "fit_states_",
-    "hidden_for",
-    "init_from_data_",
-    "init_visible_biases_",
-    "join_layers",
-    "load",
-    "logistic_biases_",
-    "normal_",
-    "orthogonal_",
-    "rebuild",
-    "to_zero_sum_",
-]
+from harmonium.machine.loading import load as load, rebuild as rebuild
+from harmonium.machine.statistics import Statistics as Statistics
 
 _device.keep_memory()

@@ -7,20 +7,20 @@
 - ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
 """
 
-from harmonium.sequences.alignment import ALPHABETS, READINGS, Alignment, find_alphabet
-from harmonium.sequences.files import STOCKHOLM, SUFFIXES, read_fasta, read_stockholm, write_fasta
-from harmonium.sequences.similarity import similarity_weights, split_by_similarity
-
-__all__ = [
-    "ALPHABETS",
-    "READINGS",
-    "STOCKHOLM",
-    "SUFFIXES",
-    "Alignment",
-    "find_alphabet",
-    "read_fasta",
-    "read_stockholm",
-    "similarity_weights",
-    "split_by_similarity",
-    "write_fasta",
-]
+from harmonium.sequences.alignment import (
+    ALPHABETS as ALPHABETS,
+    READINGS as READINGS,
+    Alignment as Alignment,
+    find_alphabet as find_alphabet,
+)
+from harmonium.sequences.files import (
+    STOCKHOLM as STOCKHOLM,
+    SUFFIXES as SUFFIXES,
+    read_fasta as read_fasta,
+    read_stockholm as read_stockholm,
+    write_fasta as write_fasta,
+)
+from harmonium.sequences.similarity import (
+    similarity_weights as similarity_weights,
+    split_by_similarity as split_by_similarity,
+)

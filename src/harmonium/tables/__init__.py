@@ -4,22 +4,7 @@
 - :class:`Table` is the encoder of a frame, by a :class:`Column` for each that is learned.
 """
 
-from harmonium.tables.codec import Codec, Place, visible_for
-from harmonium.tables.codings import IGNORE, Labels, OneOf
-from harmonium.tables.column import Column, name_of, without_unit
-from harmonium.tables.table import UNKNOWN, Table, blank_rows
-
-__all__ = [
-    "IGNORE",
-    "UNKNOWN",
-    "Codec",
-    "Column",
-    "Labels",
-    "OneOf",
-    "Place",
-    "Table",
-    "blank_rows",
-    "name_of",
-    "visible_for",
-    "without_unit",
-]
+from harmonium.tables.codec import Codec as Codec, Place as Place, visible_for as visible_for
+from harmonium.tables.codings import IGNORE as IGNORE, Labels as Labels, OneOf as OneOf
+from harmonium.tables.column import Column as Column, name_of as name_of, without_unit as without_unit
+from harmonium.tables.table import UNKNOWN as UNKNOWN, Table as Table, blank_rows as blank_rows

@@ -1,46 +1,33 @@
 """Tasks: what a trained machine is used for."""
 
 import harmonium.ladder  # noqa: F401  (so that ``Kernel.registry`` has all kernels)
-from harmonium.tasks.channel import Channel, GaussianChannel, SymmetricChannel, noise_in_states
-from harmonium.tasks.channel import channel_of as channel_of
-from harmonium.tasks.denoising import DENOISE_METHODS, Denoised, denoise
-from harmonium.tasks.imputation import METHODS, Imputation, by_column, impute, unobserved, visible_means
-from harmonium.tasks.interactions import (
-    EFFECTIVE_METHODS,
-    EffectiveCouplings,
-    effective_couplings,
+from harmonium.tasks.channel import (
+    Channel as Channel,
+    GaussianChannel as GaussianChannel,
+    SymmetricChannel as SymmetricChannel,
+    channel_of as channel_of,
+    noise_in_states as noise_in_states,
 )
-from harmonium.tasks.prediction import PREDICT_METHODS, predict
-from harmonium.tasks.sampling import Sample, sample
-from harmonium.tasks.singular_vectors import Directions, directions
-from harmonium.tasks.sites import contacts, mutations
-from harmonium.tasks.sparse import activate, decimate
-
-__all__ = [
-    "DENOISE_METHODS",
-    "EFFECTIVE_METHODS",
-    "METHODS",
-    "PREDICT_METHODS",
-    "Channel",
-    "Denoised",
-    "Directions",
-    "EffectiveCouplings",
-    "GaussianChannel",
-    "Imputation",
-    "Sample",
-    "SymmetricChannel",
-    "activate",
-    "by_column",
-    "contacts",
-    "decimate",
-    "denoise",
-    "directions",
-    "effective_couplings",
-    "impute",
-    "mutations",
-    "noise_in_states",
-    "predict",
-    "sample",
-    "unobserved",
-    "visible_means",
-]
+from harmonium.tasks.denoising import (
+    DENOISE_METHODS as DENOISE_METHODS,
+    Denoised as Denoised,
+    denoise as denoise,
+)
+from harmonium.tasks.imputation import (
+    METHODS as METHODS,
+    Imputation as Imputation,
+    by_column as by_column,
+    impute as impute,
+    unobserved as unobserved,
+    visible_means as visible_means,
+)
+from harmonium.tasks.interactions import (
+    EFFECTIVE_METHODS as EFFECTIVE_METHODS,
+    EffectiveCouplings as EffectiveCouplings,
+    effective_couplings as effective_couplings,
+)
+from harmonium.tasks.prediction import PREDICT_METHODS as PREDICT_METHODS, predict as predict
+from harmonium.tasks.sampling import Sample as Sample, sample as sample
+from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
+from harmonium.tasks.sites import contacts as contacts, mutations as mutations
+from harmonium.tasks.sparse import activate as activate, decimate as decimate

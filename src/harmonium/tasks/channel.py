@@ -130,7 +130,7 @@ class GaussianChannel(Channel):
 
 
 def channel_of(flip_probability: float | None, noise_deviation: float | Numbers | None) -> Channel:
-    """Returns the channel of the one kind of noise that is given.
+    """Returns the channel of the one kind of noise that is given: of all columns, or deviations, (columns,).
 
     Raises:
         ValueError: both or none, or a number out of range.

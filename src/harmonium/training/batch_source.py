@@ -313,7 +313,7 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
 
 
 def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
-    """Refuses observed entries outside the support, naming the row of the data; NaN is not observed."""
+    """Refuses observed entries of (rows, columns) outside the support, naming the row; NaN is unobserved."""
     try:
         machine.check_rows(batch, name, missing=True)
     except ValueError:

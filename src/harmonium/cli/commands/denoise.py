@@ -18,8 +18,7 @@ from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
 from harmonium.cli.rows_file import write_rows
 from harmonium.report import image_panels
 from harmonium.tables import Codec
-from harmonium.tasks import DENOISE_METHODS, channel_of, noise_in_states
-from harmonium.tasks import denoise as clean
+from harmonium.tasks import DENOISE_METHODS, channel_of, denoise as clean, noise_in_states
 
 EXAMPLES = (
     "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.png",

@@ -30,8 +30,7 @@ from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.tables import Codec, Table
-from harmonium.tasks import METHODS, by_column, unobserved
-from harmonium.tasks import impute as fill_in
+from harmonium.tasks import METHODS, by_column, impute as fill_in, unobserved
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",

@@ -13,8 +13,7 @@ import torch
 
 from harmonium._settings import From0, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs
-from harmonium.chains import run as run_chains
+from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments

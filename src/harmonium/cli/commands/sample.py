@@ -10,8 +10,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, integers
 from harmonium._settings import Count, From0, Setting
-from harmonium.chains import Gibbs, local_search
-from harmonium.chains import run as run_chains
+from harmonium.chains import Gibbs, local_search, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
     refuse_discriminative,
@@ -27,8 +26,7 @@ from harmonium.ladder import Ladder
 from harmonium.machine import States
 from harmonium.sums import has_hidden_states
 from harmonium.tables import Codec
-from harmonium.tasks import sample as draw_exactly
-from harmonium.tasks import visible_means
+from harmonium.tasks import sample as draw_exactly, visible_means
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",

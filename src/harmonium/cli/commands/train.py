@@ -39,8 +39,8 @@ from harmonium.training import (
     choose,
     say_unused,
     stream_seed,
+    train as fit,
 )
-from harmonium.training import train as fit
 
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",
