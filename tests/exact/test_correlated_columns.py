@@ -28,7 +28,7 @@ def test_the_folded_machine_is_that_of_the_columns(name: str) -> None:
     """Against the oracle, which knows of no roots; complete rows have the energies of u."""
     machine = made(name)
     roots, v = roots_for(machine), rows_of(machine)
-    folded = hm.training.fold(machine, roots)
+    folded = hm.tables.fold(machine, roots)
     table = HiddenStates(machine.hamiltonian(), roots)
     oracle = oracle_of(folded)
     assert table.log_partition == pytest.approx(oracle.log_partition().item(), abs=1e-8)
@@ -68,11 +68,11 @@ def test_the_gaussian_of_rows_with_holes() -> None:
     mixing = torch.randn(3, 3, generator=generator, dtype=torch.float64)
     x = 2 + torch.randn(200, 3, generator=generator, dtype=torch.float64) @ mixing
     weights = torch.rand(200, generator=generator, dtype=torch.float64)
-    mean, covariance = hm.training.fit_normal(x, weights, ridge=0.0)
+    mean, covariance = hm.tables.fit_normal(x, weights, ridge=0.0)
     close(mean, weights @ x / weights.sum())
     close(covariance, torch.cov(x.T, aweights=weights, correction=0))
     holed = x.masked_fill(torch.rand(x.shape, generator=generator) < 0.3, torch.nan)
-    mean, covariance = hm.training.fit_normal(holed, ridge=0.0, rounds=500, tolerance=0.0)
+    mean, covariance = hm.tables.fit_normal(holed, ridge=0.0, rounds=500, tolerance=0.0)
     mean.requires_grad_()
     root = torch.linalg.cholesky(covariance).requires_grad_()
     total = torch.zeros((), dtype=torch.float64)
@@ -99,18 +99,18 @@ def test_the_gaussian_of_rows_with_holes() -> None:
 )
 def test_rows_without_a_gaussian_are_refused(X: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        hm.training.fit_normal(X)
+        hm.tables.fit_normal(X)
 
 
 def test_roots_that_do_not_fit_are_refused() -> None:
     machine = made("a table")
     for roots in ({1: torch.eye(2)}, {4: torch.eye(4)}):
         with pytest.raises(ValueError, match="roots: expected some of visible Gaussian layers"):
-            hm.training.fold(machine, roots)
+            hm.tables.fold(machine, roots)
         with pytest.raises(ValueError, match="machine: expected discrete hidden layers"):
             HiddenStates(machine.hamiltonian(), roots)
     with pytest.raises(ValueError, match="roots: expected some of visible Gaussian layers"):
-        hm.training.fold(made("joined columns"), {0: torch.eye(4)})
+        hm.tables.fold(made("joined columns"), {0: torch.eye(4)})
 
 
 def test_residuals_are_those_of_a_regression_on_the_hidden_units() -> None:
@@ -119,9 +119,9 @@ def test_residuals_are_those_of_a_regression_on_the_hidden_units() -> None:
     rows = torch.randn(40, 3, generator=generator).double() @ torch.randn(3, 3, generator=generator).double()
     machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)], seed=1).double()
     hm.machine.normal_(machine, 1.0, 2)
-    root = torch.linalg.cholesky(hm.training.fit_normal(rows)[1])
+    root = torch.linalg.cholesky(hm.tables.fit_normal(rows)[1])
     weights = torch.arange(1.0, 41.0).double()
-    found = hm.training.fit_residuals(machine, rows, weights, roots={0: root}, ridge=0.0)[0]
+    found = hm.tables.fit_residuals(machine, rows, weights, roots={0: root}, ridge=0.0)[0]
     table = hm.likelihood.HiddenStates(machine.hamiltonian(), {0: root})
     p = (table.posterior(rows).probabilities * weights.unsqueeze(1) / weights.sum()).flatten()
     x, h = rows.repeat_interleave(4, 0), table.states.repeat(40, 1)
@@ -130,5 +130,5 @@ def test_residuals_are_those_of_a_regression_on_the_hidden_units() -> None:
     left = x - phi @ solution
     torch.testing.assert_close(found, left.t() @ (left * p.unsqueeze(1)), rtol=1e-4, atol=1e-4)
     holed = rows.masked_fill(torch.rand(40, 3, generator=generator) < 0.2, torch.nan)
-    some = hm.training.fit_residuals(machine, holed, roots={0: root})[0]
+    some = hm.tables.fit_residuals(machine, holed, roots={0: root})[0]
     assert bool((torch.linalg.eigvalsh(some) > 0).all())

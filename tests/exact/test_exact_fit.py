@@ -88,13 +88,13 @@ def test_correlated_columns_by_their_roots() -> None:
     generator = torch.Generator().manual_seed(8)
     base = torch.randn(600, 1, generator=generator).double()
     rows = torch.cat([base, base + 0.2 * torch.randn(600, 1, generator=generator).double()], 1)
-    mean, covariance = hm.training.fit_normal(rows)
+    mean, covariance = hm.tables.fit_normal(rows)
     root = torch.linalg.cholesky(covariance)
     made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2)]).double()
     columns = torch.linalg.solve_triangular(root, rows.t(), upper=False).t()
     hm.machine.init_visible_biases_(made, columns)
     done = hm.training.fit_exact(made, rows[:500], validation=rows[500:], roots={0: root}, seed=1)
-    assert done.score == pytest.approx(mean_score(hm.training.fold(made, {0: root}), rows[500:]), abs=1e-8)
+    assert done.score == pytest.approx(mean_score(hm.tables.fold(made, {0: root}), rows[500:]), abs=1e-8)
     normal = torch.distributions.MultivariateNormal(mean, covariance).log_prob(rows[500:]).mean()
     assert done.score > float(normal) - 0.05
 
@@ -131,7 +131,7 @@ def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined:
     inputs, label = [0, 2], slice(2, 5)
 
     def objective() -> float:
-        folded = hm.training.fold(machine, roots) if joined else machine
+        folded = hm.tables.fold(machine, roots) if joined else machine
         score = hm.likelihood.exact_log_likelihood
         each = []
         for y in torch.eye(3).double():

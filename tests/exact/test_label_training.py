@@ -9,8 +9,9 @@ from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
 from harmonium.estimators._label_posterior import LabelPosterior
-from harmonium.training import Objective, fit_labels
-from harmonium.training.label_fit import regression_start
+from harmonium.tables import fit_labels
+from harmonium.tables.label_fit import regression_start
+from harmonium.training import Objective
 
 torch.set_num_threads(1)
 ROWS = 240

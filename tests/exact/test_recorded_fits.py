@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.training import Objective, fit_labels, fit_table
+from harmonium.tables import fit_labels, fit_table
+from harmonium.training import Objective
 
 torch.set_num_threads(1)
 # Mean ln p of the rows in nats, and the norm of all couplings.

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.training import fit_table, table_fit
-from harmonium.training.table_fit import change_roots
+from harmonium.tables import fit_table, table_fit
+from harmonium.tables.table_fit import change_roots
 
 
 def pairs(equal: int, unequal: int) -> Tensor:
@@ -48,7 +48,7 @@ def test_another_root_leaves_a_hidden_unit_its_law() -> None:
     before, after = (torch.eye(3).double() + torch.rand(3, 3, generator=generator).tril() for _ in range(2))
 
     def law(made: hm.BoltzmannMachine, root: Tensor) -> tuple[Tensor, Tensor]:
-        table = hm.likelihood.HiddenStates(hm.training.fold(made, {0: root}).hamiltonian())
+        table = hm.likelihood.HiddenStates(hm.tables.fold(made, {0: root}).hamiltonian())
         nothing = table.posterior(table.nothing_seen(1))
         return nothing.probabilities[0], table.parts[0].means
 

@@ -235,7 +235,7 @@ def test_what_is_followed_is_refused_before_anything_is_learned(
     cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("harmonium.cli.commands.train")
-    monkeypatch.setattr(module.Recipe, "fit_exactly", lambda *of, **named: pytest.fail("it was trained"))
+    monkeypatch.setattr(module, "fit_exactly", lambda *of, **named: pytest.fail("it was trained"))
     data, run = folder / "rows.csv", tmp_path / "run"
     assert "no such file" in cli("train", data, run, "--validation", tmp_path / "no.csv").stderr
     told = ("--validation", folder / "others.csv", "--metric", "label")

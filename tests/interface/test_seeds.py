@@ -101,9 +101,9 @@ CALLS: dict[str, Callable[..., Any]] = {
         torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
     ),
     "fit_exact": lambda **s: filled_exactly(**s),
-    "fit_table": lambda **s: list(hm.training.fit_table(small(), ROWS, **s).machine.parameters()),
+    "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
     "fit_labels": lambda **s: list(
-        hm.training.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
+        hm.tables.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(

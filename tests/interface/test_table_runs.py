@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.training import Objective, TrainingRun, fit_labels, fit_table
+from harmonium.tables import fit_labels, fit_table
+from harmonium.training import Objective, TrainingRun
 
 torch.set_num_threads(1)
 

@@ -24,7 +24,7 @@ from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimi
 from harmonium.layers import Layer
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, hidden_for
-from harmonium.tables import Codec
+from harmonium.tables import Codec, fit_exactly
 from harmonium.training import (
     EarlyStopping,
     Recipe,
@@ -256,7 +256,8 @@ class Training:
         if self.exact:
             assert self.recipe is not None
             seed, shown = fitted.stream("train"), self.options.verbose > 0
-            self.run = run = self.recipe.fit_exactly(
+            self.run = run = fit_exactly(
+                self.recipe,
                 states,
                 weights,
                 self.share,

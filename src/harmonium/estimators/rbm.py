@@ -53,7 +53,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             columns to each other, which chains cannot train. "exact": by sums over all states of at
             most 12 Bernoulli hidden units. Gradients are exact, and the rows that it holds out, a seventh,
             tell where training ends, and whether real columns are joined by couplings of their own
-            (``training.fit_exact``, ``fold``). "chains": by the parameters from ``rule`` to
+            (``training.fit_exact``, ``tables.fold``). "chains": by the parameters from ``rule`` to
             ``on_divergence``, of which "exact" uses none: it warns where one is given. "auto": "exact" for
             tables, as of ``n_hidden``, with at most 12 hidden units, else "chains".
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.

@@ -59,7 +59,7 @@ def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
 
     Args:
         roots: for visible Gaussian layers matrices R, (width_l, width_l), where the data have columns x = R u
-            and the machine is one of u; rows may lack any of x. See ``training.fold``. None: x = u.
+            and the machine is one of u; rows may lack any of x. See ``tables.fold``. None: x = u.
     """
     return Rule("exact", Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
 

@@ -171,6 +171,23 @@ class BoltzmannMachine(nn.Module):
             check = self.layers[l].observed if missing else self.layers[l].check_rows
             check(x, f"{name} (layer {l})")
 
+    def check_batch(self, v: Tensor, numbers: Iterable[int], name: str) -> None:
+        """Refuses observed entries outside the support, naming the row by its number in the data.
+
+        Args:
+            v: (rows, visible_width), NaN where it was not observed.
+            numbers: Numbers of these rows in the data, (rows,).
+            name: Name of the data, for messages.
+        """
+        try:
+            self.check_rows(v, name, missing=True)
+        except ValueError:
+            # A layer counts rows within what it is given; one row at a time tells which of the data it is.
+            for row, number in zip(v, numbers, strict=True):
+                for l, x in self.split(row.unsqueeze(0)).items():
+                    self.layers[l].observed(x.squeeze(0), f"{name}[{int(number)}]")
+            raise
+
     @property
     def support(self) -> tuple[str, ...]:
         """The visible units in words: rows once found in their support are in it."""

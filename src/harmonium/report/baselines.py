@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training import fit_normal
+from harmonium.tables import fit_normal
 
 
 class Baselines(NamedTuple):

@@ -2,9 +2,17 @@
 
 - :class:`Codec` turns rows, as people bring them, into states, and samples back into rows.
 - :class:`Table` is the encoder of a frame, by a :class:`Column` for each that is learned.
+- :func:`fit_table` and :func:`fit_labels` train machines of few hidden units on tables without chains.
 """
 
 from harmonium.tables.codec import Codec as Codec, Place as Place, visible_for as visible_for
 from harmonium.tables.codings import IGNORE as IGNORE, Labels as Labels, OneOf as OneOf
 from harmonium.tables.column import Column as Column, name_of as name_of, without_unit as without_unit
+from harmonium.tables.correlated import (
+    fit_normal as fit_normal,
+    fit_residuals as fit_residuals,
+    fold as fold,
+)
+from harmonium.tables.label_fit import fit_labels as fit_labels
 from harmonium.tables.table import UNKNOWN as UNKNOWN, Table as Table, blank_rows as blank_rows
+from harmonium.tables.table_fit import fit_exactly as fit_exactly, fit_table as fit_table

@@ -39,7 +39,6 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.tables.codings import BITS, Numbered, Seen, encoder_of_bits, fit_array, states_of
 from harmonium.tables.column import Column
 from harmonium.tables.table import Table, blank_rows, states_of_cells
-from harmonium.training import check_batch
 
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
 Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take, NaN aside
@@ -455,7 +454,7 @@ class Codec:
                         f"X: expected no missing cell, received one in row {row}; "
                         "harmonium impute fills them in"
                     )
-                check_batch(self.machine, chunk, range(start, start + len(chunk)), "X")
+                self.machine.check_batch(chunk, range(start, start + len(chunk)), "X")
                 found = True
             start += len(chunk)
         rows.missing = found

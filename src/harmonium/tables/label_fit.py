@@ -14,14 +14,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training.exact_fit import (
-    LOOK,
-    Objective,
-    mean_score,
-    train_exactly,
-)
-from harmonium.training.state import TrainingRun
-from harmonium.training.table_fit import count_rows
+from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, train_exactly
 
 # docs/decisions/0020 has what was measured.
 _FOLDS = 3

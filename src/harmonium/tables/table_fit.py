@@ -14,12 +14,22 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
+from harmonium.data import Rows
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
-from harmonium.training.correlated import fit_normal, fit_residuals, fold
-from harmonium.training.exact_fit import ExactFit, Objective, fit_exact, mean_score, train_exactly
-from harmonium.training.state import TrainingRun
+from harmonium.tables.correlated import fit_normal, fit_residuals, fold
+from harmonium.tables.label_fit import fit_labels
+from harmonium.training import (
+    ExactFit,
+    Objective,
+    Recipe,
+    TrainingRun,
+    count_rows,
+    fit_exact,
+    mean_score,
+    train_exactly,
+)
 
 # docs/decisions/0016 and 0021 have what was measured.
 _HELD_OUT = 7  # one row in so many
@@ -67,6 +77,36 @@ class Candidate:
     roots: dict[int, Tensor]
     machine: BoltzmannMachine
     fit: ExactFit
+
+
+def fit_exactly(
+    recipe: Recipe,
+    rows: Rows,
+    weights: Tensor | None,
+    share: float | None = None,
+    *,
+    judged: Any = None,
+    device: Any = None,
+    **watch: Any,
+) -> TrainingRun:
+    """Trains the new machine of a recipe without chains: a trained one is that of the result.
+
+    Args:
+        recipe: of the method "exact".
+        rows: visible states.
+        weights: row weights, (rows,); None means uniform.
+        share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
+        judged: rows that may be held out, (rows,) bool; None: all, but those without a label.
+        device: where to train; None: where the machine is.
+        **watch: seed, folder, metrics and the like, see ``fit_table``.
+    """
+    machine = recipe.machine if device is None else recipe.machine.to(device)
+    v, objective = rows.all().to(machine.device, machine.dtype), Objective()
+    if share is not None:
+        objective = Objective([*machine.visible[:-1]], share)
+        judged = ~v[:, recipe.width :].isnan().any(1) if judged is None else judged
+    learn = fit_table if objective.joint == 1 else fit_labels
+    return learn(machine, v, weights, objective=objective, judged=judged, **watch)
 
 
 @torch.no_grad()
@@ -138,19 +178,17 @@ def split_rows(v: Tensor, weights: Tensor | None, judged: Tensor | None, generat
 
 def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, seed: int) -> Candidate:
     """Trains machines of columns that are joined and that are not; returns the best one."""
-    joined, train = (
-        _find_joined(machine, split.rows),
-        partial(train_candidate, machine, split, objective, seed),
-    )
+    joined = _find_joined(machine, split.rows)
+    train = partial(train_candidate, machine, split, objective, seed)
     if not joined:
         return train(ColumnModel())
     ridge = _choose_ridge(machine, joined, split)
     incumbent = train(ColumnModel(joined, ridge))
-    incumbent = max(incumbent, train(ColumnModel(), incumbent), key=lambda each: each.fit.score)
-    some, few = _limit_rows(split.rows, split.weights)
+    incumbent = max(incumbent, train(ColumnModel(), incumbent), key=lambda candidate: candidate.fit.score)
+    rows, weights = _limit_rows(split.rows, split.weights)
     for _ in range(_ROUNDS if len(split.rows) + len(split.held) < _MANY_ROWS else 1):
-        roots = {l: torch.eye(machine.layers[l].width).to(some) for l in joined} | incumbent.roots
-        covariances = fit_residuals(incumbent.machine, some, few, roots=roots, ridge=ridge)
+        roots = {l: torch.eye(machine.layers[l].width).to(rows) for l in joined} | incumbent.roots
+        covariances = fit_residuals(incumbent.machine, rows, weights, roots=roots, ridge=ridge)
         candidate = train(ColumnModel(joined, ridge, covariances), incumbent)
         if candidate.fit.score < incumbent.fit.score:
             break
@@ -253,11 +291,6 @@ def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
     return [(1.0 if machine.layers[l].gaussian else _STATES_DECAY) / rows for l, _ in machine.edges]
 
 
-def count_rows(v: Tensor, weights: Tensor | None) -> float:
-    """Returns the number of rows that these rows stand for."""
-    return len(v) if weights is None else float(weights.sum())
-
-
 def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[int, ...]:
     """Returns the layers of real columns that may be joined: each varies among the rows."""
     joined = []
@@ -273,12 +306,11 @@ def _fit_units(
 ) -> Tensor:
     """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
     mean, total = fit_normal(*_limit_rows(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
-    root = torch.linalg.cholesky(total if covariance is None else covariance)
+    root: Tensor = torch.linalg.cholesky(total if covariance is None else covariance)
     back = torch.linalg.inv(root)
     variance = (back @ total @ back.t()).diagonal()
     units.fit_((back @ mean, variance), variance)
-    found: Tensor = root.to(x)
-    return found
+    return root.to(x)
 
 
 def _limit_rows(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -3,7 +3,6 @@
 from harmonium.training import callbacks as callbacks
 from harmonium.training.batch_source import (
     Stream as Stream,
-    check_batch as check_batch,
     check_rows as check_rows,
 )
 from harmonium.training.callbacks import (
@@ -16,15 +15,17 @@ from harmonium.training.checkpoint import (
     DamagedCheckpoint as DamagedCheckpoint,
     read_checkpoint as read_checkpoint,
 )
-from harmonium.training.correlated import (
-    fit_normal as fit_normal,
-    fit_residuals as fit_residuals,
-    fold as fold,
-)
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
-from harmonium.training.exact_fit import ExactFit as ExactFit, Objective as Objective, fit_exact as fit_exact
+from harmonium.training.exact_fit import (
+    LOOK as LOOK,
+    ExactFit as ExactFit,
+    Objective as Objective,
+    count_rows as count_rows,
+    fit_exact as fit_exact,
+    mean_score as mean_score,
+    train_exactly as train_exactly,
+)
 from harmonium.training.history import RESERVED as RESERVED, Record as Record, read_lines as read_lines
-from harmonium.training.label_fit import fit_labels as fit_labels
 from harmonium.training.optimizers import OPTIMIZERS as OPTIMIZERS, OptimizerFactory as OptimizerFactory
 from harmonium.training.penalties import (
     L1 as L1,
@@ -56,5 +57,4 @@ from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Sch
 from harmonium.training.seeds import stream_seed as stream_seed
 from harmonium.training.settings import Steps as Steps
 from harmonium.training.state import TrainingRun as TrainingRun
-from harmonium.training.table_fit import fit_table as fit_table
 from harmonium.training.trainer import train as train

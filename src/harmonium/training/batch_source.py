@@ -288,8 +288,8 @@ def make_batch_source(
 def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
     """Refuses rows of another width and, for data in memory, entries outside the support.
 
-    Data in a file are left to ``check_batch``, as a whole pass over them may take long. Rows that were found
-    in the support of these units before, such as by a machine's start, are not read.
+    Data in a file are left to ``BoltzmannMachine.check_batch``, as a whole pass over them may take long. Rows
+    that were found in the support of these units before, such as by a machine's start, are not read.
 
     Returns:
         Whether all entries are known to be observed.
@@ -305,23 +305,11 @@ def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:
         return False
     observed, start = True, 0
     for chunk in rows.chunks(max(1, _CHUNK // rows.width)):
-        check_batch(machine, chunk, range(start, start + len(chunk)), name)
+        machine.check_batch(chunk, range(start, start + len(chunk)), name)
         observed = observed and _checks.observed(chunk)
         start += len(chunk)
     rows.support, rows.observed = machine.support, observed
     return observed
-
-
-def check_batch(machine: BoltzmannMachine, batch: Tensor, indices: Tensor | range, name: str) -> None:
-    """Refuses observed entries of (rows, columns) outside the support, naming the row; NaN is unobserved."""
-    try:
-        machine.check_rows(batch, name, missing=True)
-    except ValueError:
-        # A layer counts rows within what it is given; one row at a time tells which of the data it is.
-        for row, index in zip(batch, indices, strict=True):
-            for l, x in machine.split(row.unsqueeze(0)).items():
-                machine.layers[l].observed(x.squeeze(0), f"{name}[{int(index)}]")
-        raise
 
 
 def digest(x: Tensor) -> int:

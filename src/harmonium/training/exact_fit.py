@@ -97,6 +97,11 @@ def mean_score(
     return score if score == score else -inf
 
 
+def count_rows(v: Tensor, weights: Tensor | None) -> float:
+    """Returns the number of rows that these rows stand for."""
+    return len(v) if weights is None else float(weights.sum())
+
+
 def unit_means(machine: BoltzmannMachine, v: Tensor) -> list[Tensor]:
     """Returns the means of units, (width_l,) for every layer, where nothing joins them to others."""
     seen = machine.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))

@@ -28,10 +28,6 @@ from harmonium.machine import (
     normal_,
 )
 from harmonium.sums import has_hidden_states
-from harmonium.training.exact_fit import Objective
-from harmonium.training.label_fit import fit_labels
-from harmonium.training.state import TrainingRun
-from harmonium.training.table_fit import fit_table
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -118,34 +114,6 @@ class Recipe:
             init_from_data_(self.machine, rows, generator, weights)
         else:
             init_visible_biases_(self.machine, rows, weights)
-
-    def fit_exactly(
-        self,
-        rows: Rows,
-        weights: Tensor | None,
-        share: float | None = None,
-        *,
-        judged: Any = None,
-        device: Any = None,
-        **watch: Any,
-    ) -> TrainingRun:
-        """Trains a new machine without chains, which is the one of the result.
-
-        Args:
-            rows: visible states.
-            weights: row weights, (rows,); None means uniform.
-            share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
-            judged: rows that may be held out, (rows,) bool; None: all, but those without a label.
-            device: where to train; None: where the machine is.
-            **watch: seed, folder, metrics and the like, see ``fit_table``.
-        """
-        machine = self.machine if device is None else self.machine.to(device)
-        v, objective = rows.all().to(machine.device, machine.dtype), Objective()
-        if share is not None:
-            objective = Objective([*machine.visible[:-1]], share)
-            judged = ~v[:, self.width :].isnan().any(1) if judged is None else judged
-        learn = fit_table if objective.joint == 1 else fit_labels
-        return learn(machine, v, weights, objective=objective, judged=judged, **watch)
 
     def budget(
         self,

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
-from harmonium.training.batch_source import check_batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, find_direction, global_norm
 from harmonium.training.penalties import pulls_of
@@ -97,7 +96,7 @@ class OneByOne(Updates):
             noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
             v = settings.transform(v, noise)
         if not state.batches.checked:
-            check_batch(state.machine, v, where, "X")
+            state.machine.check_batch(v, where, "X")
         if self.begin is not None:
             self.begin(v)
             self.begin = None

@@ -27,7 +27,7 @@ from harmonium.data import DataSet, Rows, Series, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec
+from harmonium.tables import Codec, fit_exactly
 from harmonium.training import (
     Callback,
     Recipe,
@@ -137,7 +137,7 @@ def train(
         if exact:
             rule = rules.exact()
             with working("summing over the hidden units"):
-                run = beginning.recipe.fit_exactly(X, beginning.weights, share, **watch)
+                run = fit_exactly(beginning.recipe, X, beginning.weights, share, **watch)
         else:
             with init_process_group(device):
                 run = fit(
