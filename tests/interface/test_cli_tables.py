@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
-from harmonium.data import DataSet, encoder_from_dict, read
+from harmonium.data import encoder_from_dict, read
 
 from .command_line import CommandLine
 
@@ -341,44 +339,6 @@ def test_numbers_with_names_are_a_table(cli: CommandLine, tmp_path: Path) -> Non
     assert any("." in row[4] for row in rows)
     frame = hm.RBM.load(run).sample(3)
     assert [str(dtype) for dtype in frame.dtypes] == ["int64"] * 4 + ["float64"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "layers"),
-    [
-        (3, [], ["Gaussian(3)"]),
-        (5, [], ["Gaussian(3)", "Binomial(1, 4)", "Bernoulli(1)"]),
-        (3, ["--label", "trust"], ["Gaussian(2)", "Categorical(1, 5)"]),
-        (3, ["--kinds", "kinds.toml"], ["Gaussian(2)", "Categorical(1, 5)"]),
-    ],
-)
-def test_a_run_from_when_they_were_none_is_resumed(
-    cli: CommandLine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    columns: int,
-    options: list[str],
-    layers: list[str],
-) -> None:
-    """Once names made no table of numbers, and files did not tell which of them were whole."""
-    monkeypatch.chdir(tmp_path)
-    header, *rows = rows_of(survey(tmp_path / "data.csv"))
-    data = write(tmp_path / "data.csv", [row[:columns] for row in rows], header[:columns])
-    (tmp_path / "kinds.toml").write_text('trust = "categorical"')
-    settings = ("data.csv", "run", *options, "--hidden", 5, "--threads", 1, "--schedule", "constant")
-    settings += ("--method", "chains")
-    with monkeypatch.context() as before:
-        before.setattr(DataSet, "tabular", DataSet.mixed)
-        command = importlib.import_module("harmonium.cli.commands.train")
-        before.setattr(command, "read", lambda *of, **how: replace(read(*of, **how), types=None))
-        assert cli.succeed("train", *settings, "--updates", 20, "--json").json["layers"][:-1] == layers
-    old = json.loads((tmp_path / "run" / "machine.json").read_text())
-    resumed = cli.succeed("train", *settings, "--updates", 30, "--resume", "--json").json
-    assert resumed["layers"][:-1] == layers and resumed["updates"] == 30
-    assert json.loads((tmp_path / "run" / "machine.json").read_text())["metadata"] == old["metadata"]
-    assert cli.train(data, tmp_path / "new", *options)["layers"][:-1] == (
-        ["Gaussian(2)", "Binomial(1, 4)" if not options else "Categorical(1, 5)"] if columns == 3 else layers
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,39 +8,20 @@ from typing import Any, final
 
 import torch
 
-from harmonium._storage import CHECKPOINT, LADDER, MACHINE, parsed, replace_file
+from harmonium._storage import CHECKPOINT, MACHINE, parsed, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.machine import BoltzmannMachine, load, rebuild
-from harmonium.tables import Table
-from harmonium.training import PREVIOUS, DamagedCheckpoint, Update, read_checkpoint, remove_leftovers
-
-AVERAGED = "averaged.safetensors"
-DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"
-_FILES = (
-    MACHINE,
+from harmonium.training import (
     AVERAGED,
-    LADDER,
-    CHECKPOINT,
     PREVIOUS,
-    DESCRIPTION,
-    RUN_FILE,
-    "config.json",
-    "history.jsonl",
+    DamagedCheckpoint,
+    Update,
+    read_checkpoint,
+    remove_leftovers,
 )
 
-
-def refuse_existing(run_dir: Path) -> None:
-    """Refuse a folder that holds a run, before data are read for another.
-
-    Raises:
-        FileExistsError: it does.
-    """
-    found = [name for name in _FILES if (run_dir / name).exists()]
-    if found not in ([], ["config.json"]):  # a run that ended before its first update left nothing else
-        raise FileExistsError(
-            f"RUN_DIR: {run_dir} holds a run ({found[0]}); --resume continues it, --overwrite replaces it"
-        )
+DESCRIPTION, EVENTS, RUN_FILE = "machine.json", "tensorboard", "run.toml"
 
 
 @final
@@ -84,19 +65,8 @@ def describe(machine: BoltzmannMachine) -> dict[str, Any]:
     return description
 
 
-def without_table(run_dir: Path) -> bool:
-    """Returns whether the machine of a run has an encoder that is not a ``Table``.
-
-    Raises:
-        ValueError: ``machine.json`` is damaged.
-    """
-    path = run_dir / DESCRIPTION
-    encoder = _read(path)["metadata"].get("encoder") if path.exists() else None
-    return isinstance(encoder, dict) and encoder.get("kind") != Table.__name__
-
-
 def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
-    """Refuse to resume a run whose data were encoded otherwise; the machine keeps the run's own encoding.
+    """Refuses to resume a run whose data were encoded otherwise.
 
     Raises:
         ValueError: they were, or ``machine.json`` is damaged.
@@ -106,28 +76,12 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
         return
     stored, made = _read(path)["metadata"], describe(machine)["metadata"]
     for part in ("encoder", "label", "objective"):
-        if _untyped(stored.get(part)) != _untyped(made.get(part)):
+        if stored.get(part) != made.get(part):
             raise ValueError(
                 f"DATA: expected the encoding of the run to resume, {part} {stored.get(part)}, received "
                 f"{machine.metadata.get(part)}; give the same DATA and the same of --visible, --binarise, "
                 "--kinds, --unknown, --label and --objective"
             )
-        if part in stored:
-            machine.metadata[part] = stored[part]
-
-
-def _untyped(part: Any) -> Any:
-    """An encoder's or a label's description without what files call the types of columns of numbers.
-
-    A type says how cells are written; older versions did not know which are whole numbers.
-    """
-    if isinstance(part, dict):
-        return {
-            name: _untyped(value)
-            for name, value in part.items()
-            if name != "dtype" or value not in ("int64", "float64")
-        }
-    return [_untyped(each) for each in part] if isinstance(part, list) else part
 
 
 def load_machine(
@@ -181,13 +135,13 @@ def load_machine(
 
 
 def _last_good(run: Path) -> tuple[dict[str, Any], Path]:
-    """The last checkpoint of a run and its path; the one before where that is missing or damaged."""
+    """Reads the last checkpoint of a run; the one before where that is missing or damaged."""
     checkpoint, previous = run / CHECKPOINT, run / PREVIOUS
-    if not previous.exists():
-        return read_checkpoint(checkpoint), checkpoint
     try:
         return read_checkpoint(checkpoint), checkpoint
     except (DamagedCheckpoint, FileNotFoundError) as error:
+        if not previous.exists():
+            raise
         content = read_checkpoint(previous)
         note(f"warning: {error}; {previous} is used")
         return content, previous

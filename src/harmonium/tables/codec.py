@@ -88,7 +88,6 @@ class Codec:
         seed: int = 0,
         unknown: str = "missing",
         weights: Tensor | None = None,
-        tabular: bool = True,
         missing: bool = True,
     ) -> Self:
         """Finds visible units for rows and what turns rows into their states, in one pass at most.
@@ -104,7 +103,6 @@ class Codec:
             seed: of the draws of ``binarise="sample"``.
             unknown: see ``Table``.
             weights: of the rows, (rows,), above 0, for means and deviations; None: all count alike.
-            tabular: whether names make a table of the numbers of a ``DataSet``.
             missing: whether a matrix may have missing entries, NaN.
 
         Raises:
@@ -119,7 +117,7 @@ class Codec:
             letters = Letters(X.alignment.alphabet, X.alignment.unknown)
             return cls(letters, [Layer.registry["categorical"].plain(X.samples.shape[1], letters.width)])
         if isinstance(X, DataSet):
-            named = tabular and binarise == "none" and X.tabular
+            named = binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
             X = X.frame() if kinds or mixed else X.samples
         if is_frame(X):

@@ -49,8 +49,10 @@ from harmonium.training.recipe import (
     share_of as share_of,
 )
 from harmonium.training.run_directory import (
+    AVERAGED as AVERAGED,
     PREVIOUS as PREVIOUS,
     RunDirectory as RunDirectory,
+    refuse_run as refuse_run,
     remove_leftovers as remove_leftovers,
 )
 from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Schedule

@@ -32,7 +32,9 @@ from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
-PREVIOUS = "checkpoint-previous.safetensors"
+PREVIOUS, AVERAGED = "checkpoint-previous.safetensors", "averaged.safetensors"
+_CONFIG, _HISTORY = "config.json", "history.jsonl"
+_FILES = (_CONFIG, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
 
 class RunDirectory:
@@ -66,10 +68,10 @@ class RunDirectory:
         self._previous = self.path / PREVIOUS
         self._next = self.path / "checkpoint-next.safetensors"
         self._settings = dict(settings)
-        self._config = self.path / "config.json"
-        self._history = self.path / "history.jsonl"
+        self._config = self.path / _CONFIG
+        self._history = self.path / _HISTORY
         self._machine = self.path / MACHINE
-        self._averaged = self.path / "averaged.safetensors"
+        self._averaged = self.path / AVERAGED
         self._ladder = self.path / LADDER
         self._length = 0  # of the history, in bytes
         self._replaced: list[Path] = []  # files of another run, until this one writes
@@ -84,18 +86,10 @@ class RunDirectory:
             raise
 
     def _begin(self, resume: bool, overwrite: bool) -> None:
-        files = (
-            self._config, self.checkpoint, self._previous, self._history, self._machine, self._averaged,
-            self._ladder,
-        )  # fmt: skip
-        found = [file for file in files if file.exists()]
-        # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
-        if found not in ([], [self._config]) and not (resume or overwrite):
-            raise ValueError(
-                f"run_dir: {self.path} already holds a run ({found[0].name}); "
-                "resume=True continues it, overwrite=True replaces it"
-            )
-        self._replaced = found if overwrite else []
+        if not (resume or overwrite):
+            refuse_run(self.path)
+        files = [self.path / name for name in _FILES]
+        self._replaced = [file for file in files if overwrite and file.exists()]
         self._next.unlink(missing_ok=True)
         for file in (*files, self._next):
             remove_leftovers(file)
@@ -281,6 +275,21 @@ def _process() -> dict[str, Any]:
         "processor": processor(),
         "threads": torch.get_num_threads(),
     }
+
+
+def refuse_run(folder: Path, *others: str) -> None:
+    """Refuses a folder that holds files of a run, or ``others``.
+
+    Raises:
+        ValueError: it does.
+    """
+    held = [name for name in (*_FILES, *others) if (folder / name).exists()]
+    # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
+    if held not in ([], [_CONFIG]):
+        raise ValueError(
+            f"run_dir: {folder} already holds a run ({held[0]}); resume=True continues it, overwrite=True "
+            "replaces it"
+        )
 
 
 def remove_leftovers(path: Path) -> None:

@@ -29,6 +29,7 @@ from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec, fit_exactly
 from harmonium.training import (
+    AVERAGED,
     Callback,
     Recipe,
     Steps,
@@ -37,6 +38,7 @@ from harmonium.training import (
     callbacks,
     check_rows,
     choose,
+    refuse_run,
     say_unused,
     stream_seed,
     train as fit,
@@ -79,7 +81,7 @@ def train(
     run_dir = Path(str(settings.run_dir))
     options.set_threads(settings.threads)
     if not (resume or overwrite) and options.is_leading():
-        runs.refuse_existing(run_dir)
+        refuse_run(run_dir, runs.DESCRIPTION, runs.RUN_FILE)
     if config is not None:
         stored.warn_of_differences()
     settings.hidden_layers(), _make_rule(settings)  # before the data are read, which may take long
@@ -89,8 +91,7 @@ def train(
         settings.share(settings.label)
     with working("reading the data"):
         if settings.from_run is None:
-            tabular = not (resume and runs.without_table(run_dir))
-            beginning = Beginning.new(settings, stored.kinds, tabular)
+            beginning = Beginning.new(settings, stored.kinds)
         else:
             beginning = Beginning.trained(settings)
         machine, X = beginning.machine, beginning.X
@@ -231,7 +232,7 @@ def _summary(
         "bias": rule.bias,
         "metrics": run.metrics,
         **best,
-        "files": [name for name in (MACHINE, runs.AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
+        "files": [name for name in (MACHINE, AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
     }
 
 
@@ -259,7 +260,7 @@ class Beginning:
         return self.recipe.machine
 
     @classmethod
-    def new(cls, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool = True) -> Beginning:
+    def new(cls, settings: TrainSettings, kinds: Mapping[str, Any]) -> Beginning:
         """Begins with a machine that has learned nothing; messages name the data."""
         data, label = str(settings.data), settings.label
         reading = {
@@ -271,7 +272,7 @@ class Beginning:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         with naming(dataset.name):
-            codec = _fit(rest, settings, kinds, tabular)
+            codec = _fit(rest, settings, kinds)
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
             codec = _with_label(codec, labels)
@@ -321,7 +322,7 @@ class Beginning:
         return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
 
 
-def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], tabular: bool) -> Codec:
+def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any]) -> Codec:
     """Fits a codec, and calls what makes grey levels binary as the command does."""
     try:
         return Codec.fit(
@@ -331,7 +332,6 @@ def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any], ta
             binarise=settings.binarise,
             seed=settings.seed,
             unknown=options.unknown_of(settings.unknown) or "missing",
-            tabular=tabular,
             missing=False,
         )
     except ValueError as error:
