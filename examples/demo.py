@@ -19,7 +19,7 @@ import torch
 
 import harmonium as hm
 from harmonium.cli import main as command
-from harmonium.report import image_panels, learning_curve, write_summary
+from harmonium.report import image_panels, learning_curve
 
 FOLDER = Path("demo")
 RUN = FOLDER / "digits"
@@ -108,15 +108,12 @@ def main(budget: str) -> None:
         "learning rate": "0.1, falling to 0 along a line",
         "weight decay": "0.001",
     }
-    write_summary(
-        FOLDER / "summary.md",
-        "A restricted Boltzmann machine of handwritten digits",
-        {"Settings": settings, "Results": results},
-        {
-            "Held-out digits, and samples of the machine below them": "samples.png",
-            "Learning curve": "learning_curve.png",
-        },
-    )
+    lines = ["# A restricted Boltzmann machine of handwritten digits"]
+    for heading, values in (("Settings", settings), ("Results", results)):
+        lines += [f"\n## {heading}\n", "| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in values.items())]
+    lines += ["\n![Held-out digits, and samples of the machine below them](samples.png)"]
+    lines += ["\n![Learning curve](learning_curve.png)\n"]
+    (FOLDER / "summary.md").write_text("\n".join(lines), encoding="utf-8")
 
     print("writing the report ...")
     if command(["report", str(RUN), "--overwrite", "--sweeps", str(sweeps), "--mixing-steps", "10000"]):

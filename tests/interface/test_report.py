@@ -1,4 +1,4 @@
-"""Image grids, plots and the summary page."""
+"""Image grids and plots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import harmonium as hm
-from harmonium.report import image_grid, image_panels, learning_curve, mixing_curve, write_png, write_summary
+from harmonium.report import image_grid, image_panels, learning_curve, mixing_curve, write_png
 
 
 def test_images_stand_in_reading_order(tmp_path: Path) -> None:
@@ -202,16 +202,3 @@ def test_real_columns_beside_sampled_ones(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "c.png").stat().st_size > 1000
     with pytest.raises(ValueError, match=r"sampled: expected values in the columns \['x', 'z'\].*\['z'\]"):
         hm.report.compare_columns(real.assign(z=1), sampled, tmp_path / "c.png", columns=["x", "z"])
-
-
-def test_summary(tmp_path: Path) -> None:
-    write_summary(
-        tmp_path / "summary.md",
-        "A run",
-        {"Settings": {"rule": "pcd", "learning rate": 0.05}, "Results": {"a|b": "x\ny"}},
-        {"Samples": "samples.png"},
-    )
-    text = (tmp_path / "summary.md").read_text()
-    assert text.startswith("# A run\n\n## Settings\n\n| | |\n|---|---|\n| rule | pcd |\n")
-    assert "\n| learning rate | 0.05 |\n" in text
-    assert "| a\\|b | x y |" in text and "![Samples](samples.png)" in text

@@ -1,4 +1,4 @@
-"""Reports: image grids, plots, the quality of samples and the one-page summary of a run."""
+"""Reports: image grids, plots, the quality of samples and model cards."""
 
 from harmonium.report.baselines import Baselines as Baselines, score_baselines as score_baselines
 from harmonium.report.card import model_card as model_card
@@ -35,4 +35,3 @@ from harmonium.report.sample_quality import (
     kernel_distance as kernel_distance,
     nearest_neighbours as nearest_neighbours,
 )
-from harmonium.report.summary import write_summary as write_summary
