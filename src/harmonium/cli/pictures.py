@@ -19,7 +19,7 @@ from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
 from harmonium.report.hidden_units import receptive_fields
-from harmonium.report.images import signed_pixels
+from harmonium.report.images import find_limits, is_drawable, signed_pixels
 from harmonium.tables import Codec, Table
 from harmonium.tasks import visible_means
 
@@ -58,12 +58,6 @@ def in_words(limits: Limits | None) -> str:
     return "" if limits is None else f"; black and white are the data's range, {limits[0]:g} to {limits[1]:g}"
 
 
-def mean_word(machine: BoltzmannMachine) -> str:
-    """Returns the word for means of visible units: "probabilities" if all have two values, else "means"."""
-    two_valued = all(machine.layers[l].two_values is not None for l in machine.visible)
-    return "probabilities" if two_valued else "means"
-
-
 def images_of(coding: Codec, states: Tensor) -> NDArray[Any]:
     """Visible states as rows in the units of the data, NaN where a state is NaN."""
     rows = coding.decode(states.nan_to_num())[0]
@@ -93,8 +87,7 @@ class SampleImages:
         self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
         values = self._decode(spread(Rows.of(X, dtype=machine.dtype, missing=True), _ROWS))
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        self._limits = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
+        self._limits = find_limits(values)
 
     @classmethod
     def of(
@@ -102,9 +95,8 @@ class SampleImages:
     ) -> SampleImages | None:
         """Makes the chains for data that are images; None for other data."""
         shape = source_of(machine)[1]
-        drawable = len(shape) in (2, 3) and (*shape, 1)[2] in (1, 3)
-        table = isinstance(codec_of(machine).encoder, Table)
-        return cls(machine, X, shape, number, sweeps, seed) if drawable and not table else None
+        images = is_drawable(shape) and not isinstance(codec_of(machine).encoder, Table)
+        return cls(machine, X, shape, number, sweeps, seed) if images else None
 
     def images(self, machine: BoltzmannMachine) -> NDArray[Any]:
         """Means of the pixels given the rest of each chain's state, (number, h, w, channels) in [0, 1].

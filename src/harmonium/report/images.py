@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import replace_file
+from harmonium.machine import BoltzmannMachine
 
 _HIDDEN = (120, 120, 190)  # the colour of pixels that a model was not given
 _WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])  # of positive and negative numbers
@@ -53,7 +54,7 @@ def image_grid(
         TypeError: not numbers.
         ValueError: shapes that do not fit, no images, NaN or infinity, or a path that does not end in .png.
     """
-    values = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
+    values = _as_array(images)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"images: expected numbers, received dtype {values.dtype}")
     if values.ndim < 2 or 0 in values.shape:
@@ -101,9 +102,7 @@ def image_panels(
         ValueError: no panel, panels of different shapes, an image_shape or limits that do not fit, NaN that
             is not hidden, or a path that does not end in .png.
     """
-    arrays = {
-        name: np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x) for name, x in panels.items()
-    }
+    arrays = {name: _as_array(x) for name, x in panels.items()}
     shapes = {name: x.shape for name, x in arrays.items()}
     if len(set(shapes.values())) != 1 or min(next(iter(shapes.values())), default=0) < 1:
         raise ValueError(
@@ -116,7 +115,10 @@ def image_panels(
     for mask, name in zip(masks, arrays, strict=True):
         if name in (hidden or {}):
             mask[...] = np.reshape((hidden or {})[name], mask.shape)
-    strips = colour(values, limits, masks)
+    shown = values[~masks]
+    values = np.where(masks, shown[0] if shown.size else 0, values)  # what is hidden may be NaN
+    strips = np.repeat(_find_grey_levels(values, limits), 3 // values.shape[-1], axis=-1)
+    strips[masks.any(-1)] = _HIDDEN
     many = len(strips) > 1
     if columns is None:
         columns = max(_ACROSS, math.ceil(math.sqrt(n * len(strips))))
@@ -156,6 +158,27 @@ def encode_png(picture: NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
+def find_limits(values: NDArray[Any]) -> tuple[float, float]:
+    """Returns the numbers that are black and white: 0 and 1, or the ends of values that go beyond these."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
+
+
+def is_drawable(shape: Sequence[int]) -> bool:
+    """Returns whether a shape is that of images: (h, w) or (h, w, channels) with 1 or 3 channels."""
+    return len(shape) in (2, 3) and min(shape) >= 1 and (*shape, 1)[2] in (1, 3)
+
+
+def mean_word(machine: BoltzmannMachine) -> str:
+    """Returns the word for means of visible units: "probabilities" if all have two values, else "means"."""
+    two_valued = all(machine.layers[l].two_values is not None for l in machine.visible)
+    return "probabilities" if two_valued else "means"
+
+
+def _as_array(images: NDArray[Any] | Tensor) -> NDArray[Any]:
+    return np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
+
+
 def _find_grey_levels(values: NDArray[Any], limits: tuple[float, float] | None = None) -> NDArray[np.uint8]:
     """Returns numbers as bytes, as ``image_grid`` says; with limits these are black and white.
 
@@ -172,21 +195,10 @@ def _find_grey_levels(values: NDArray[Any], limits: tuple[float, float] | None =
         low, high = limits
         if not low < high:
             raise ValueError(f"limits: expected a smaller and a larger number, received {limits}")
-    elif low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    shares = np.clip((numbers - low) / (high - low or 1.0), 0, 1)
+    else:
+        low, high = find_limits(numbers)
+    shares = np.clip((numbers - low) / (high - low), 0, 1)
     return np.rint(shares * 255).astype(np.uint8)
-
-
-def colour(
-    values: NDArray[Any], limits: tuple[float, float] | None, hidden: NDArray[np.bool_]
-) -> NDArray[np.uint8]:
-    """Returns images (..., h, w, channels) in colour, (..., h, w, 3), violet where ``hidden`` is true."""
-    shown = values[~hidden]
-    values = np.where(hidden, shown[0] if shown.size else 0, values)  # these may be NaN
-    pixels = np.repeat(_find_grey_levels(values, limits), 3 // values.shape[-1], axis=-1)
-    pixels[hidden.any(-1)] = _HIDDEN
-    return pixels
 
 
 def signed_pixels(rows: NDArray[Any], shape: Sequence[int]) -> NDArray[np.uint8]:
@@ -214,12 +226,7 @@ def _check_shape(values: NDArray[Any], image_shape: Sequence[int] | None) -> tup
     """Returns h, w and channels of images, (n, h * w * channels) or in their own shape."""
     shape = values.shape[1:] if image_shape is None else tuple(image_shape)
     size = math.prod(values.shape[1:])
-    if (
-        len(shape) not in (2, 3)
-        or min(shape) < 1
-        or (len(shape) == 3 and shape[2] not in (1, 3))
-        or math.prod(shape) != size
-    ):
+    if not is_drawable(shape) or math.prod(shape) != size:
         raise ValueError(
             f"image_shape: expected (h, w), (h, w, 1) or (h, w, 3) of {size} values, received {shape}"
             + (" from the shape of the images" if image_shape is None else "")

@@ -14,9 +14,10 @@ from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.coding import refuse_label, rows_of, source_of
 from harmonium.cli.output import check_target, working
-from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
+from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import write_rows
 from harmonium.report import image_panels
+from harmonium.report.images import mean_word
 from harmonium.tables import Codec
 from harmonium.tasks import DENOISE_METHODS, channel_of, denoise as clean, noise_in_states
 

@@ -23,12 +23,13 @@ from harmonium.cli.coding import (
     states_of,
 )
 from harmonium.cli.output import check_target, working
-from harmonium.cli.pictures import data_range, images_of, in_words, mean_word
+from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
 from harmonium.data import SIDES, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
+from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
 from harmonium.tasks import METHODS, by_column, impute as fill_in, unobserved
 

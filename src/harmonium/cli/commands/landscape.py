@@ -13,11 +13,12 @@ from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import refuse_label, rows_of, source_of
 from harmonium.cli.output import note, working
-from harmonium.cli.pictures import data_range, in_words, mean_word
+from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import Landscape, Status, landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
+from harmonium.report.images import mean_word
 from harmonium.report.landscape_maps import METHODS
 from harmonium.report.plots import require_figures
 

@@ -19,11 +19,12 @@ from harmonium.cli.coding import (
     states_given,
 )
 from harmonium.cli.output import check_target, working
-from harmonium.cli.pictures import data_range, in_words, mean_word
+from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Frame
 from harmonium.ladder import Ladder
 from harmonium.machine import States
+from harmonium.report.images import mean_word
 from harmonium.sums import has_hidden_states
 from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly, visible_means

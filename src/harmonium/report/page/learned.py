@@ -25,7 +25,7 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
         section: to fill.
         subject: the machine with its data and samples.
     """
-    if subject.images is not None:
+    if subject.greys is not None:
         section.absent = "The rows are images: their samples stand below."
         return
     rows, training, score = subject.given, subject.training, scores.get("mean")

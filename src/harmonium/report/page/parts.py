@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.report.images import colour, encode_png, image_grid
+from harmonium.report.images import encode_png
 from harmonium.report.page.charts import Chart
-
-_ACROSS = 480  # pixels of a strip, about
 
 
 class Remark(NamedTuple):
@@ -31,51 +29,17 @@ class Grid(NamedTuple):
     marked: Sequence[bool] = ()
 
 
-class Strip(NamedTuple):
-    """Images under one label: the label, a data URI, and the share of the page's column that they fill."""
-
-    label: str
-    uri: str
-    width: float
-
-    @classmethod
-    def of(cls, label: str, pixels: NDArray[np.uint8], columns: int) -> Strip:
-        """Returns images, (n, h, w, 3), as a strip with so many beside each other."""
-        bytes_ = pixels.clip(2, 255)  # all 0 and 1 would be taken for black and white
-        side = max(pixels.shape[1:3])
-        picture = image_grid(bytes_, None, columns, enlarge=-(-_ACROSS // columns // side))
-        uri = "data:image/png;base64," + base64.b64encode(encode_png(picture)).decode()
-        return cls(label, uri, min(1.0, len(pixels) / columns))
-
-
 class Picture(NamedTuple):
-    """Strips below one another, with their title and how to read them."""
+    """Images under a title: (height, width) or (height, width, 3) bytes, and how to read them."""
 
     title: str
     caption: str
-    strips: list[Strip]
+    pixels: NDArray[np.uint8]
 
-
-class Greys:
-    """Images of one shape, drawn with the black and white of ``reference``.
-
-    Args:
-        shape: (h, w) or (h, w, channels) with 1 or 3 channels.
-        reference: numbers whose range is that of the greys, such as the data; [0, 1] where they fit in.
-    """
-
-    def __init__(self, shape: Sequence[int], reference: NDArray[Any]) -> None:
-        low, high = float(reference.min()), float(reference.max())
-        self._limits = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1.0)
-        self._shape = (*shape, 1)[:3]
-
-    def strip(
-        self, label: str, rows: NDArray[Any], columns: int = 10, hidden: NDArray[Any] | None = None
-    ) -> Strip:
-        """Returns rows as images, ``columns`` beside each other; a colour stands where ``hidden`` is true."""
-        shape = (len(rows), *self._shape)
-        mask = np.zeros(shape, dtype=bool) if hidden is None else hidden.reshape(shape)
-        return Strip.of(label, colour(np.reshape(rows, shape), self._limits, mask), columns)
+    @property
+    def uri(self) -> str:
+        """The picture as a data URI."""
+        return "data:image/png;base64," + base64.b64encode(encode_png(self.pixels)).decode()
 
 
 @dataclass

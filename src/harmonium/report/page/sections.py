@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,16 +18,24 @@ from harmonium.data import BitPlanes, Encoder, Frame, frame_of, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
-from harmonium.report.images import signed_pixels
+from harmonium.report.images import (
+    find_limits,
+    image_grid,
+    image_panels,
+    is_drawable,
+    mean_word,
+    signed_pixels,
+)
 from harmonium.report.page.charts import histogram
-from harmonium.report.page.parts import Greys, Grid, Picture, Remark, Section, Strip
+from harmonium.report.page.parts import Grid, Picture, Remark, Section
 from harmonium.report.page.verdict import activity_remarks, copy_remarks
 from harmonium.report.sample_quality import nearest_neighbours
 from harmonium.tables import Table
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
-_SHOWN = 10  # images of a strip
-_FILTERS = 50
+_SHOWN = 10  # images of a strip: more would be too small beside each other on a phone
+_ACROSS = 480  # pixels of a matrix, about
+_FILTERS = 50  # five strips; the rest have the smaller weights
 _COLUMNS = 24  # whose histograms are drawn
 _STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
@@ -104,23 +112,30 @@ class Subject:
         return self.decode(state if isinstance(self.encoder, BitPlanes) else mean)
 
     @cached_property
-    def images(self) -> Greys | None:
-        """The drawing of rows as images; None if they are none."""
-        drawable = len(self.shape) in (2, 3) and (*self.shape, 1)[2] in (1, 3)
-        if isinstance(self.encoder, Table) or not drawable:
+    def greys(self) -> tuple[float, float] | None:
+        """The numbers that are black and white in images of rows; None where the rows are no images."""
+        if isinstance(self.encoder, Table) or not is_drawable(self.shape):
             return None
         values = self.decode(self.seen if self.rows is None else self.rows)
-        return Greys(self.shape, values) if prod(self.shape) == values.shape[1] else None
+        return find_limits(values) if prod(self.shape) == values.shape[1] else None
 
-    def require_images(self) -> Greys:
-        """Returns the drawing of rows as images.
-
-        Raises:
-            ValueError: its rows are no images.
-        """
-        if self.images is None:
+    def require_images(self) -> tuple[float, float]:
+        """Returns the numbers that are black and white; ValueError: the rows are no images."""
+        if self.greys is None:
             raise ValueError("the rows are no images.")
-        return self.images
+        return self.greys
+
+    def draw(
+        self,
+        title: str,
+        caption: str,
+        panels: Mapping[str, NDArray[Any]],
+        hidden: Mapping[str, NDArray[np.bool_]] | None = None,
+    ) -> Picture:
+        """Draws decoded rows as images, a strip for each panel, all with one black and white."""
+        limits = self.require_images()
+        pixels = image_panels(panels, self.shape, columns=_SHOWN, limits=limits, hidden=hidden)
+        return Picture(title, caption, pixels)
 
 
 def fill_samples(section: Section, subject: Subject) -> None:
@@ -135,40 +150,34 @@ def fill_samples(section: Section, subject: Subject) -> None:
         if len(probe):
             own, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
             section.remarks = copy_remarks(float(distances.median()), float(own.median()))
-    greys = subject.images
-    if greys is None:
+    if subject.greys is None:
         section.tables = [_make_table("samples", _read_cells(subject, subject.seen[:_SHOWN]))]
         if subject.rows is not None:
             section.tables.append(_make_table("data", _read_cells(subject, subject.spread(_SHOWN))))
         section.lead += f" {subject.lacking}"
         return
     means = visible_means(subject.machine.hamiltonian(), subject.samples)
-    layers = [subject.machine.layers[l] for l in subject.machine.visible]
-    word = "probabilities" if all(layer.two_values is not None for layer in layers) else "means"
-    strips: list[Strip] = []
-    for first in range(0, min(2 * _SHOWN, count), _SHOWN):
-        some = slice(first, first + _SHOWN)
-        strips.append(greys.strip("samples", subject.decode(subject.seen[some])))
-        strips.append(greys.strip(f"their {word}", subject.estimate(means[some], subject.seen[some])))
-        if index is not None:
-            strips.append(greys.strip("nearest rows", subject.decode(subject.given[index[some]])))
+    word, some = mean_word(subject.machine), slice(2 * _SHOWN)
+    panels = {"samples": subject.decode(subject.seen[some])}
+    panels[f"their {word}"] = subject.estimate(means[some], subject.seen[some])
     about = f"Drawn states, and their {word} given the hidden units, which are smoother than anything drawn."
     if index is not None:
+        panels["nearest rows"] = subject.decode(subject.given[index[some]])
         about += f" Below them the nearest of {len(subject.given)} rows: copies would be the same."
-    section.pictures.append(Picture("Samples", about, strips))
+    section.pictures.append(subject.draw("Samples", about, panels))
     if subject.rows is None:
         section.lead += " " + subject.lacking
     else:
         about = f"Evenly spaced rows of {subject.data}, in the same greys."
-        strip = greys.strip("", subject.decode(subject.spread(6 * _SHOWN)))
-        section.pictures.append(Picture("Data", about, [strip]))
+        rows = subject.decode(subject.spread(6 * _SHOWN))
+        section.pictures.append(subject.draw("Data", about, {"": rows}))
 
 
 def fill_filters(section: Section, subject: Subject) -> None:
     """Fills the section on the weights between each hidden unit and the data's columns."""
     machine = subject.machine
     fields = receptive_fields(machine)
-    image = subject.images is not None and prod(subject.shape) == subject.width
+    image = subject.greys is not None and prod(subject.shape) == subject.width
     for l, weights in fields.items():
         W = weights.detach().cpu().numpy()[:, : subject.width]
         largest = np.argsort(-np.abs(W).sum(1), kind="stable")[:_FILTERS]
@@ -178,9 +187,8 @@ def fill_filters(section: Section, subject: Subject) -> None:
             about += f"; the {len(largest)} of largest weights." if len(largest) < len(W) else "."
             if all(l not in edge or not set(edge) & set(machine.visible) for edge in machine.edges):
                 about += " A layer further off is seen through the layers between: products of weights."
-            section.pictures.append(
-                Picture(name, about, [Strip.of("", signed_pixels(W[largest], subject.shape), 10)])
-            )
+            grid = image_grid(signed_pixels(W[largest], subject.shape), columns=_SHOWN)
+            section.pictures.append(Picture(name, about, grid))
         elif max(W.shape) <= _WIDE:
             about = "Units of the layer downwards, columns of the data across; red positive, blue negative."
             names = list(_read_cells(subject, subject.seen[:1]))
@@ -188,7 +196,8 @@ def fill_filters(section: Section, subject: Subject) -> None:
                 names = [str(column.name) for column in subject.encoder.columns]
             about += f" Columns: {', '.join(names)}." if len(names) <= _COLUMNS else ""
             whole = signed_pixels(W.reshape(1, -1), W.shape)
-            section.pictures.append(Picture(name, about, [Strip.of("", whole, 1)]))
+            grid = image_grid(whole, columns=1, enlarge=-(-_ACROSS // max(W.shape)))
+            section.pictures.append(Picture(name, about, grid))
     if not section.pictures:
         text = "No weights can be drawn: there are too many columns for a matrix, and they are no image."
         section.absent = text
@@ -233,7 +242,7 @@ def fill_activity(section: Section, subject: Subject) -> None:
 
 def fill_columns(section: Section, subject: Subject) -> None:
     """Fills the section of histograms of columns, of data and of samples."""
-    if subject.images is not None:
+    if subject.greys is not None:
         section.absent = "The rows are images, which stand above; histograms are drawn for tables."
         return
     sets = {"data": subject.given, "samples": subject.seen}
@@ -270,15 +279,16 @@ def fill_landscape(section: Section, subject: Subject) -> None:
     pairs = zip(found.counts.tolist(), found.free_energies.tolist(), strict=True)
     each = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
     section.tables.append(Grid(["solution", "rows", "free energy"], each))
-    if subject.images is not None and not isinstance(subject.encoder, BitPlanes):
+    if subject.greys is not None and not isinstance(subject.encoder, BitPlanes):
         means = subject.machine.hamiltonian().visible_states(found.solutions.means)[:_SHOWN]
-        strip = subject.images.strip("", subject.decode(means))
-        section.pictures.append(Picture("Means of the solutions with most rows", "", [strip]))
+        title = "Means of the solutions with most rows"
+        section.pictures.append(subject.draw(title, "", {"": subject.decode(means)}))
 
 
 def fill_completion(section: Section, subject: Subject) -> None:
     """Fills the section on rows with their lower half hidden: given, truth, result."""
-    greys, machine, rows = subject.require_images(), subject.machine, subject.spread(_SHOWN)
+    subject.require_images()
+    machine, rows = subject.machine, subject.spread(_SHOWN)
     h, w, channels = (*subject.shape, 1)[:3]
     mask = missing_half(len(rows), (h, w * channels), "lower")
     units = sum(machine.layers[l].n_units for l in machine.visible)
@@ -293,14 +303,15 @@ def fill_completion(section: Section, subject: Subject) -> None:
         "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
         f"{subject.data}, on which the machine may have been trained."
     )
-    given = greys.strip("given", truth, hidden=mask.numpy())
-    strips = [given, greys.strip("truth", truth), greys.strip("result", result)]
-    section.pictures.append(Picture("The lower half from the upper", "Violet is what was hidden.", strips))
+    panels = {"given": truth, "truth": truth, "result": result}
+    title, about = "The lower half from the upper", "Violet is what was hidden."
+    section.pictures.append(subject.draw(title, about, panels, {"given": mask.numpy()}))
 
 
 def fill_denoising(section: Section, subject: Subject) -> None:
     """Fills the section on rows with noise on them: given, truth, result."""
-    greys, machine, rows = subject.require_images(), subject.machine, subject.spread(_SHOWN)
+    subject.require_images()
+    machine, rows = subject.machine, subject.spread(_SHOWN)
     if len(machine.visible) > 1:
         section.absent = "Denoising wants one visible layer, whose units share one kind of noise."
         return
@@ -323,9 +334,8 @@ def fill_denoising(section: Section, subject: Subject) -> None:
         text = f"TAP had not converged for {int((~found.converged).sum())} of {len(rows)} noisy images."
         section.remarks.append(Remark("note", text))
     result = subject.estimate(found.mean, found.decision)
-    named = {"given": subject.decode(noisy), "truth": truth, "result": result}
-    strips = [greys.strip(name, values) for name, values in named.items()]
-    section.pictures.append(Picture("Noisy images made clean", "", strips))
+    panels = {"given": subject.decode(noisy), "truth": truth, "result": result}
+    section.pictures.append(subject.draw("Noisy images made clean", "", panels))
 
 
 # In the order of the page, each with its title and what fills it in or says by a ValueError why not.
