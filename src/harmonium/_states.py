@@ -6,7 +6,7 @@ A record is a dataclass or NamedTuple that was declared with ``record``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -57,15 +57,21 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(part, where + place)
 
 
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Returns a tree with a function applied to its leaves."""
+def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """Returns a tree of a function's values at its leaves, and at those of others of the same build."""
     parts = branches(value)
     if parts is None:
-        return function(value)
-    mapped = [map_leaves(function, part) for _, part in parts]
+        return function(value, *others)
+    places = zip(parts, *(branches(other) or () for other in others), strict=True)
+    mapped = [map_leaves(function, *(part for _, part in place)) for place in places]
     if isinstance(value, dict):
         return dict(zip(value, mapped, strict=True))
     return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
+
+
+def join_rows(trees: Sequence[Any]) -> Any:
+    """Returns a tree of tensors whose rows are those of several trees of one build, one after the other."""
+    return trees[0] if len(trees) == 1 else map_leaves(lambda *x: torch.cat(x), *trees)
 
 
 def require_alike(received: Any, expected: Any, name: str) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium._states import join_rows
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
@@ -96,7 +97,7 @@ def run(
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     law = machine.hamiltonian()
-    dealt = None if distributed is None else as_shards(distributed, shards)
+    dealt = as_shards(distributed, shards)
     if dealt is not None and (observer is not None or isinstance(states, KernelState)):
         raise ValueError(
             "observer, states: expected no observer and no KernelState with distributed, where no process "
@@ -117,7 +118,8 @@ def run(
         _start(law.select_rows(part).without_cache(), kernel, [x[part] for x in begun], sweeps, noise)
         for part, noise in parts
     ]
-    return [torch.cat(each) for each in zip(*dealt.all_gather(ends), strict=True)]
+    whole: States = join_rows(dealt.all_gather(ends))
+    return whole
 
 
 def _start(

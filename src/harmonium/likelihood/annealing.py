@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from copy import deepcopy
 from functools import reduce
 from itertools import pairwise
 from math import inf, log
@@ -14,13 +13,14 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium._states import join_rows
 from harmonium.backends import calls, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
 from harmonium.likelihood.starts import count_heavier, draw_likely_modes
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
 _PILOT_SWEEPS = 100
 _ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
@@ -126,8 +126,8 @@ def ais(
         done = dealt.all_gather(
             [anneal_part(target.without_cache(), part, own, start) for part, own in noise]
         )
-        weights, ends = zip(*done, strict=True)
-        return torch.cat(weights), [torch.cat(each) for each in zip(*ends, strict=True)]
+        joined: tuple[Tensor, States] = join_rows(done)
+        return joined
 
     log_weights, ends = anneal()
     value, error, ess = _average_weights(log_weights)
@@ -255,9 +255,7 @@ def _sum_rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: t
 
 def _fit_base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:
     """Returns independent units with the (weighted) marginal moments of the states."""
-    layers = [deepcopy(layer) for layer in machine.layers]
-    for layer, x in zip(layers, states, strict=True):
-        fit_states_(layer, x, weights)
+    layers = [fitted(layer, x, weights) for layer, x in zip(machine.layers, states, strict=True)]
     return machine.hamiltonian().with_layers(layers)
 
 

@@ -4,12 +4,13 @@ from harmonium import _device
 from harmonium.machine.boltzmann import BoltzmannMachine as BoltzmannMachine
 from harmonium.machine.clamp import Clamp as Clamp, ClampLike as ClampLike
 from harmonium.machine.drawing import Drawing as Drawing
-from harmonium.machine.gauge import to_zero_sum_ as to_zero_sum_
+from harmonium.machine.gauge import state_means as state_means, to_zero_sum_ as to_zero_sum_
 from harmonium.machine.graph import Graph as Graph, Part as Part
 from harmonium.machine.hamiltonian import Hamiltonian as Hamiltonian, States as States
 from harmonium.machine.initialisation import (
     fit_ as fit_,
     fit_states_ as fit_states_,
+    fitted as fitted,
     hidden_for as hidden_for,
     init_from_data_ as init_from_data_,
     init_visible_biases_ as init_visible_biases_,

@@ -36,8 +36,8 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
     made = []
     for (l, m), coupling in zip(machine.edges, machine.couplings, strict=True):
         W = coupling.matrix()
-        below, above = _means(layers[l], W), _means(layers[m], W.t()).t()
-        grand = _means(layers[l], above)
+        below, above = state_means(layers[l], W), state_means(layers[m], W.t()).t()
+        grand = state_means(layers[l], above)
         centred = W - below - above + grand
         pattern = coupling.joined
         if pattern is not None and bool((centred[~pattern].abs() > 1e-6 * (1 + W.abs().max())).any()):
@@ -62,7 +62,7 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
         location.copy_(moved - moved.mean(-1, keepdim=True) if layer.one_hot else moved)
 
 
-def _means(layer: Layer, W: Tensor) -> Tensor:
+def state_means(layer: Layer, W: Tensor) -> Tensor:
     """Returns the means of rows over the states of their unit, in the shape of W; zero of other layers."""
     if not layer.one_hot:
         return torch.zeros_like(W)

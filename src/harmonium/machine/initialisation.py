@@ -6,6 +6,7 @@ Functions whose names end in an underscore fill parameters in place and return n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -302,6 +303,13 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
         noise = layer.expected_statistics(torch.zeros_like(variance), theta=reference)
         expected = tuple((t * rows + u) / (rows + 1) for t, u in zip(expected, noise, strict=True))
     layer.fit_(expected, torch.where(variance > 0, variance, 1.0))
+
+
+def fitted(layer: Layer, x: Tensor, weights: Tensor | None = None) -> Layer:
+    """Returns a copy of a layer, fitted as by ``fit_states_``: independent units with the moments of x."""
+    made: Layer = deepcopy(layer)
+    fit_states_(made, x, weights)
+    return made
 
 
 def fit_states_(layer: Layer, x: Tensor, weights: Tensor | None = None) -> None:

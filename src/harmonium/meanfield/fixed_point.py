@@ -10,8 +10,9 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._checks import Numbers
+from harmonium._states import join_rows
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
-from harmonium.meanfield.scheme import Damping, Point, Scheme, join
+from harmonium.meanfield.scheme import Damping, Point, Scheme
 from harmonium.meanfield.solution import Solution, Status
 
 DampingLike = float | Literal["adaptive"]
@@ -52,7 +53,7 @@ def solve(
         points.append(point._replace(messages=[]))
         ends.append((part.free_energy(point), status, sweeps))
     free_energy, status, sweeps = (torch.cat(values) for values in zip(*ends, strict=True))
-    means, variances, fields, curvatures, _ = join(points)
+    means, variances, fields, curvatures, _ = join_rows(points)
     return Solution(means, variances, free_energy, status, sweeps, fields, curvatures)
 
 
@@ -68,7 +69,7 @@ def iterate(
     check_settings(tolerance, damping, max_sweeps)
     solved = [rest for _, *rest in _solve_blocks(scheme, start, tolerance, damping, max_sweeps)]
     points, status, sweeps = zip(*solved, strict=True)
-    return join(points), torch.cat(status), torch.cat(sweeps)
+    return join_rows(points), torch.cat(status), torch.cat(sweeps)
 
 
 def _solve_blocks(
@@ -160,8 +161,6 @@ def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> N
 def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tuple[Hamiltonian, Tensor]:
     """Returns a machine with what is held of it, and visible means, checked, for a solver.
 
-    NaN among the means is no guess: it begins at the mean of the unit by itself, its neighbours at 0.
-
     Raises:
         TypeError, ValueError: start of another shape or infinite, or a clamp that does not fit.
     """
@@ -171,14 +170,10 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
         raise ValueError(
             f"start: expected (batch, {width}) with at least one row, received {tuple(begun.shape)}"
         )
-    hamiltonian = machine.hamiltonian()
-    if not _checks.all_finite(begun):
-        zero = [begun.new_zeros(1, layer.width) for layer in machine.layers]
-        alone = [hamiltonian.mean(l, hamiltonian.field(l, zero)) for l in machine.visible]
-        begun = torch.where(begun.isnan(), torch.cat(alone, -1), begun)
-        _checks.finite(begun, "start")
-    _checks.squares(begun, "start")
-    return hamiltonian.clamp(clamp, len(begun)), begun.clone()
+    known = begun.masked_fill(begun.isnan(), 0.0)  # NaN is no guess
+    _checks.finite(known, "start")
+    _checks.squares(known, "start")
+    return machine.hamiltonian().clamp(clamp, len(begun)), begun.clone()
 
 
 def _measure_change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple, Self
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _device
-from harmonium._states import record
+from harmonium._states import map_leaves, record
 from harmonium.layers import Theta
 from harmonium.machine import Hamiltonian
 
@@ -38,7 +37,8 @@ class Point(NamedTuple):
 
     def take(self, rows: Tensor | slice) -> Point:
         """Returns the point at some of the rows."""
-        return _over(lambda x: x[rows], self)
+        point: Point = map_leaves(lambda x: x[rows], self)
+        return point
 
     def put(self, rows: Tensor, other: Point) -> None:
         """Writes the rows of another point over some of the rows, in place."""
@@ -52,22 +52,13 @@ class Point(NamedTuple):
         def choose(x: Tensor, y: Tensor) -> Tensor:
             return x if x is y else torch.where(rows.view(-1, *[1] * (x.dim() - 1)), x, y)
 
-        return _over(choose, self, other)
+        point: Point = map_leaves(choose, self, other)
+        return point
 
     def copy(self) -> Point:
         """Returns a copy that shares no memory."""
-        return _over(Tensor.clone, self)
-
-
-def join(points: Sequence[Point]) -> Point:
-    """Returns the rows of several points, one after the other."""
-    return points[0] if len(points) == 1 else _over(lambda *pieces: torch.cat(pieces), *points)
-
-
-def _over(function: Callable[..., Tensor], *points: Point) -> Point:
-    """Returns a function of the tensors that stand at one place in every point."""
-    parts = zip(*points, strict=True)
-    return Point(*([function(*pieces) for pieces in zip(*part, strict=True)] for part in parts))
+        point: Point = map_leaves(Tensor.clone, self)
+        return point
 
 
 class Scheme(ABC):

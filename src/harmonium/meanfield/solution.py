@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
+
+from harmonium._states import map_leaves, record
 
 
 class Status(IntEnum):
@@ -27,6 +27,7 @@ class Status(IntEnum):
         )[self]
 
 
+@record
 class Solution(NamedTuple):
     """Fixed points, one a row; every number is finite, whatever the status.
 
@@ -55,14 +56,5 @@ class Solution(NamedTuple):
 
     def take(self, rows: Tensor) -> Solution:
         """Returns the solution at some of the rows."""
-        parts: list[Any] = [[y[rows] for y in x] if isinstance(x, list) else x[rows] for x in self]
-        return Solution(*parts)
-
-
-def join_solutions(parts: Sequence[Solution]) -> Solution:
-    """Returns the rows of several solutions, one after the other."""
-    whole: list[Any] = [
-        torch.cat(x) if isinstance(x[0], Tensor) else [torch.cat(layer) for layer in zip(*x, strict=True)]
-        for x in zip(*parts, strict=True)
-    ]
-    return Solution(*whole)
+        solution: Solution = map_leaves(lambda x: x[rows], self)
+        return solution

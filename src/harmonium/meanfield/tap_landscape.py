@@ -11,11 +11,12 @@ from torch import Tensor
 
 from harmonium import _checks, _html, _random
 from harmonium._checks import Numbers
+from harmonium._states import join_rows
 from harmonium.distributed import SHARDS, Distributed, as_shards
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
-from harmonium.meanfield.solution import Solution, join_solutions
+from harmonium.meanfield.solution import Solution
 
 _SHOWN = 10  # solutions in a notebook
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
@@ -100,19 +101,15 @@ def landscape(
     """
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
-    dealt = None if distributed is None else as_shards(distributed, shards)
+    dealt = as_shards(distributed, shards)
+    parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")
 
-    def solve_part(law: Hamiltonian, part: Tensor) -> Solution:
-        scheme = Plefka(law, order)
-        return solve(scheme, part, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    def solve_part(part: slice) -> Solution:
+        scheme = Plefka(hamiltonian if dealt is None else hamiltonian.without_cache(), order)
+        return solve(scheme, starts[part], tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
-    if dealt is None:
-        whole = solve_part(hamiltonian, starts)
-    else:
-        parts = dealt.rows(len(starts), "X")
-        whole = join_solutions(
-            dealt.all_gather(solve_part(hamiltonian.without_cache(), starts[part]) for part in parts)
-        )
+    solved = list(map(solve_part, parts))
+    whole: Solution = join_rows(solved if dealt is None else dealt.all_gather(solved))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(

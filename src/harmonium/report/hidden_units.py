@@ -7,6 +7,7 @@ from torch import Tensor
 
 from harmonium.chains import Gibbs, run
 from harmonium.machine import BoltzmannMachine
+from harmonium.sums import couplings_of_columns
 
 SETTLING = 50  # sweeps of hidden layers that are joined to each other, given the data
 
@@ -18,19 +19,15 @@ def receptive_fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
         For each hidden layer (units, visible_width); of a machine without hidden layers the couplings of its
         visible ones.
     """
-    edges = list(machine.hamiltonian().edges)
-    eye = torch.eye(machine.visible_width, dtype=machine.dtype, device=machine.device)
-    own = {l: x.T for l, x in machine.split(eye).items()}  # (units, visible_width)
+    law = machine.hamiltonian()
     if not machine.hidden:
-        found = {l: torch.zeros_like(x) for l, x in own.items()}
-        for l, m, J in edges:
-            found[l] += J @ own[m]
-            found[m] += J.T @ own[l] if l != m else 0
-        return found
-    reached, frontier = dict(own), set(own)
+        return {l: x.T for l, x in machine.split(couplings_of_columns(law)[0]).items()}
+    eye = torch.eye(machine.visible_width, dtype=machine.dtype, device=machine.device)
+    reached = {l: x.T for l, x in machine.split(eye).items()}  # (units, visible_width)
+    frontier = set(reached)
     while frontier:
         following: dict[int, Tensor] = {}
-        for l, m, J in edges:
+        for l, m, J in law.edges:
             for near, far, W in ((l, m, J.T), (m, l, J)):
                 if near in frontier and far not in reached:
                     following[far] = following.get(far, 0) + W @ reached[near]

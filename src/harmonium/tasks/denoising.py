@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,12 +11,11 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.backends import product
-from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.layers import Layer, Theta
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 from harmonium.meanfield import DampingLike, Plefka, solve
 from harmonium.tasks.channel import Channel, channel_of
-from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
+from harmonium.tasks.rows import average_chains, nearest_state, read_rows
 
 DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
 
@@ -113,7 +111,7 @@ def denoise(
     elif method in ("pointwise", "neighbours"):
         raise ValueError(f'data: expected clean rows for method="{method}", received None')
 
-    alone = layer.reference() if data is None else _fit_independent(layer, data)
+    alone = layer.reference() if data is None else fitted(layer, data).natural()
     parts, estimate = [], tuple[Tensor, ...]()
     for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])
@@ -182,13 +180,6 @@ def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen
     return _Seen(evidence, torch.full_like(noisy, torch.nan), values)
 
 
-def _fit_independent(layer: Layer, data: Tensor) -> Theta:
-    """Returns θ of independent units with the statistics of the data."""
-    fitted = deepcopy(layer)
-    fit_states_(fitted, data)
-    return fitted.natural()
-
-
 def _average_nearest(
     seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -235,7 +226,6 @@ def _run_chains(
         mean, variance = posterior.layers[l].moments(posterior.field(l, states), theta=posterior.thetas[l])
         return torch.stack((mean, variance + mean.square()))
 
-    start, averaged = fill_hidden(posterior, v, generator).states, SecondHalf(sweeps, find_moments)
-    run_kernel(posterior, Gibbs(), KernelState(start, 0), sweeps, generator, averaged)
-    mean, square = averaged.total.view(2, chains, len(begun[0]), -1).mean(1) / averaged.count
+    averaged = average_chains(posterior, v, sweeps, find_moments, generator)
+    mean, square = averaged.view(2, chains, len(begun[0]), -1).mean(1)
     return mean, (square - mean.square()).clamp(min=0)

@@ -7,10 +7,9 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.sums import HiddenStates, has_hidden_states, unit_log_weights
-from harmonium.tasks.rows import SecondHalf, read_rows
+from harmonium.tasks.rows import average_chains, read_rows
 
 PREDICT_METHODS = ("exact", "gibbs")
 
@@ -106,9 +105,6 @@ def _run_chains(
         each = [value.repeat(kind.n_units).expand_as(field) for value in values]
         return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in each], -1)
 
-    averaged = SecondHalf(sweeps, weigh)
-    run_kernel(
-        law, Gibbs(), KernelState(fill_hidden(law, v, generator).states, 0), sweeps, generator, averaged
-    )
-    mean = averaged.total.view(chains, len(rows), kind.n_units, -1).mean(0)
+    averaged = average_chains(law, v, sweeps, weigh, generator)
+    mean = averaged.view(chains, len(rows), kind.n_units, -1).mean(0)
     return mean / mean.sum(-1, keepdim=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.chains import Info, KernelState
+from harmonium.chains import Gibbs, Info, KernelState, fill_hidden, run_kernel
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 
 def read_rows(machine: BoltzmannMachine, X: Numbers, name: str, dtype: torch.dtype | None = None) -> Tensor:
@@ -52,6 +52,20 @@ class SecondHalf:
         if number >= self._first:
             value = self._function(state.states)
             self.total = value if number == self._first else self.total.add_(value)
+
+
+def average_chains(
+    law: Hamiltonian,
+    v: Tensor,
+    sweeps: int,
+    function: Callable[[States], Tensor],
+    generator: torch.Generator,
+) -> Tensor:
+    """Returns the mean of a function of states over the second half of Gibbs chains from visible states v."""
+    averaged = SecondHalf(sweeps, function)
+    start = KernelState(fill_hidden(law, v, generator).states, 0)
+    run_kernel(law, Gibbs(), start, sweeps, generator, averaged)
+    return averaged.total.div_(averaged.count)
 
 
 def nearest_state(layer: Layer, mean: Tensor) -> Tensor:

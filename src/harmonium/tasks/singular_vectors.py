@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian, state_means
+from harmonium.sums import couplings_of_columns
 
 
 class Directions(NamedTuple):
@@ -48,23 +48,19 @@ def directions(machine: BoltzmannMachine | Hamiltonian) -> Directions:
         ValueError: no edge between a visible and a hidden layer, or none at all.
     """
     law = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
-    layers, rows, columns = law.layers, law.graph.visible, law.graph.hidden or law.graph.visible
-    empty = law.thetas[0][0].new_zeros(()).double()
-    blocks = {(l, m): empty.expand(layers[l].width, layers[m].width) for l in rows for m in columns}
-    if not any((l, m) in blocks or (m, l) in blocks for l, m in law.graph.edges):
+    visible, hidden = law.graph.visible, law.graph.hidden
+    if not any((l in visible) != (m in visible) or not hidden for l, m in law.graph.edges):
         raise ValueError("machine: expected an edge between a visible and a hidden layer, received none")
-    for l, m, J in law.edges:
-        centred = _centred(layers[m], _centred(layers[l], J.double()).T)
-        blocks |= {place: x for place, x in (((l, m), centred.T), ((m, l), centred)) if place in blocks}
-    whole = torch.cat([torch.cat([blocks[l, m] for m in columns], 1) for l in rows])
-    U, values, Vh = torch.linalg.svd(whole, full_matrices=False)
+    among, up = couplings_of_columns(law.to(torch.float64))
+    J = _to_zero_sum(law, visible, up if hidden else among)
+    J = _to_zero_sum(law, hidden or visible, J.T).T
+    U, values, Vh = torch.linalg.svd(J, full_matrices=False)
     signs = U.gather(0, U.abs().argmax(0, keepdim=True)).sign()
     return Directions(values, U * signs, Vh.T * signs)
 
 
-def _centred(layer: Layer, J: Tensor) -> Tensor:
-    """Returns couplings, (width, others), less their means over the states of categorical units."""
-    if not layer.one_hot:
-        return J
-    each = J.reshape(layer.n_units, -1, J.shape[1])
-    return (each - each.mean(1, keepdim=True)).view_as(J)
+def _to_zero_sum(law: Hamiltonian, layers: tuple[int, ...], J: Tensor) -> Tensor:
+    """Returns couplings less their means over the states of categorical units, the rows of J."""
+    kinds = [law.layers[l] for l in layers]
+    parts = torch.split(J, [layer.width for layer in kinds])
+    return torch.cat([x - state_means(layer, x.contiguous()) for layer, x in zip(kinds, parts, strict=True)])

@@ -10,14 +10,13 @@ comes and what healthy runs show.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import climb
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fit_states_
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
 _ROWS = 8
 _MANY_ROWS = 100
@@ -77,10 +76,8 @@ def is_saturated(machine: BoltzmannMachine, v: Tensor) -> bool:
     if float((variance < _SATURATED).double().mean()) < _NEARLY_ALL:
         return False
     rows = states[0]
-    independent = deepcopy(visible)
-    fit_states_(independent, rows)
     rebuilt = visible.log_conditional(rows, hamiltonian.field(0, states), hamiltonian.thetas[0])
-    alone = independent.log_conditional(rows, torch.zeros_like(rows))
+    alone = fitted(visible, rows).log_conditional(rows, torch.zeros_like(rows))
     return not float(rebuilt.double().mean()) > _HARDLY * float(alone.double().mean())
 
 
