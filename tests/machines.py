@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 import harmonium as hm
+from harmonium._random import as_generator
 
 
 @torch.no_grad()
@@ -16,3 +17,16 @@ def with_normal_parameters(
     for parameter in machine.parameters():
         parameter.copy_(scale * torch.randn(parameter.shape, generator=generator, dtype=dtype))
     return machine
+
+
+def request_of(
+    machine: hm.BoltzmannMachine,
+    v: torch.Tensor,
+    seed: int | torch.Generator,
+    weights: torch.Tensor | None = None,
+) -> hm.learning.ExpectationRequest:
+    """The request of both phases of ``Rule.gradient`` for these arguments, with an empty sum."""
+    rows, row_weights, complete = hm.rules.exact().checked(machine, v, weights)
+    generator, law = as_generator(seed, machine.device), machine.hamiltonian()
+    sums = hm.machine.Statistics(law)
+    return hm.learning.ExpectationRequest(law, rows, generator, sums, complete, row_weights=row_weights)

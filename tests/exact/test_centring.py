@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from machines import request_of
 
 import harmonium as hm
 
@@ -433,7 +434,7 @@ def test_offsets_are_means_of_the_rows_before_under_the_machine_of_now() -> None
     before = torch.from_numpy(data(TINY))
     for _ in range(3):
         v = torch.from_numpy(data(TINY) if state is None else random_states(TINY, 3, layer=0)[0])
-        request = plain.request(machine, v, 0)
+        request = request_of(machine, v, 0)
         plain.add(request, None)
         offsets = means_given(machine, before)
         expected = hm.learning.centred_pullback(machine, request.into, offsets)
@@ -549,7 +550,7 @@ def test_a_gradient_refuses_rows_of_another_machine() -> None:
 )
 def test_what_an_estimate_is_the_mean_of(rule: hm.learning.Rule, sampled: bool) -> None:
     machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
-    request = rule.request(machine, v, 0)
+    request = request_of(machine, v, 0)
     assert rule.free.add(request).is_plain_mean is sampled
     kept = hm.rules.centred(rule).gradient(machine, v, seed=0).state
     assert hasattr(kept, "rows") == (not sampled)
@@ -559,7 +560,7 @@ def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
     machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
     weights = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0])
     law, plain = machine.hamiltonian(), hm.rules.pcd(2, 7)
-    request = plain.request(machine, v, 3, weights)
+    request = request_of(machine, v, 3, weights)
     x, _ = plain.add(request, None)[2].states
     w = weights.double() / weights.sum()
     rows = [w @ v, (w @ law.mean(1, law.field(1, [v, v]))).detach()]

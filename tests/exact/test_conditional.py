@@ -292,7 +292,7 @@ def test_rows_without_a_label_are_exact_beside_rows_that_lack_pixels() -> None:
     v[8] = torch.nan
     generator = torch.Generator().manual_seed(0)
     law = machine.hamiltonian()
-    request = hm.learning.ExpectationRequest(law, v, generator, hm.machine.Statistics(law))
+    request = hm.learning.ExpectationRequest(law, v, generator, hm.machine.Statistics(law), False)
     assert [(len(part.v), part.exact) for part in request.split_by_missing()] == [
         (2, True),
         (4, True),

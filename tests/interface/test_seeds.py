@@ -75,9 +75,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
     "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
-    "request": lambda **s: torch.rand(
-        3, generator=hm.rules.cd().request(machine(), ROWS, weights=None, **s).generator
-    ),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
         machine(), ROWS, sampled=2, **s
     ),

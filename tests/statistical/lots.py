@@ -10,6 +10,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import torch
+from machines import request_of
 from torch import Tensor
 
 from harmonium.coupled import meeting
@@ -102,6 +103,6 @@ def gradients_in_lots(
     rule: Rule, machine: BoltzmannMachine, v: Tensor, lots: int, weights: Tensor | None = None
 ) -> list[dict[str, Tensor]]:
     """Independent estimates of a gradient, each from its part of the rows of v, which are alike."""
-    task = rule.request(machine, v, torch.Generator().manual_seed(0), weights)
+    task = request_of(machine, v, torch.Generator().manual_seed(0), weights)
     found = in_lots(task.hamiltonian, task.into, lots, lambda: rule.add(task, None))
     return [rule.direction(Parametrisation(machine), sums, []) for sums in found]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from machines import with_normal_parameters
+from machines import request_of, with_normal_parameters
 
 import harmonium as hm
 
@@ -76,7 +76,7 @@ def test_means_over_states_have_the_noise_of_independent_ones(
     covariance = v.T @ h / len(v)
     means = []
     for rows in data[0][: ROWS * times].split(ROWS):
-        task = rule.request(machine, rows, generator)
+        task = request_of(machine, rows, generator)
         with torch.no_grad():
             rule.free.add(task)
         means.append(torch.cat(task.into.means()))

@@ -136,7 +136,7 @@ def test_sampled_holes_agree_with_summed_ones() -> None:
     generator = torch.Generator().manual_seed(GENERATOR)
     for _ in range(25):
         into = Statistics(law)
-        task = hm.learning.ExpectationRequest(law, v.repeat(50, 1), generator, into)
+        task = hm.learning.ExpectationRequest(law, v.repeat(50, 1), generator, into, False)
         assert not task.exact
         clamped.add(task)
         found.append(flat(into))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from machines import request_of
 
 import harmonium as hm
 from harmonium.chains import Gibbs, GibbsLangevin, Kernel, Langevin, Metropolis, Tempering
@@ -181,10 +182,10 @@ def test_what_is_left_to_sample_given_data_makes_asymptotic_rules_biased() -> No
     half = Rule("half", pcd.clamped, Enumeration(clamped=False), pcd.bias)
     rows = []
     for seed in range(16):
-        task = half.request(made, v, seed)
+        task = request_of(made, v, seed)
         half.add(task, None)
         rows.append(flat(task.into))
-    task = hm.rules.exact().request(made, v, 0)
+    task = request_of(made, v, 0)
     hm.rules.exact().add(task, None)
     z, limit = largest_z(torch.stack(rows), flat(task.into))
     assert z > limit

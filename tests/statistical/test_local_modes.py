@@ -42,7 +42,9 @@ def data(made: hm.BoltzmannMachine, chains: int) -> torch.Tensor:
 def estimates(made, *, clamped, chains=CHAINS, **settings) -> torch.Tensor:
     """Independent estimates of E[S | v] or E[S], (LOTS, statistics)."""
     hamiltonian, total = made.hamiltonian(), Statistics(made.hamiltonian())
-    request = ExpectationRequest(hamiltonian, data(made, chains), torch.Generator().manual_seed(0), total)
+    request = ExpectationRequest(
+        hamiltonian, data(made, chains), torch.Generator().manual_seed(0), total, True
+    )
     expectation = LocalModes(clamped=clamped, **settings)
     return torch.stack(
         [flat(lot) for lot in in_lots(hamiltonian, total, LOTS, lambda: expectation.add(request))]
@@ -127,7 +129,9 @@ def test_local_modes_without_a_correction_are_biased(name):
         total = Statistics(hamiltonian)
         with torch.no_grad():
             LocalModes().add(
-                ExpectationRequest(hamiltonian, data(made, 800), torch.Generator().manual_seed(seed), total)
+                ExpectationRequest(
+                    hamiltonian, data(made, 800), torch.Generator().manual_seed(seed), total, True
+                )
             )
         rows.append(flat(total))
     found = torch.stack(rows)

@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 import torch
+from machines import request_of
 
 import harmonium as hm
 from harmonium import rules
@@ -51,7 +52,7 @@ def problem(units: tuple[int, ...]) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 def off(rule: hm.learning.Rule, units: tuple[int, ...], copies: int, noise: torch.Generator) -> torch.Tensor:
     """How far one estimate is from the exact gradient, both centred by the offsets of the rule."""
     machine, v = problem(units)
-    task, exact = rule.request(machine, v.repeat(copies, 1), noise), rules.exact().request(machine, v, noise)
+    task, exact = request_of(machine, v.repeat(copies, 1), noise), request_of(machine, v, noise)
     centre, _, _ = rule.add(task, None)
     rules.exact().add(exact, None)
     law = hm.learning.Parametrisation(machine)

@@ -82,8 +82,8 @@ class ExpectationRequest:
         weight: +1 for the clamped phase of a gradient, -1 for the free phase.
         state: what the last call returned, None at first.
         row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
+        complete: whether every entry of v is observed.
         fields: of hidden layers given v, where one side of a gradient has made them for the other.
-        observed: whether all of v is; None: not known yet, to be looked at where it matters.
         shards: of which this request is one; ``weight`` has its share of the rows. None: it is all.
         parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
             where they are not known.
@@ -93,12 +93,12 @@ class ExpectationRequest:
     v: Tensor
     generator: torch.Generator
     into: Statistics
+    complete: bool
     weight: float = 1.0
     state: Any = None
     row_weights: Tensor | None = None
     fields: dict[int, Tensor] = field(default_factory=dict)
     shards: Shards | None = None
-    observed: bool | None = None
     parameters: Mapping[str, Tensor] | None = None
 
     def chains_of_this_shard(self, number: int | None, name: str) -> int:
@@ -112,11 +112,6 @@ class ExpectationRequest:
         """The weight of every row, a number or (batch,)."""
         each = self.weight / self.v.shape[0]
         return each if self.row_weights is None else each * self.row_weights
-
-    @cached_property
-    def complete(self) -> bool:
-        """True if every entry of the data is observed."""
-        return _checks.observed(self.v) if self.observed is None else self.observed
 
     @cached_property
     def exact(self) -> bool:
@@ -153,19 +148,19 @@ class ExpectationRequest:
                     together |= pattern
         lacks, sampled = missing.any(-1), (missing & ~together).any(-1)
         chosen = (~lacks, lacks & ~sampled, sampled)
-        return [self.select_rows(rows) for rows in chosen if bool(rows.any())]
+        return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
 
-    def select_rows(self, rows: Tensor) -> ExpectationRequest:
+    def select_rows(self, rows: Tensor, complete: bool) -> ExpectationRequest:
         """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
         places = _device.selected_indices(rows, self.v.device)
         share, weights = len(places) / len(rows), None
         if self.row_weights is not None:
             mean = float(self.row_weights[places].mean())
             share, weights = share * mean, self.row_weights[places] / mean
+        weight = self.weight * share
         return replace(
-            self, v=self.v[places], weight=self.weight * share, row_weights=weights, fields={},
-            observed=self.observed or None,
-        )  # fmt: skip
+            self, v=self.v[places], complete=complete, weight=weight, row_weights=weights, fields={}
+        )
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""

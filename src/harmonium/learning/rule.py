@@ -134,41 +134,20 @@ class Rule:
         """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
+        complete = _checks.observed(v) if observed is None else observed
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed,
-            parameters=law.parameters,
-        )  # fmt: skip
+            hamiltonian, v, generator, sums, complete, row_weights=row_weights, parameters=law.parameters
+        )
         centre, diagnostics, kept = self.add(request, state)
         direction = self.direction(law, sums, centre) if self.centred else law.pullback(sums)
         if not (self.free.controls and self.generative):
             return Estimate(direction, diagnostics, kept)
         return Estimate(direction, diagnostics, kept, self.free.control(PreviousBatch.of(kept).free))
 
-    def request(
-        self,
-        machine: BoltzmannMachine,
-        v: Numbers,
-        seed: int | torch.Generator,
-        weights: Tensor | None = None,
-    ) -> ExpectationRequest:
-        """Returns the request of both phases: the checked arguments of ``gradient``, and an empty sum.
-
-        Args:
-            machine: the machine.
-            v: data, (batch, visible_width).
-            seed: an int or a generator.
-            weights: of the rows, (batch,); None: all count alike.
-        """
-        v, row_weights, observed = self.checked(machine, v, weights)
-        generator, law = _random.as_generator(seed, machine.device), machine.hamiltonian()
-        return ExpectationRequest(
-            law, v, generator, Statistics(law), row_weights=row_weights, observed=observed
-        )
-
     def checked(
         self, machine: BoltzmannMachine, v: Numbers, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, bool | None]:
-        """Returns rows and weights as ``estimate`` takes them, and whether all entries are known to be there.
+    ) -> tuple[Tensor, Tensor | None, bool]:
+        """Returns rows and weights as ``estimate`` takes them, and whether all entries are observed.
 
         Raises:
             TypeError, ValueError: as ``gradient``.
@@ -183,10 +162,11 @@ class Rule:
         if self.condition_on is not None:
             machine.check_condition(self.condition_on)
         v, row_weights = _weighted(v, weights)
+        complete = complete or _checks.observed(v)
         v = _device.to_device(v, machine.device)
         if row_weights is not None:
             row_weights = _device.to_device(row_weights, machine.device, v.dtype)
-        return v, row_weights, complete or None
+        return v, row_weights, complete
 
     def add(self, request: ExpectationRequest, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
         """Adds E[S | v] - E[S], times the request's weight, to its sum.
@@ -204,7 +184,7 @@ class Rule:
         if self.condition_on is not None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
-            second = replace(request, v=condition, weight=weight, fields={}, observed=False)
+            second = replace(request, v=condition, weight=weight, fields={}, complete=False)
             for part in second.split_by_missing():
                 found = self.clamped.add(part).diagnostics
                 diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in found.items()}

@@ -59,9 +59,8 @@ class Sharded:
         """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
-        whole = ExpectationRequest(
-            hamiltonian, v, generator, sums, row_weights=row_weights, observed=observed
-        )
+        complete = _checks.observed(v) if observed is None else observed
+        whole = ExpectationRequest(hamiltonian, v, generator, sums, complete, row_weights=row_weights)
         shards = self.shards
         place = torch.arange(len(whole.v), device=whole.v.device)
         before = [None] * len(shards.own) if state is None else state
@@ -71,7 +70,9 @@ class Sharded:
         for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
             own_law = hamiltonian.without_cache()
             request = replace(
-                whole.select_rows((place >= rows.start) & (place < rows.stop)),
+                whole.select_rows(
+                    (place >= rows.start) & (place < rows.stop), complete or _checks.observed(v[rows])
+                ),
                 hamiltonian=own_law,
                 generator=noise,
                 into=Statistics(own_law),
