@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import final
 
 import torch
@@ -32,9 +33,7 @@ class Statistics:
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
-        self.thetas: list[list[Tensor]] = []
-        for theta in hamiltonian.thetas:
-            self.thetas.append([*map(torch.zeros_like, theta)])
+        self.thetas = [[*map(torch.zeros_like, theta)] for theta in hamiltonian.thetas]
         self._products = [*map(OuterProductSum, hamiltonian.J)]
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
@@ -51,10 +50,7 @@ class Statistics:
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        totals = []
-        for sums in self._products:
-            totals.append(sums.total)
-        return totals
+        return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, (width_l, width_m), where the others need not be made yet."""
@@ -66,7 +62,7 @@ class Statistics:
         states: Sequence[Tensor],
         weight: float | Tensor,
         summed: Collection[int] = (),
-        fields: Mapping[int, Tensor] | None = None,
+        fields: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> None:
         """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
 
@@ -78,42 +74,24 @@ class Statistics:
                 joined.
             fields: fields of summed layers where they are already known.
         """
-        readings = self.readings
-        if readings is None:
-            means = self._read(hamiltonian, states, weight, summed, fields or {})
-        else:
-            weight = weight / len(readings)
-            read = [self._read(hamiltonian, states, weight, reading, fields or {}) for reading in readings]
-            # Several readings are rows of one product: a second one would pass over the large result again.
+        readings = (summed,) if self.readings is None else self.readings
+        weight, read = weight / len(readings), list[list[Tensor]]()
+        for reading in readings:
+            means = list(states)
+            for l, layer in enumerate(hamiltonian.layers):
+                if l in reading:
+                    field = fields[l] if l in fields else hamiltonian.field(l, states)
+                    terms = hamiltonian.expected_statistics(l, field)
+                    means[l] = terms[0]
+                else:
+                    terms = layer.statistics(states[l])
+                self.add_terms(l, terms, weight)
+            read.append(means)
+        if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
-            if isinstance(weight, Tensor):
-                weight = weight.repeat(len(read))
+            weight = weight.repeat(len(read)) if isinstance(weight, Tensor) else weight
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
-
-    def _read(
-        self,
-        hamiltonian: Hamiltonian,
-        states: Sequence[Tensor],
-        weight: float | Tensor,
-        summed: Collection[int],
-        fields: Mapping[int, Tensor],
-    ) -> list[Tensor]:
-        """Adds the sums of t_l and returns the states or means x_l."""
-        means = list(states)
-        for l, layer in enumerate(hamiltonian.layers):
-            if l in summed:
-                field = fields[l] if l in fields else hamiltonian.field(l, states)
-                terms = hamiltonian.expected_statistics(l, field)
-                means[l] = terms[0]
-            else:
-                terms = layer.statistics(states[l])
-            if isinstance(weight, float):
-                for total, term in zip(self.thetas[l], terms, strict=True):
-                    total.add_(term.sum(0), alpha=weight)
-            else:
-                self.add_terms(l, terms, weight)
-        return means
 
     def add_terms(self, layer: int, terms: Sequence[Tensor], weight: float | Tensor) -> None:
         """Adds Σ_rows weight · t_l, with a number or weights (batch,), and t_l in the order of ``thetas``."""
