@@ -5,12 +5,22 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from harmonium.training import label_fit, table_fit
+
 from .command_line import CommandLine
 
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
     return CommandLine(capsys)
+
+
+@pytest.fixture
+def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends exact fits of tables after a few updates, where a test does not look at how well they fit."""
+    monkeypatch.setattr(table_fit, "_UPDATES", 10)
+    monkeypatch.setattr(table_fit, "_LAST_UPDATES", 2)
+    monkeypatch.setattr(label_fit, "_UPDATES", 10)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from harmonium.likelihood import HiddenStates
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
+short = pytest.mark.usefixtures("short_fits")
 
 ROWS = 200
 RANDOM = np.random.default_rng(0)
@@ -52,18 +53,15 @@ def by_states(made: RBMClassifier, rows: pandas.DataFrame) -> np.ndarray:
     return torch.stack(each, 1).softmax(1).numpy()
 
 
-@pytest.fixture(scope="module")
-def trees() -> RBMClassifier:
-    return RBMClassifier(random_state=0).fit(HOLED, LABEL)
-
-
-def test_a_table_gets_few_hidden_units_and_no_chains(trees) -> None:
+@short
+def test_a_table_gets_few_hidden_units_and_no_chains() -> None:
+    trees, again = (RBMClassifier(random_state=0).fit(HOLED, LABEL) for _ in range(2))
     assert is_exact(trees) and trees.machine_.layers[-1].n_units == 8
     assert trees._fitted.generative and trees.n_updates_ > 0
-    again = RBMClassifier(random_state=0).fit(HOLED, LABEL)
     assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
 
 
+@short
 def test_no_option_of_training_changes_the_model() -> None:
     rows, labels = FRAME[["soil"]][:60], LABEL[:60]
     plain = RBMClassifier(random_state=0).fit(rows, labels)
@@ -95,6 +93,7 @@ def fitted(objective: str) -> RBMClassifier:
     return RBMClassifier(random_state=0, objective=objective).fit(FRAME, LABEL)
 
 
+@short
 @pytest.mark.parametrize("objective", ["hybrid", "discriminative", "joint"])
 @pytest.mark.parametrize("missing_cells", ["auto", "exact"])
 def test_labels_given_what_a_row_shows_are_exact(objective: str, missing_cells: str) -> None:
@@ -104,6 +103,7 @@ def test_labels_given_what_a_row_shows_are_exact(objective: str, missing_cells: 
     assert made.score(FRAME, LABEL) > 0.75  # by the soil alone: 0.7 + 0.3 / 3
 
 
+@short
 def test_joined_columns_are_summed_whatever_is_asked_for() -> None:
     made = fitted("joint").set_params(missing_cells="auto")
     assert (0, 0) in made.machine_.edges  # height and width, nearly functions of each other
@@ -115,6 +115,7 @@ def test_joined_columns_are_summed_whatever_is_asked_for() -> None:
     assert np.isfinite(scores).all() and (scores <= made.score_samples(HOLED) + 1e-9).all()
 
 
+@short
 def test_rows_held_out_have_labels() -> None:
     y = LABEL.astype(object)
     y[20:] = None
@@ -123,7 +124,9 @@ def test_rows_held_out_have_labels() -> None:
     assert all(record["validation_score"] < 0 for record in made.history_)  # 0 where none had
 
 
-def test_copies_and_files_answer_alike(trees, tmp_path) -> None:
+@short
+def test_copies_and_files_answer_alike(tmp_path) -> None:
+    trees = fitted("hybrid")
     copy = pickle.loads(pickle.dumps(trees))
     np.testing.assert_array_equal(copy.predict_proba(HOLED), trees.predict_proba(HOLED))
     trees.save(tmp_path / "trees.hm")

@@ -22,6 +22,7 @@ from harmonium.training import Recipe
 from .command_line import CommandLine
 
 torch.set_num_threads(1)
+short = pytest.mark.usefixtures("short_fits")
 CITIES = {"Ulm": "D", "Rom": "I", "Bern": "CH"}
 
 
@@ -99,6 +100,7 @@ def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(cli: CommandLin
     assert "Was it learned?" in page.read_text()
 
 
+@short
 def test_a_label_is_learned_at_once(cli: CommandLine, folder: Path) -> None:
     run = folder / "label"
     done = cli.succeed("train", folder / "rows.csv", run, "--label", "city", "--hidden", 4, "--json").json
@@ -126,13 +128,15 @@ def test_the_options_of_chains_are_all_listed_above() -> None:
     assert found == set(CHAINS)
 
 
+@short
 def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
-    """The machine is that of ``run``, and a warning names the option."""
-    kept = (folder / "run" / "machine.safetensors").read_bytes()
+    """The machine is that of a run without it, and a warning names the option."""
+    plain = ("train", folder / "rows.csv", tmp_path / "run", "--validation", folder / "others.csv")
+    cli.succeed(*plain)
+    kept = (tmp_path / "run" / "machine.safetensors").read_bytes()
     for option in ("batch_size", "learning_rate", "rule", "kernel", "initial_std"):
         name = "--" + option.replace("_", "-")
-        told = ("--validation", folder / "others.csv", name, CHAINS[option], "--overwrite")
-        done = cli.succeed("train", folder / "rows.csv", tmp_path / "run", *told)
+        done = cli.succeed(*plain, name, CHAINS[option], "--overwrite")
         assert f"warning: {name} is not used by method='exact'" in done.stderr
         assert (tmp_path / "run" / "machine.safetensors").read_bytes() == kept
 
@@ -166,16 +170,18 @@ def same(run: Path, estimator: Any, name: str = "machine.safetensors") -> bool:
     return one.config() == other.config() and all(map(torch.equal, one.parameters(), other.parameters()))
 
 
+@short
 @pytest.mark.parametrize("method", ["auto", "chains"])
 def test_tables_give_the_machine_of_the_estimator(
     cli: CommandLine, folder: Path, tmp_path: Path, method: str
 ) -> None:
     frame = pandas.read_csv(folder / "rows.csv")
-    told = ("--seed", 3, "--method", method)
+    updates = None if method == "auto" else 30
+    told = ("--seed", 3, "--method", method, *([] if updates is None else ["--updates", updates]))
     cli.succeed("train", folder / "rows.csv", tmp_path / "rbm", *told)
-    assert same(tmp_path / "rbm", hm.RBM(method=method, random_state=3).fit(frame))
+    assert same(tmp_path / "rbm", hm.RBM(method=method, max_updates=updates, random_state=3).fit(frame))
     cli.succeed("train", folder / "rows.csv", tmp_path / "label", "--label", "country", *told)
-    classifier = hm.RBMClassifier(method=method, random_state=3)
+    classifier = hm.RBMClassifier(method=method, max_updates=updates, random_state=3)
     classifier.fit(frame[["city", "height"]], frame["country"])
     averaged = "machine.safetensors" if method == "auto" else "averaged.safetensors"
     assert same(tmp_path / "label", classifier, averaged)
@@ -205,6 +211,7 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
             assert getattr(decided, name) == getattr(estimator, name)
 
 
+@short
 def test_a_run_with_a_label_is_repeated_to_the_byte(cli: CommandLine, folder: Path) -> None:
     again = folder / "label again"
     cli.succeed("train", "--config", folder / "label" / "run.toml", again)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ import harmonium as hm
 from harmonium.training.checkpoint import read_checkpoint
 from harmonium.training.lock import Lock
 
-from .command_line import TINY, CommandLine
+from .command_line import TINY, Answer, CommandLine
 
 COMMAND = [sys.executable, "-m", "harmonium"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -30,49 +31,65 @@ def test_help_and_version(cli: CommandLine) -> None:
     assert "magic" in cli.refuse("magic")
 
 
-def test_results_and_errors_take_different_streams(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "data", "bars-and-stripes", "--json"], capture_output=True, text=True, env=ENVIRONMENT
-    )
+def test_results_and_errors_take_different_streams(cli: CommandLine, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env=ENVIRONMENT)
+
+    done = run("data", "bars-and-stripes", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rows"] == 32
 
-    failed = subprocess.run(
-        [*COMMAND, "evaluate", str(tmp_path / "nothing")], capture_output=True, text=True, env=ENVIRONMENT
-    )
+    failed = run("magic")  # imports no torch
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr.startswith("error: RUN: ") and failed.stderr.count("\n") == 1
+    assert failed.stderr.startswith("error: ") and failed.stderr.count("\n") == 1
+    assert cli.refuse("evaluate", tmp_path / "nothing").startswith("RUN: ")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_a_checkpoint_that_resumes(
-    number: int, status: int, cli: CommandLine, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
-    # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 9).
-    arguments += ["--checkpoint-every", "250", "--schedule", "constant"]
+def signal_after_a_checkpoint(process: int, number: int, run: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not (run / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process, number)
+
+
+def in_a_process(arguments: list[str], number: int, run: Path) -> Answer:
     process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments), "--updates", "10000000", "--json"],
+        [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=ENVIRONMENT,
     )
     try:
-        deadline = time.monotonic() + 120
-        while not (run / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(number)
+        signal_after_a_checkpoint(process.pid, number, run)
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == status, stderr
-    assert json.loads(stdout)["status"] == "interrupted"
-    assert "checkpoint.safetensors" in stderr and "--resume" in stderr and "Traceback" not in stderr
+    return Answer(process.returncode, stdout, stderr)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_a_checkpoint_that_resumes(
+    number: int, status: int, cli: CommandLine, tmp_path: Path
+) -> None:
+    """Ctrl-C ends a process; SIGTERM comes to this one, which takes it alike."""
+    run = tmp_path / "run"
+    arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
+    # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 9).
+    arguments += ["--checkpoint-every", "250", "--schedule", "constant"]
+    endless = [*map(str, arguments), "--updates", "10000000", "--json"]
+    if number == signal.SIGINT:
+        answer = in_a_process(endless, number, run)
+    else:
+        Thread(target=signal_after_a_checkpoint, args=(os.getpid(), number, run)).start()
+        answer = cli(*endless)
+    assert answer.status == status, answer.stderr
+    assert answer.json["status"] == "interrupted"
+    assert "checkpoint.safetensors" in answer.stderr and "--resume" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
     step = read_checkpoint(run / "checkpoint.safetensors")["step"]
-    assert step == json.loads(stdout)["updates"]
+    assert step == answer.json["updates"]
     cli.succeed(*arguments, "--updates", step + 10, "--resume")
     cli.succeed(*arguments[:2], tmp_path / "whole", *arguments[3:], "--updates", step + 10)
     resumed, whole = (hm.load(folder / "machine.safetensors") for folder in (run, tmp_path / "whole"))
