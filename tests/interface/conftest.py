@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium.training import label_fit, table_fit
+from harmonium.tables import label_fit, table_fit
 
 from .command_line import CommandLine
 
