@@ -1,9 +1,10 @@
-"""Results as notebooks show them: small tables, and text in its columns."""
+"""Results as texts: values, and what notebooks show, small tables and text in its columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 
 def table(title: str, rows: Iterable[tuple[str, object]], notes: Iterable[str] = ()) -> str:
@@ -15,6 +16,19 @@ def table(title: str, rows: Iterable[tuple[str, object]], notes: Iterable[str] =
     )
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
     return f"<div><strong>{escape(title)}</strong><table>{cells}</table>{below}</div>"
+
+
+def format_value(value: Any) -> str:
+    """Returns a value of a result as text: numbers by six digits, "-" where there is none."""
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(format_value, value)) or "-"
+    return str(value)
 
 
 def text(words: str) -> str:

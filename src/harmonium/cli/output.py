@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harmonium._html import format_value
+
 _WIDTH_OFF_A_TERMINAL = 160
 
 
@@ -133,19 +135,6 @@ def _lines(listing: Listing) -> Table:
 
 def _row(name: str, values: Sequence[Any]) -> list[Text]:
     return [Text(name.replace("_", " "), style="bold"), *(Text(format_value(value)) for value in values)]
-
-
-def format_value(value: Any) -> str:
-    """Returns a value of a result as text: numbers by six digits, "-" where there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(format_value(item) for item in value) or "-"
-    return str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -105,14 +105,20 @@ def _read_sparse(path: Path) -> Any:
 _CHECKSUM = 4  # bytes of fletcher32
 
 
-def read_hdf5(path: Path) -> tuple[Any, Any]:
-    """The dataset ``samples``, left in its file, and ``labels``, read."""
+def import_h5py(reader: str = "") -> Any:
+    """Returns h5py; ImportError: it is not there, for ``reader``."""
     try:
         import h5py
     except ImportError as error:
         raise ImportError(
-            f'{path}: reading HDF5 needs h5py; install it with pip install "harmonium[hdf5]"'
+            f'{reader}reading HDF5 needs h5py; install it with pip install "harmonium[hdf5]"'
         ) from error
+    return h5py
+
+
+def read_hdf5(path: Path) -> tuple[Any, Any]:
+    """The dataset ``samples``, left in its file, and ``labels``, read."""
+    h5py = import_h5py(f"{path}: ")
     file = h5py.File(path, "r")
     try:
         samples, labels = inside(file, "samples"), inside(file, "labels")

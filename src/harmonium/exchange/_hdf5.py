@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.data._read_arrays import check_dataset, inside
+from harmonium.data._read_arrays import check_dataset, import_h5py, inside
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -21,15 +21,6 @@ def has_signature(path: Path) -> bool:
     """Returns whether a file begins as HDF5 does."""
     with path.open("rb") as file:
         return file.read(len(SIGNATURE)) == SIGNATURE
-
-
-def import_h5py() -> Any:
-    """Returns h5py; ImportError: it is not there."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError('HDF5 needs h5py: pip install "harmonium[hdf5]"') from error
-    return h5py
 
 
 @contextmanager

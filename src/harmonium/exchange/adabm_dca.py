@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harmonium._size_limit import check_claim
 from harmonium.couplings import Dense, Masked
-from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
@@ -79,10 +79,7 @@ class AdabmDCA(Format):
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
         layer, count = machine.layers[0], len(machine.layers)
         if count != 1 or not layer.one_hot:
-            raise ValueError(
-                "machine: expected one layer of categorical visible units for adabmDCA, received "
-                f"{', '.join(map(str, machine.layers))}"
-            )
+            raise misfit(machine, "one layer of categorical visible units for adabmDCA")
         bias: Any = layer.bias
         sites, q = bias.shape
         usual = {len(each): each for each in reversed(ALPHABETS.values())}.get(q)

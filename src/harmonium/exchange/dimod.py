@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from harmonium.couplings import Dense, Masked
+from harmonium.exchange.exchange import misfit
 from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import BoltzmannMachine, States
 
@@ -34,10 +35,7 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     """
     dimod, law = _import_dimod(), machine.hamiltonian().to(torch.float64)
     if not all(layer.two_values for layer in machine.layers):
-        raise ValueError(
-            "machine: expected units with two values for dimod, received "
-            f"{', '.join(map(str, machine.layers))}"
-        )
+        raise misfit(machine, "units with two values for dimod")
     ends = [layer.two_values or (0.0, 1.0) for layer in machine.layers]
     spins = all(end == (-1.0, 1.0) for end in ends)
     # x = middle + half · s of spins s, or low + width · b of bits b.
@@ -117,9 +115,8 @@ def states_from_dimod(machine: BoltzmannMachine, samples: Any) -> States:
         )
     values = np.repeat(samples.record.sample, samples.record.num_occurrences, axis=0)
     high = torch.from_numpy(values[:, [columns[name] for name in names]] > 0)
-    states, start = [], 0
-    for layer in machine.layers:
-        own = high[:, start : start + layer.n_units].long()
-        states.append(layer.from_digits(own).to(machine.device, machine.dtype))
-        start += layer.n_units
-    return states
+    parts = torch.split(high.long(), [layer.n_units for layer in machine.layers], 1)
+    return [
+        layer.from_digits(digits).to(machine.device, machine.dtype)
+        for layer, digits in zip(machine.layers, parts, strict=True)
+    ]

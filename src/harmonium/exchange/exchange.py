@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import check_free, replace_file
+from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import BoltzmannMachine
 
 
@@ -77,6 +78,27 @@ class Format(ABC):
         raise ValueError(
             f"form: expected one of {', '.join(writable())}, received {cls.form!r}, which is only read"
         )
+
+
+def make_rbm(visible: Layer, W: Tensor, a: Tensor, b: Tensor, origin: dict[str, Any]) -> BoltzmannMachine:
+    """Returns an RBM of Bernoulli hidden units by couplings W, visible biases a and hidden biases b."""
+    machine = BoltzmannMachine([visible, Bernoulli(len(b))], seed=None).to(W.dtype)
+    machine.couplings[0].fill_(W.reshape(visible.width, len(b)))
+    for layer, bias in zip(machine.layers, (a, b), strict=True):
+        layer.set_finite_(bias=bias)
+    machine.metadata["origin"] = origin
+    return machine
+
+
+def is_rbm(machine: BoltzmannMachine) -> bool:
+    """Returns whether a machine is a visible layer joined to a layer of Bernoulli hidden units."""
+    pair = len(machine.layers) == 2 and machine.edges == ((0, 1),) and machine.visible == (0,)
+    return pair and machine.layers[1].two_values == (0.0, 1.0)
+
+
+def misfit(machine: BoltzmannMachine, expected: str) -> ValueError:
+    """Returns the error for a machine that another program has no place for."""
+    return ValueError(f"machine: expected {expected}, received {', '.join(map(str, machine.layers))}")
 
 
 def writable() -> list[str]:

@@ -16,13 +16,14 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.data._read_arrays import import_h5py
 from harmonium.exchange import _hdf5
-from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.exchange.exchange import Exchanged, Format, is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli, Categorical
 from harmonium.machine import BoltzmannMachine
 
 _AGE = re.compile(r"update_(\d{1,15})")
-_CHAINS = 100
+_CHAINS = 100  # from noise: their number is free, and few make a small file
 _NAMES = ("weight_matrix", "vbias", "hbias")
 
 
@@ -72,24 +73,16 @@ class Rbms(Format):
                 raise ValueError("vbias: expected at least two states")
         else:
             visible = Bernoulli(len(a))
-        machine = BoltzmannMachine([visible, Bernoulli(len(b))], seed=None).double()
-        machine.couplings[0].fill_(W.reshape(visible.width, len(b)))
-        machine.layers[0].set_finite_(bias=a)
-        machine.layers[1].set_finite_(bias=b)
-        machine.metadata["origin"] = {"form": cls.form, "update": age}
+        machine = make_rbm(visible, W, a, b, {"form": cls.form, "update": age})
         return Exchanged(machine, _states(visible, chains), cls.form)
 
     @classmethod
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
         visible: Any = machine.layers[0]
         hidden: Any = machine.layers[-1]
-        bits = (0.0, 1.0)
-        known = (visible.one_hot or visible.two_values == bits) and hidden.two_values == bits
-        if not (known and len(machine.layers) == 2 and machine.edges == ((0, 1),)):
-            raise ValueError(
-                "machine: expected Bernoulli or categorical visible units beside a layer of Bernoulli hidden "
-                f"ones for rbms, received {', '.join(map(str, machine.layers))}"
-            )
+        if not (is_rbm(machine) and (visible.one_hot or visible.two_values == (0.0, 1.0))):
+            expected = "Bernoulli or categorical visible units beside a layer of Bernoulli hidden ones"
+            raise misfit(machine, f"{expected} for rbms")
         law, potts = machine.hamiltonian(), visible.one_hot
         W = law.J[0].reshape(*visible.bias.shape, hidden.width)
         values: dict[str, Any] = dict(zip(_NAMES, (W, visible.bias, hidden.bias), strict=True))
@@ -97,7 +90,7 @@ class Rbms(Format):
             chains = machine.random_states(_CHAINS, seed=0)[0]  # the program reads no file without any
         codes = visible.by_unit(chains).argmax(-1) if potts else chains
         buffer = io.BytesIO()
-        with _hdf5.import_h5py().File(buffer, "w") as file:
+        with import_h5py().File(buffer, "w") as file:
             file["model_type"] = "PBRBM" if potts else "BBRBM"
             file["parallel_chains"] = codes.cpu().numpy().astype(np.float32)
             group = file.create_group("update_1")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from harmonium.exchange.exchange import is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli
 from harmonium.machine import BoltzmannMachine
 
@@ -38,12 +39,7 @@ def from_sklearn(rbm: Any) -> BoltzmannMachine:
         raise TypeError(
             f"rbm: expected a fitted BernoulliRBM, received {type(rbm).__name__} without {error.name}"
         ) from error
-    machine = BoltzmannMachine([Bernoulli(len(a)), Bernoulli(len(b))], seed=None).to(W.dtype)
-    machine.couplings[0].fill_(W.t())
-    machine.layers[0].set_finite_(bias=a)
-    machine.layers[1].set_finite_(bias=b)
-    machine.metadata["origin"] = {"form": "scikit-learn"}
-    return machine
+    return make_rbm(Bernoulli(len(a)), W.t(), a, b, {"form": "scikit-learn"})
 
 
 @torch.no_grad()
@@ -66,12 +62,8 @@ def to_sklearn(machine: BoltzmannMachine) -> Any:
 
     visible: Any = machine.layers[0]
     hidden: Any = machine.layers[-1]
-    two = len(machine.layers) == 2 and machine.edges == ((0, 1),) and machine.visible == (0,)
-    if not (two and visible.two_values == hidden.two_values == (0.0, 1.0)):
-        raise ValueError(
-            "machine: expected two layers of Bernoulli units for scikit-learn, received "
-            f"{', '.join(map(str, machine.layers))}"
-        )
+    if not (is_rbm(machine) and visible.two_values == (0.0, 1.0)):
+        raise misfit(machine, "two layers of Bernoulli units for scikit-learn")
     rbm = BernoulliRBM(hidden.n_units)
     rbm.components_ = machine.hamiltonian().J[0].detach().cpu().numpy().T.copy()
     rbm.intercept_visible_ = visible.bias.detach().cpu().numpy().copy()

@@ -39,7 +39,7 @@ def naive(
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this; > 0.
         damping: weight of the old field in a new one, in [0, 1), or "adaptive"; see ``solve``.
-        max_sweeps: at least 1.
+        max_sweeps: see ``naive``.
 
     Returns:
         The solution; rows that did not converge say so in ``status``.
@@ -81,13 +81,11 @@ def tap(
         machine: the machine, of any depth.
         start: visible means to start from, (batch, visible_width), with variance zero, such as rows of data;
             hidden layers start from them. NaN is no guess: the mean of the unit by itself.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
-            free.
+        clamp: see ``naive``.
         order: 2, or 3 for machines of Bernoulli and Spin layers, which adds the terms in J³; 1 is ``naive``.
-        tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
-            by 1 - damping, is at most this; > 0.
+        tolerance: see ``naive``.
         damping: weight of the old fields in new ones, in [0, 1), or "adaptive" by row; see ``solve``.
-        max_sweeps: at least 1.
+        max_sweeps: see ``naive``.
 
     Returns:
         The solution; rows that did not converge say so in ``status``.
@@ -126,11 +124,10 @@ def adatap(
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
         start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
-            free.
-        tolerance: see ``solve``.
+        clamp: see ``naive``.
+        tolerance: see ``naive``.
         damping: weight of the old fields in new ones, in [0, 1), or "adaptive".
-        max_sweeps: at least 1.
+        max_sweeps: see ``naive``.
 
     Returns:
         The solution. "Unbounded" is also a row whose Gaussian lost its normaliser on the way.
@@ -163,11 +160,10 @@ def relaxed_bp(
     Args:
         machine: the machine, of any depth, with units of one column (no ``Categorical``).
         start: visible means to start from, (batch, visible_width), with variance zero; NaN is no guess.
-        clamp: what to hold: visible values (batch, visible_width) or a mapping from layers to values; NaN is
-            free.
-        tolerance: see ``solve``.
+        clamp: see ``naive``.
+        tolerance: see ``naive``.
         damping: weight of the old messages in new ones, in [0, 1), or "adaptive".
-        max_sweeps: at least 1.
+        max_sweeps: see ``naive``.
 
     Raises:
         ValueError: shapes or numbers out of range, or units of several columns.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harmonium._html import format_value
 from harmonium.machine import BoltzmannMachine
 from harmonium.report.logos import letters_of
 
@@ -77,8 +78,4 @@ def _table(values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
-    return "-" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
+    return format_value(value).replace("|", "\\|").replace("\n", " ")

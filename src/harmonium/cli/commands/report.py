@@ -11,13 +11,14 @@ from typing import Annotated, Any
 
 import torch
 
+from harmonium._html import format_value
 from harmonium._settings import From0, Setting
 from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
-from harmonium.cli.output import check_target, format_value, listening, working
+from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
