@@ -8,8 +8,7 @@ import torch
 
 import harmonium as hm
 from harmonium.report import Baselines, Link, compare_links, compare_marginals, score_baselines
-from harmonium.report.page.learned import gain_remark, link_remark, marginal_remark
-from harmonium.report.page.verdict import likelihood_remarks
+from harmonium.report.page.verdict import gain_remark, likelihood_remarks, link_remark, marginal_remark
 
 from .command_line import TINY, CommandLine
 

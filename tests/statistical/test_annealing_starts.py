@@ -12,7 +12,7 @@ from campaigns.annealing import machine, read
 
 import harmonium as hm
 from harmonium.likelihood import ais, exact_log_partition
-from harmonium.likelihood.starts import count_heavier, draw_likely_modes
+from harmonium.likelihood.annealing import count_heavier, draw_likely_modes
 
 from .support import machine as small_machine
 

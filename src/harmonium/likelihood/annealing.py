@@ -15,14 +15,15 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
 from harmonium.backends import calls, choice
-from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
+from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.likelihood.starts import count_heavier, draw_likely_modes
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
-_PILOT_SWEEPS = 100
+_PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
+_REPLICAS = 10  # of tempered chains: the default of ``Tempering``
+_CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
 _ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
 _MISSED = 0.05  # reverse runs of all runs that may be heavier than every forward run
 
@@ -124,7 +125,7 @@ def ais(
             return anneal_part(target, parts[0], generator, start)
         noise = zip(parts, dealt.generators(generator), strict=True)
         done = dealt.all_gather(
-            [anneal_part(target.without_cache(), part, own, start) for part, own in noise]
+            [anneal_part(target.without_cache(), part, stream, start) for part, stream in noise]
         )
         joined: tuple[Tensor, States] = join_rows(done)
         return joined
@@ -263,6 +264,38 @@ def _mix(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -
     """Returns chains after the sweeps of a pilot run."""
     chains = KernelState(states, 0)
     return run_kernel(hamiltonian, Gibbs(), chains, _PILOT_SWEEPS, generator).states
+
+
+def draw_likely_modes(
+    law: Hamiltonian, others: Sequence[States], chains: int, sweeps: int, generator: torch.Generator
+) -> States:
+    """Draws local modes of a machine by their weight, from all that several kinds of chains lead to.
+
+    Candidates are states of other chains, all replicas of tempered chains and noise, about ``chains`` each.
+    Every candidate climbs to a local mode. A distinct mode is drawn with probability proportional to exp(-F),
+    so that light modes, which any chain may be caught in, count for little.
+    """
+    noise = [law.pure_noise(l, chains, generator) for l in range(len(law.layers))]
+    tempering = Tempering(_REPLICAS)
+    few = [x[: -(-chains // _REPLICAS)] for x in noise]
+    replicas = tempering.init(law, few, generator, sweeps)
+    tempered = run_kernel(law, tempering, replicas, sweeps, generator).memory.states
+    modes = [torch.cat(layer) for layer in zip(*others, tempered, noise, strict=True)]
+    climb(law, modes, law.graph.backwards, _CLIMB)
+    states = torch.cat([modes[l] for l in law.graph.kept], -1)
+    _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
+    weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
+    drawn = _random.weighted(weight.softmax(0), chains, generator)
+    return [x[drawn] for x in modes]
+
+
+def count_heavier(backward: Tensor, forward: Tensor) -> int:
+    """Counts reverse runs whose log weights, taken forwards, are above the largest of the forward run by 1.
+
+    By Crooks' relation a reverse run from the machine's own law has each weight as often as a forward run,
+    times the weight over its mean. Their share therefore estimates the part of Z that the forward run missed.
+    """
+    return int((backward > forward.max() + 1).sum())
 
 
 def _average_weights(log_weights: Tensor) -> tuple[float, float, float]:

@@ -9,7 +9,6 @@ from harmonium.report.images import (
     image_panels as image_panels,
     write_png as write_png,
 )
-from harmonium.report.inside import draw_directions as draw_directions, draw_tree as draw_tree
 from harmonium.report.landscape_maps import (
     basin_map as basin_map,
     embedding as embedding,
@@ -24,6 +23,8 @@ from harmonium.report.links import (
 from harmonium.report.logos import draw_logos as draw_logos, unit_logos as unit_logos
 from harmonium.report.moments import MomentErrors as MomentErrors, moment_errors as moment_errors
 from harmonium.report.plots import (
+    draw_directions as draw_directions,
+    draw_tree as draw_tree,
     learning_curve as learning_curve,
     mixing_curve as mixing_curve,
     plane as plane,

@@ -1,10 +1,11 @@
-"""Figures, drawn by matplotlib without anything global: of training, of mixing, and of the plane."""
+"""Figures, drawn by matplotlib without anything global: of training, mixing, the plane, directions, trees."""
 
 from __future__ import annotations
 
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium._storage import replace_file
 from harmonium.coupled import Meetings, mixing_bound, mixing_limit
+from harmonium.meanfield import Node
 from harmonium.training import RESERVED
 
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
 _POINTS = 150  # of the plane, along each axis
+_DIRECTIONS = 10  # singular values that are drawn: matplotlib has as many colours
 _SHOWN = 8.0  # nats below the maximum at which the colours end
 
 
@@ -191,14 +194,59 @@ def plane(
         with torch.no_grad():
             values = torch.as_tensor(density(grid)).cpu().double().reshape(_POINTS, _POINTS)
         _checks.finite(values, f"panels[{caption!r}]")
-        shown = (values - values.max()).clamp(min=-_SHOWN)
-        upper.imshow(shown.numpy(), origin="lower", extent=extent, aspect="auto", cmap="viridis")
+        below = (values - values.max()).clamp(min=-_SHOWN)
+        upper.imshow(below.numpy(), origin="lower", extent=extent, aspect="auto", cmap="viridis")
         upper.set_title(caption, fontsize=8)
         if caption in samples:
             points = samples[caption]
             points = np.asarray(points.detach().cpu() if isinstance(points, Tensor) else points)
             lower.plot(points[:, 0], points[:, 1], ".", markersize=1, color="0.2")
         lower.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-        for each in (upper, lower):
-            each.tick_params(labelsize=6)
+        for axis in (upper, lower):
+            axis.tick_params(labelsize=6)
     save_figure(figure, path, dpi=90)
+
+
+def draw_directions(
+    ages: Sequence[float], values: Sequence[Tensor], places: Mapping[str, Tensor], path: Path
+) -> None:
+    """Draws singular values over the ages of a training, and rows along the two leading directions.
+
+    Args:
+        ages: Ages of the machines, in updates.
+        values: Singular values at every age, each (k,).
+        places: Rows along the directions, (rows, at least 2), by the name of their set.
+        path: PNG file to write.
+    """
+    figure = new_figure("draw_directions", (9.0, 4.0))
+    left, right = figure.subplots(1, 2)
+    for a in range(min(_DIRECTIONS, len(values[0]))):
+        left.plot(ages, [float(at_age[a]) for at_age in values], marker=".", linewidth=1)
+    left.set(xlabel="updates", ylabel="singular value of the couplings")
+    for name, rows in places.items():
+        right.scatter(rows[:, 0], rows[:, 1], s=4, alpha=0.4, label=name, linewidths=0)
+    right.set(xlabel="first direction", ylabel="second direction")
+    right.legend(fontsize="small")
+    save_figure(figure, path)
+
+
+def draw_tree(root: Node, path: Path) -> None:
+    """Draws a tree of solutions from left, the first age, to right, as a PNG file."""
+    figure = new_figure("draw_tree", (8.0, 5.0))
+    axis, leaves = figure.subplots(), count()
+
+    def draw(node: Node) -> float:
+        """Draws what hangs on a node and returns its height."""
+        if not node.children:
+            y = float(next(leaves))
+            axis.text(node.age, y, f" {node.rows}", va="center", fontsize="small")
+            return y
+        heights = [draw(child) for child in node.children]
+        for child, y in zip(node.children, heights, strict=True):
+            axis.plot([node.age, child.age], [y, y], color="0.3", linewidth=1)
+        axis.plot([node.age, node.age], [min(heights), max(heights)], color="0.3", linewidth=1)
+        return sum(heights) / len(heights)
+
+    draw(root)
+    axis.set(xlabel="updates", yticks=[])
+    save_figure(figure, path)

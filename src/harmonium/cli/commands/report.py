@@ -24,10 +24,9 @@ from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
-from harmonium.report.page.learned import fill_learned
 from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import SECTIONS, Subject
+from harmonium.report.page.sections import SECTIONS, Subject, fill_learned
 from harmonium.report.plots import mixing_heights
 from harmonium.tables import Codec
 

@@ -31,8 +31,8 @@ class RunRecord:
     """The record of a run.
 
     Attributes:
-        name: of the folder.
-        config: of ``config.json``; empty where there is none.
+        name: The folder's name.
+        config: What ``config.json`` holds; empty where there is none.
         history: the lines of ``history.jsonl``.
         date: when training began, or last went on: the time of ``config.json``.
         finished: whether the run has written its machine.
@@ -106,8 +106,8 @@ class RunRecord:
             elif name == "X":
                 plain["data"] = f"{value[0]} rows of {value[1]} columns"
             elif name == "machine":
-                plain["layers"] = ", ".join(each for each in value if isinstance(each, str))
-                edges = next((each for each in value if isinstance(each, list)), [])
+                plain["layers"] = ", ".join(part for part in value if isinstance(part, str))
+                edges = next((part for part in value if isinstance(part, list)), [])
                 joins = (f"{'–'.join(map(str, edge['layers']))} {edge['kind']}" for edge in edges)
                 plain["edges"] = ", ".join(joins) or "a chain, dense"
             elif name != "requires_grad":
@@ -129,8 +129,8 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
     plan += [(_spell(name), "value", [name]) for name in rest]
     if len({record.get("learning_rate") for run in runs for record in run.history}) > 1:
         plan.append(("Learning rate", "rate", ["learning_rate"]))
-    made = [_draw_curve(runs, title, unit, names) for title, unit, names in plan]
-    return [each for each in made if each is not None]
+    charts = (_draw_curve(runs, title, unit, names) for title, unit, names in plan)
+    return [curve for curve in charts if curve is not None]
 
 
 def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequence[str]) -> Chart | None:

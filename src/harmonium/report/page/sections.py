@@ -17,6 +17,7 @@ from harmonium._random import as_generator, permutation
 from harmonium.data import BitPlanes, Encoder, Frame, frame_of, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
+from harmonium.report.baselines import score_baselines
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
 from harmonium.report.images import (
     find_limits,
@@ -26,19 +27,28 @@ from harmonium.report.images import (
     mean_word,
     signed_pixels,
 )
+from harmonium.report.links import compare_links, compare_marginals
 from harmonium.report.page.charts import histogram
 from harmonium.report.page.parts import Grid, Picture, Remark, Section
-from harmonium.report.page.verdict import activity_remarks, copy_remarks
+from harmonium.report.page.verdict import (
+    activity_remarks,
+    copy_remarks,
+    gain_remark,
+    is_lost,
+    link_remark,
+    marginal_remark,
+)
 from harmonium.report.sample_quality import nearest_neighbours
 from harmonium.tables import Table
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
-_SHOWN = 10  # images of a strip: more would be too small beside each other on a phone
+_SHOWN = 10  # images of a strip and lines of a table: more would be too small on a phone, or too many to read
 _ACROSS = 480  # pixels of a matrix, about
 _FILTERS = 50  # five strips; the rest have the smaller weights
 _COLUMNS = 24  # whose histograms are drawn
 _STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
+_LINKED = 100  # columns, of which all pairs are looked at
 _SURE = 0.01  # a unit that is active on fewer rows is never active
 _FLIPS, _NOISE = 0.1, 0.5  # examples of denoising: units flipped, or noise as a share of the data's deviation
 
@@ -49,17 +59,17 @@ class Subject:
 
     Attributes:
         machine: any machine.
-        encoder: of its data.
+        encoder: The encoder of its data.
         width: columns of its states that are data; what follows them is a label.
-        shape: of an image, or ().
-        names: of the columns where there is no table.
+        shape: Shape of an image, or ().
+        names: Names of the columns where there is no table.
         data: name of the data.
         rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
         lacking: why there are none.
         training: rows that the machine was trained on, where ``rows`` are others; else None.
         samples: states for each layer, of chains from noise.
-        sweeps: of these chains.
-        seed: of what is drawn here.
+        sweeps: Sweeps of these chains.
+        seed: Source of what is drawn here.
     """
 
     machine: BoltzmannMachine
@@ -138,6 +148,38 @@ class Subject:
         return Picture(title, caption, pixels)
 
 
+def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject) -> None:
+    """Fills the section on what was learned: likelihoods beside simple laws, strong links, worst columns.
+
+    ``scores`` has under "mean" the machine's mean ln p of the rows, in nats of its states, where it is known.
+    """
+    if subject.greys is not None:
+        section.absent = "The rows are images: their samples stand below."
+        return
+    rows, training, score = subject.given, subject.training, scores.get("mean")
+    baselines = score_baselines(subject.machine, rows, rows if training is None else training)
+    section.remarks = [] if score is None else [gain_remark(score, baselines)]
+    fitted = "these rows" if training is None else "the training rows"
+    section.lead = f"{len(rows)} rows of {subject.data}, beside laws that know less, fitted to {fitted}."
+    likelihoods = [["independent columns", f"{baselines.independent:.2f}"]]
+    if baselines.gaussian is not None:
+        likelihoods.append(["a Gaussian of the real columns", f"{baselines.gaussian:.2f}"])
+    if score is not None:
+        likelihoods.append(["the machine", f"{score:.2f}"])
+    section.tables = [Grid(["mean ln p, nats of the states", ""], likelihoods)]
+    if rows.shape[1] > _LINKED and not isinstance(subject.encoder, Table):
+        section.lead += f" Links are shown of at most {_LINKED} columns."
+        return
+    real, drawn = subject.cells(rows), subject.cells(subject.seen)
+    links, marginals = compare_links(real, drawn), compare_marginals(real, drawn)
+    section.remarks += [link_remark(links), marginal_remark(marginals)]
+    strongest = [[f"{x.first}, {x.second}", f"{x.real:.2f}", f"{x.sampled:.2f}"] for x in links[:_SHOWN]]
+    marked = [is_lost(link) for link in links[:_SHOWN]]
+    section.tables.append(Grid(["strongest links", "data", "samples"], strongest, marked))
+    worst = [[name, f"{value:.2f}"] for name, value in list(marginals.items())[:_SHOWN]]
+    section.tables.append(Grid(["farthest columns", "distance"], worst))
+
+
 def fill_samples(section: Section, subject: Subject) -> None:
     """Fills the section on samples, the rows nearest to them, and rows."""
     count, sweeps = len(subject.seen), subject.sweeps
@@ -148,8 +190,8 @@ def fill_samples(section: Section, subject: Subject) -> None:
         mixed = permutation(len(subject.rows), as_generator(subject.seed, subject.rows.device))
         probe, rest = mixed.tensor_split([min(100, len(mixed) // 10)])
         if len(probe):
-            own, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
-            section.remarks = copy_remarks(float(distances.median()), float(own.median()))
+            between, _ = nearest_neighbours(subject.rows[probe], subject.rows[rest])
+            section.remarks = copy_remarks(float(distances.median()), float(between.median()))
     if subject.greys is None:
         section.tables = [_make_table("samples", _read_cells(subject, subject.seen[:_SHOWN]))]
         if subject.rows is not None:
@@ -210,7 +252,7 @@ def fill_activity(section: Section, subject: Subject) -> None:
         section.absent = "The machine has no hidden units."
         return
     generator = as_generator(subject.seed, machine.device)
-    found = hidden_means(machine, rows, generator)
+    means_of = hidden_means(machine, rows, generator)
     section.lead = f"Means of the hidden units given {len(rows)} rows of {subject.data}."
     if not machine.graph.independent:
         section.lead += (
@@ -218,14 +260,14 @@ def fill_activity(section: Section, subject: Subject) -> None:
         )
     never = always = units = 0
     sure = []
-    for l, means in found.items():
+    for l, means in means_of.items():
         means = means.double()
         label = "mean over the rows"
         if (two := machine.layers[l].two_values) is not None:
             means = (means - two[0]) / (two[1] - two[0])
             label = "share of rows on which a unit is active"
-            each = means.mean(0)
-            never, always = never + int((each < _SURE).sum()), always + int((each > 1 - _SURE).sum())
+            activity = means.mean(0)
+            never, always = never + int((activity < _SURE).sum()), always + int((activity > 1 - _SURE).sum())
             units += means.shape[1]
             sure.append(((means < 0.01) | (means > 0.99)).double().mean().item())
         title = f"Layer {l}: {machine.layers[l]}"
@@ -262,25 +304,25 @@ def _read_cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:
 
 def _make_table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
     """Returns rows as a table, with as many columns as are drawn elsewhere."""
-    shown = dict(list(cells.items())[:_COLUMNS])
-    texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in x.tolist()] for x in shown.values()]
-    return Grid([title, *shown], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
+    columns = dict(list(cells.items())[:_COLUMNS])
+    texts = [[f"{v:.4g}" if isinstance(v, float) else str(v) for v in x.tolist()] for x in columns.values()]
+    return Grid([title, *columns], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
 def fill_landscape(section: Section, subject: Subject) -> None:
     """Fills the section on the mean-field solutions that rows converge to."""
     rows = subject.spread(_STARTS)
-    found = landscape(subject.machine, rows)
-    lost = int((found.basin < 0).sum())
+    solutions = landscape(subject.machine, rows)
+    lost = int((solutions.basin < 0).sum())
     section.lead = (
         f"Mean field of the second order (TAP), from {len(rows)} rows of {subject.data}. Different "
-        f"solutions: {len(found.counts)}; rows that did not settle: {lost}. Solutions tell of modes."
+        f"solutions: {len(solutions.counts)}; rows that did not settle: {lost}. Solutions tell of modes."
     )
-    pairs = zip(found.counts.tolist(), found.free_energies.tolist(), strict=True)
-    each = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
-    section.tables.append(Grid(["solution", "rows", "free energy"], each))
+    pairs = zip(solutions.counts.tolist(), solutions.free_energies.tolist(), strict=True)
+    lines = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
+    section.tables.append(Grid(["solution", "rows", "free energy"], lines))
     if subject.greys is not None and not isinstance(subject.encoder, BitPlanes):
-        means = subject.machine.hamiltonian().visible_states(found.solutions.means)[:_SHOWN]
+        means = subject.machine.hamiltonian().visible_states(solutions.solutions.means)[:_SHOWN]
         title = "Means of the solutions with most rows"
         section.pictures.append(subject.draw(title, "", {"": subject.decode(means)}))
 
@@ -295,9 +337,9 @@ def fill_completion(section: Section, subject: Subject) -> None:
     labels = int(subject.width < machine.visible_width)  # a label is given
     absent = mask.repeat(1, (units - labels) // mask.shape[1])
     absent = torch.cat([absent, absent.new_zeros(len(absent), labels)], 1)
-    found = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
+    completed = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
     truth = subject.decode(rows)
-    result = np.where(mask.numpy(), subject.estimate(found.mean, found.best), truth)
+    result = np.where(mask.numpy(), subject.estimate(completed.mean, completed.best), truth)
     section.lead = (
         "The lower half of each image was hidden and filled in by Gibbs chains given the rest: the means of "
         "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
@@ -320,20 +362,20 @@ def fill_denoising(section: Section, subject: Subject) -> None:
     truth = subject.decode(rows)
     if layer.discrete:
         noisy = SymmetricChannel(_FLIPS).corrupt(layer, rows, generator)
-        found = denoise(machine, noisy, _FLIPS, data=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, _FLIPS, data=subject.given, seed=generator)
         noise = f"{_FLIPS:.0%} of the units were flipped"
     else:
         size = _NOISE * float(subject.decode(subject.given).std())
         deviation = noise_in_states(size, subject.encoder)
         noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
-        found = denoise(machine, noisy, noise_deviation=deviation, data=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, noise_deviation=deviation, data=subject.given, seed=generator)
         noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
     about = "the result is the posterior mean by TAP under the machine, which knows the noise."
     section.lead = f"{noise}; {about}"
-    if not bool(found.converged.all()):
-        text = f"TAP had not converged for {int((~found.converged).sum())} of {len(rows)} noisy images."
+    if not bool(cleaned.converged.all()):
+        text = f"TAP had not converged for {int((~cleaned.converged).sum())} of {len(rows)} noisy images."
         section.remarks.append(Remark("note", text))
-    result = subject.estimate(found.mean, found.decision)
+    result = subject.estimate(cleaned.mean, cleaned.decision)
     panels = {"given": subject.decode(noisy), "truth": truth, "result": result}
     section.pictures.append(subject.draw("Noisy images made clean", "", panels))
 

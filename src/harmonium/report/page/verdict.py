@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from harmonium.report.baselines import Baselines
+from harmonium.report.links import Link
 from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord
 
@@ -15,6 +17,9 @@ _GAP = 1.0  # nats between two bounds that are still close
 _R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
 _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # on a scale from training data to shuffled ones
+_STRONG, _KEPT = 0.3, 0.5  # a link that draws have to show, and the share of it
+_FAR = 0.15  # distance of a column's distribution that anyone sees
+_HALF = 0.5  # of what a Gaussian gains on independent columns
 
 
 def training_remarks(run: RunRecord) -> list[Remark]:
@@ -89,10 +94,7 @@ def likelihood_remarks(
 ) -> list[Remark]:
     """Returns remarks on how far ln Z and the likelihood can be trusted.
 
-    Args:
-        table: of ``harmonium evaluate``, on ln Z.
-        row: of ``harmonium evaluate``, on the data, or None.
-        mixing: of the mixing by ``harmonium evaluate``, or None.
+    The tables are those of ``harmonium evaluate``: on ln Z, on the data, and on the mixing.
     """
     remarks = []
     if row is not None:
@@ -132,12 +134,7 @@ def likelihood_remarks(
 def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> Remark | None:
     """Returns a remark that puts an annealed ln Z and the mixing of chains together.
 
-    Args:
-        table: of ``harmonium evaluate``, on ln Z.
-        mixing: of the mixing by ``harmonium evaluate``, or None.
-
-    Returns:
-        None: ln Z is exact, or nothing is known of the mixing.
+    None where ln Z is exact, or nothing is known of the mixing.
     """
     if table["method"] == "exact" or mixing is None:
         return None
@@ -176,8 +173,8 @@ def likelihood(
 
     Without the error, and with a warning, where ln Z (``table``) has none that is known (``unmixed``).
     """
-    known = [row.get(name) for name in ("log_likelihood", "variational_bound")]
-    value = next((each for each in known if each is not None), None)
+    scores = (row.get(name) for name in ("log_likelihood", "variational_bound"))
+    value = next((score for score in scores if score is not None), None)
     if value is None:
         return None
     if table is not None and unmixed(table, mixing):
@@ -186,12 +183,7 @@ def likelihood(
 
 
 def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
-    """Returns a remark on how far the samples of a page can be trusted.
-
-    Args:
-        table: of the mixing by ``harmonium evaluate``.
-        sweeps: of the chains whose samples the page shows.
-    """
+    """Returns a remark on how far samples by chains of so many sweeps can be trusted."""
     if table["given_up"] > 0:
         text = f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's law."
         return [Remark("caution", text)]
@@ -205,11 +197,7 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
 
 
 def convergence_remark(table: Mapping[str, Any]) -> Remark:
-    """Returns a remark on R̂ and effective sample sizes.
-
-    Args:
-        table: of the mixing by ``harmonium evaluate``, on the convergence.
-    """
+    """Returns a remark on R̂ and effective sample sizes."""
     text = (
         f"Of {table['chains']} chains over {table['sweeps'] // 2} sweeps the largest R̂ is "
         f"{table['r_hat']:.3f}, and the smallest effective sample size {table['ess']:.0f} of {table['draws']}"
@@ -221,11 +209,7 @@ def convergence_remark(table: Mapping[str, Any]) -> Remark:
 
 
 def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
-    """Returns a remark on training out of equilibrium.
-
-    Args:
-        table: of the mixing by ``harmonium evaluate``, on the equilibrium.
-    """
+    """Returns a remark on training out of equilibrium."""
     peak, last = max(table["correlation"]), table["correlation"][-1]
     data, sweeps = table["correlation_of_data"], table["sweeps"][-1]
     if table["falls"]:
@@ -246,12 +230,7 @@ def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
 
 
 def moments_remark(errors: Mapping[str, float], about: str) -> Remark | None:
-    """Returns a remark on the moments of samples; None where no moment could be judged.
-
-    Args:
-        errors: by kind of moment, scaled, NaN where there are none.
-        about: what the samples were compared with.
-    """
+    """Returns a remark on the scaled errors of moments beside ``about``; None where all of them are NaN."""
     known = {name: error for name, error in errors.items() if error == error}
     if not known:
         return None
@@ -287,3 +266,44 @@ def copy_remarks(samples: float, data: float) -> list[Remark]:
     if samples > 1.5 * data:
         return [Remark("note", text + "samples lie farther off than rows do.")]
     return [Remark("good", text + "samples are neither copies nor far off.")]
+
+
+def gain_remark(score: float, baselines: Baselines) -> Remark:
+    """Judges a machine's mean ln p beside those of simple laws."""
+    gain, reach = score - baselines.independent, 0.0
+    word = "better" if gain > 0 else "worse"
+    text = f"The machine tells a row {abs(gain):.2f} nats {word} than independent columns"
+    if baselines.gaussian is not None:
+        reach = baselines.gaussian - baselines.independent
+        text += f", a Gaussian of its real columns {reach:.2f} nats better"
+    if gain <= 0:
+        return Remark("caution", f"{text}: it has learned nothing of what joins the columns.")
+    if gain < _HALF * reach:
+        return Remark("caution", f"{text}: it has learned little of what joins them.")
+    return Remark("good", f"{text}.")
+
+
+def is_lost(link: Link) -> bool:
+    """Returns whether samples lack a link that the data have."""
+    return link.real >= _STRONG and link.sampled < _KEPT * link.real
+
+
+def link_remark(links: Sequence[Link]) -> Remark:
+    """Judges whether samples show the strong links of the data."""
+    strong = [link for link in links if link.real >= _STRONG]
+    missing = [link for link in strong if is_lost(link)]
+    if not strong:
+        return Remark("note", "No two columns hang together by more than 0.3.")
+    if not missing:
+        return Remark("good", f"Samples show all {len(strong)} strong links of the data.")
+    first = "; ".join(f"{x.first} and {x.second}: {x.real:.2f}, {x.sampled:.2f}" for x in missing[:3])
+    text = f"Samples lack {len(missing)} of {len(strong)} strong links of the data ({first})"
+    return Remark("caution", f"{text}: the table is not learned.")
+
+
+def marginal_remark(marginals: Mapping[str, float]) -> Remark:
+    """Judges the distributions of the columns by themselves."""
+    far = [f"{name} ({value:.2f})" for name, value in marginals.items() if value > _FAR]
+    if not far:
+        return Remark("good", "Every column of the samples is distributed as in the data.")
+    return Remark("caution", f"Columns that samples have otherwise than the data: {', '.join(far[:5])}.")
