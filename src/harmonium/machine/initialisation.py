@@ -306,7 +306,7 @@ def fit_(layer: Layer, expected: Theta, variance: Tensor, rows: int | Tensor) ->
 
 
 def fitted(layer: Layer, x: Tensor, weights: Tensor | None = None) -> Layer:
-    """Returns a copy of a layer, fitted as by ``fit_states_``: independent units with the moments of x."""
+    """Returns a copy of a layer, fitted to states x, (rows, width), as by ``fit_states_``."""
     made: Layer = deepcopy(layer)
     fit_states_(made, x, weights)
     return made
