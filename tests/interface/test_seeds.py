@@ -98,6 +98,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
     ),
     "fit_exact": lambda **s: filled_exactly(**s),
+    "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
     "fit_labels": lambda **s: list(
         hm.tables.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()

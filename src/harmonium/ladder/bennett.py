@@ -12,7 +12,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import as_rung, fields_of, laws_of, log_partition_of_bottom, space_rungs
+from harmonium.ladder.rungs import as_rung, fields_of, laws_of, space_rungs
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
@@ -209,7 +209,7 @@ def log_partitions(
             noted.append(_gaps([*now.known, law], [*now.memory.states, now.states]))
 
     end = run_kernel(law, kernel, begun, rounds, generator, observe)
-    bottom = log_partition_of_bottom(end.known[0])
+    bottom = end.known[0].log_partition_of_independent()
     values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1), bottom)
     seen, renewed = traffic(end), traffic(warm).renewed
     doubts = _list_doubts(renewed, overlaps, seen)

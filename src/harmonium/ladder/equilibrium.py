@@ -20,11 +20,9 @@ from harmonium.ladder.rungs import (
     as_rung,
     climb,
     complete,
-    draw_bottom,
     fields_of,
     law_of,
     laws_of,
-    log_partition_of_bottom,
     require_bottom,
     space_rungs,
 )
@@ -274,10 +272,10 @@ class Follower:
         number = self.chains or max(2, rows)
         rungs = space_rungs(law, generator, _FIRST_GAPS, self.max_rungs - 1)
         foot = law_of(law, rungs[0])
-        samples = Population.of(foot, draw_bottom(foot, number * self.samples, generator))
-        bottom = torch.tensor([log_partition_of_bottom(foot)], dtype=torch.float64, device=law.device)
+        samples = Population.of(foot, foot.draw_independent(number * self.samples, generator))
+        bottom = torch.tensor([foot.log_partition_of_independent()], dtype=torch.float64, device=law.device)
         state = PttState(
-            draw_bottom(law, number, generator),
+            law.draw_independent(number, generator),
             0,
             rungs[:1],
             [samples.take(slice(number)).states],

@@ -23,7 +23,6 @@ from harmonium.ladder.rungs import (
     as_rung,
     climb,
     complete,
-    draw_bottom,
     fields_of,
     law_of,
     laws_of,
@@ -238,7 +237,7 @@ class Ladder(Kernel):
         before: LadderState = state.memory
         laws: list[Hamiltonian] = state.known or [law_of(law, rung) for rung in before.rungs]
         every, top = [*laws, law], len(laws)
-        bottom = draw_bottom(laws[0], len(state.states[0]), generator)
+        bottom = laws[0].draw_independent(len(state.states[0]), generator)
         replicas, memories = [_Replica(bottom, fields_of(laws[0], bottom))], list[Any]()
         for r in range(1, top + 1):
             x = before.states[r] if r < top else state.states

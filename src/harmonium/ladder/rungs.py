@@ -96,18 +96,6 @@ def complete(
     return drawn
 
 
-def draw_bottom(law: Hamiltonian, chains: int, generator: torch.Generator) -> States:
-    """Draws states of independent units, for each layer (chains, width_l)."""
-    zeros = [law.thetas[l][0].new_zeros(chains, layer.width) for l, layer in enumerate(law.layers)]
-    return law.clamp_states([law.sample(l, zero, generator) for l, zero in enumerate(zeros)])
-
-
-def log_partition_of_bottom(law: Hamiltonian) -> float:
-    """Returns ln Z of independent units, with the held ones as they are."""
-    zeros = [law.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(law.layers)]
-    return sum(float(law.log_partition(l, zero)) for l, zero in enumerate(zeros))
-
-
 def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps: int) -> States:
     """Returns states of another rung, for each layer (chains, width_l), after some sweeps of a law."""
     begun = KernelState(complete(law, states, fields_of(law, states), generator), 0)
@@ -116,7 +104,7 @@ def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps:
 
 def climb(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
     """Returns states of every rung, (chains, width_l): exact draws of rung 0, moved up by a few sweeps."""
-    states = [draw_bottom(laws[0], chains, generator)]
+    states = [laws[0].draw_independent(chains, generator)]
     for law in laws[1:]:
         states.append(settle(law, states[-1], generator, _CLIMB_SWEEPS))
     return states
@@ -180,7 +168,7 @@ class Pilots(NamedTuple):
     @classmethod
     def at_bottom(cls, law: Hamiltonian, generator: torch.Generator) -> Pilots:
         """Draws pilots of independent units."""
-        return cls(law, draw_bottom(law, PILOTS, generator))
+        return cls(law, law.draw_independent(PILOTS, generator))
 
     def climb(self, law: Hamiltonian, generator: torch.Generator) -> Pilots:
         """Returns the pilots after some sweeps of the next rung."""

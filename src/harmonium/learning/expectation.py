@@ -410,8 +410,4 @@ def begin(
     if start == "noise":  # visible noise, and hidden layers that fit it
         seen = [hamiltonian.pure_noise(l, chains, generator) for l in hamiltonian.graph.visible]
         return fill_hidden(hamiltonian, torch.cat(seen, -1), generator, observed=True)
-    states = [
-        hamiltonian.sample(l, hamiltonian.thetas[l][0].new_zeros(chains, layer.width), generator)
-        for l, layer in enumerate(hamiltonian.layers)
-    ]
-    return KernelState(states, 0)
+    return KernelState(hamiltonian.draw_independent(chains, generator), 0)

@@ -108,14 +108,13 @@ def ais(
             weights = weights.to(target.device)
             visible, weights = visible[weights > 0], weights[weights > 0]
     base = _fit_base(machine, fill_hidden(target, visible, generator).states, weights)
-    zeros = [torch.zeros(chains, layer.width, dtype=base.dtype, device=base.device) for layer in base.layers]
-    log_base = sum(float(base.log_partition(l, zero[:1])) for l, zero in enumerate(zeros))
+    log_base = base.log_partition_of_independent()
 
     def anneal_part(
         law: Hamiltonian, part: slice, noise: torch.Generator, start: States | None
     ) -> tuple[Tensor, States]:
         if start is None:
-            independent = [base.sample(l, zero[part], noise) for l, zero in enumerate(zeros)]
+            independent = base.draw_independent(part.stop - part.start, noise)
             return anneal_chains(law, base, betas, independent, noise)
         return anneal_chains(law, base, betas[::-1], _mix(law, [x[part] for x in start], noise), noise)
 

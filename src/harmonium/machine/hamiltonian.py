@@ -339,6 +339,16 @@ class Hamiltonian:
         field = torch.zeros(rows, kind.width, dtype=self.dtype, device=self.device)
         return kind.sample(field, self.noise(layer, rows, generator), kind.reference())
 
+    def draw_independent(self, rows: int, generator: torch.Generator) -> States:
+        """Draws all units as if no edge joined them, for each layer (rows, width_l); clamped ones stay."""
+        zeros = [self.thetas[l][0].new_zeros(rows, layer.width) for l, layer in enumerate(self.layers)]
+        return self.clamp_states([self.sample(l, zero, generator) for l, zero in enumerate(zeros)])
+
+    def log_partition_of_independent(self) -> float:
+        """Returns ln Z of the units as if no edge joined them."""
+        zeros = [self.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(self.layers)]
+        return sum(float(self.log_partition(l, zero)) for l, zero in enumerate(zeros))
+
     def sample(
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
     ) -> Tensor:
