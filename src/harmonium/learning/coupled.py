@@ -34,26 +34,15 @@ class PairState(NamedTuple):
 class CoupledChains(Expectation):
     """H_{k:m} of pairs of chains that run until they meet (Qiu et al. 2020; Jacob et al. 2020; FORMULAS §3).
 
-    Its expectation is E[S], free or clamped, whatever the start, if no pair is capped.
+    Its expectation is E[S], free or clamped, whatever the start, if no pair is capped. The other settings are
+    those of ``rules.ucd``. Persistent pairs go on from where the last call's first chains were at m; a first
+    call may be handed the chains of PCD as its state. With ``quantile`` m - k stays, and as no start depends
+    on the meeting of its own pair, nothing is biased. Antithetic pairs come in twos that start alike, and
+    their first chains mirror each other's noise until the second chains set out; in the free phase only.
 
     Args:
-        pair_kernel: what moves the pairs; ``coupled.Gibbs()`` by default.
-        k: first sweep that is averaged, at least 0.
-        m: last sweep that is averaged, at least k; None is k.
-        lag: how far the first chain runs ahead, at least 1.
-        start: "data", "persistent" (from where the last call's chains were at m; a first call may be handed
-            the chains of PCD as its state) or "noise".
-        chains: pairs; None is as many as the batch has rows. Clamped and data-started pairs always are.
-        max_steps: sweeps after which a pair is given up. The estimate is then biased by what the correction
-            lacks; the fraction of such pairs is a diagnostic of every call, and a warning above 5 %.
-        quantile: if given, k is this quantile in [0, 1] of the last call's meeting times where that is
-            larger, and m - k stays. The start of the next pairs does not depend on their own meeting, so
-            nothing is biased.
-        antithetic: whether pairs come in twos that start alike and whose first chains mirror each other's
-            noise until the second chains set out; their number must be even (None: twice the rows of the
-            batch). In the free phase only.
-        clamped: whether the visible layer is clamped to the data; where no two hidden layers
-            are joined that is exact.
+        clamped: whether the visible layer is clamped to the data; where no two hidden layers are joined that
+            is exact. There are then as many pairs as rows, as there always are from data.
     """
 
     def __init__(

@@ -21,13 +21,12 @@ class LocalModes(Expectation):
     no pair is capped. Without one it is f(X_0): biased, and most often the same number, as Metropolis pairs
     of a large machine meet in their first step unless the rare event happens that carries the correction.
 
+    The other settings are those of ``rules.ucd_lmi``; with ``marginalise`` f is the mean of E[S | one colour]
+    and E[S | the other] (Taniguchi, Eq. 27), else S itself.
+
     Args:
-        pair_kernel: what moves the pairs; None for no correction.
-        chains: how many; None is as many as the batch has rows. Clamped chains always are.
-        max_steps: steps after which a pair is given up, which biases the estimate; see ``CoupledChains``.
-        marginalise: whether f is the mean of E[S | one colour] and E[S | the other] (Taniguchi, Eq. 27), or
-            S itself.
-        clamped: whether the visible layer is clamped to the data; with one hidden layer that is exact.
+        clamped: whether the visible layer is clamped to the data, with a chain for each row; with one hidden
+            layer that is exact.
     """
 
     def __init__(
