@@ -188,8 +188,8 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
     if value is None:
         return None
     try:
-        given = value.detach().cpu() if isinstance(value, Tensor) else np.array(value, dtype=np.float64)
-        x = torch.as_tensor(given, dtype=torch.float64)
+        array = value.detach().cpu() if isinstance(value, Tensor) else np.array(value, dtype=np.float64)
+        x = torch.as_tensor(array, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         received = f"{type(value).__name__} ({str(error).splitlines()[0]})"
         raise TypeError(f"{name}: expected a number for each row or None, received {received}") from error

@@ -45,18 +45,20 @@ class Moments:
             # Measured from its first entry, a constant column is exactly zero and stays so.
             self._origin = torch.full_like(chunk[0], math.nan)
             self._seen, self._mean, self._squares = (torch.zeros_like(chunk[0]) for _ in range(3))
-        each = (~chunk.isnan()).double()
-        first = chunk.gather(0, each.argmax(0, keepdim=True))[0]
+        count = (~chunk.isnan()).double()
+        first = chunk.gather(0, count.argmax(0, keepdim=True))[0]
         self._origin = torch.where(self._origin.isnan(), first, self._origin)
         if weights is not None:
-            each *= weights.to(each).unsqueeze(1)
+            count *= weights.to(count).unsqueeze(1)
         chunk = (chunk - self._origin).nan_to_num_(nan=0.0)
-        added = each.sum(0)
+        added = count.sum(0)
         total = self._seen + added
-        chunk_mean = (each * chunk).sum(0) / added.where(added > 0, 1.0)
+        chunk_mean = (count * chunk).sum(0) / added.where(added > 0, 1.0)
         step = chunk_mean - self._mean
         share = added / total.where(total > 0, 1.0)
-        self._squares += (each * (chunk - chunk_mean).square_()).sum(0) + step.square() * (self._seen * share)
+        self._squares += (count * (chunk - chunk_mean).square_()).sum(0) + step.square() * (
+            self._seen * share
+        )
         self._mean += step * share
         self._seen = total
 

@@ -109,7 +109,7 @@ class Setting:
             return
         if isinstance(self.takes, Interval):
             self.takes.check(value, name, " or None" if NoneType in kinds else "")
-        elif isinstance(value, str) or not any(get_origin(each) is Callable for each in kinds):
+        elif isinstance(value, str) or not any(get_origin(kind) is Callable for kind in kinds):
             _checks.one_of(value, name, self.takes)
         elif not callable(value):
             raise TypeError(f"{name}: expected a name or a callable, received {type(value).__name__}")
@@ -124,10 +124,10 @@ def settings_of(owner: Any) -> dict[str, Setting]:
     """
     hints, kinds = get_type_hints(owner, include_extras=True), get_type_hints(owner)
     found: dict[str, Setting] = {}
-    for each in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
-        documented, panel = _documented(each), each.__dict__.get("PANEL")
-        method = each.__dict__.get("METHOD")
-        for name in get_annotations(each):
+    for base in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
+        documented, panel = _documented(base), base.__dict__.get("PANEL")
+        method = base.__dict__.get("METHOD")
+        for name in get_annotations(base):
             if name == "return" or is_dataclass(kinds[name]) or get_origin(kinds[name]) is ClassVar:
                 continue
             parts = (hints[name], *get_args(hints[name]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 LIMIT = "HARMONIUM_READ_LIMIT"
-LEAST = 64 << 20
+LEAST = 64 << 20  # bytes that any computer has: no claim up to here does harm
 FACTOR = 256  # deflate reaches 1032; binarised digits as float64 take 98
 
 

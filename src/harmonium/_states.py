@@ -33,7 +33,7 @@ def record(cls: Class) -> Class:
 
 def field_names(cls: type) -> tuple[str, ...]:
     """Returns the names of a record's fields, in the order of its arguments."""
-    return cls._fields if issubclass(cls, tuple) else tuple(each.name for each in fields(cls))  # type: ignore
+    return cls._fields if issubclass(cls, tuple) else tuple(entry.name for entry in fields(cls))  # type: ignore
 
 
 def branches(value: Any) -> list[tuple[str, Any]] | None:

@@ -17,12 +17,12 @@ from torch import Tensor
 from harmonium import _checks
 
 FORMAT = "harmonium"
-VERSION = 1
+VERSION = 1  # of the format of machine files
 MACHINE, CHECKPOINT = "machine.safetensors", "checkpoint.safetensors"
 """Files in the folder of a run: the machine once training has ended, and the checkpoints to resume from."""
 LADDER = "ladder.safetensors"
 """The machines that a run has kept along its way."""
-MAX_DEPTH = 64
+MAX_DEPTH = 64  # of JSON: far beyond any header, and far below Python's limit of 1,000 calls
 
 
 class OtherVersion(ValueError):

@@ -213,8 +213,8 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
     k, lower, one = x.shape[0], np.float32(low), np.float32(1)
     bits, off = np.empty(x.shape[1], np.float32), np.zeros(x.shape[1], np.float32)
     for w in range(first, last):
-        own, end = words[w], min(PER_WORD * (w + 1), k)
-        own[:] = 0
+        row_words, end = words[w], min(PER_WORD * (w + 1), k)
+        row_words[:] = 0
         for start in range(PER_WORD * w, end, STEP):  # so many bits a real number has
             bits[:] = 0
             bit = one / (one - lower)
@@ -227,7 +227,7 @@ def bits_of_columns(first: int, last: int, x: Any, low: float, words: Any, wrong
                 bit *= np.float32(2)
             up = np.uint64(start - PER_WORD * w)
             for c in range(len(bits)):
-                own[c] |= np.uint64(bits[c]) << up
+                row_words[c] |= np.uint64(bits[c]) << up
         if off.sum() != 0:
             wrong[0] = 1
             return
@@ -246,17 +246,17 @@ def fix(
     """
     k, n = len(weights), y.shape[0] if across else y.shape[1]
     block, per_unit = np.zeros((k, WIDTH), np.float32), np.empty(WIDTH, np.float32)
-    rows, given = numbers.reshape(numbers.size), y.reshape(y.size)
+    rows, entries = numbers.reshape(numbers.size), y.reshape(y.size)
     for share in range(first, last):
         column, sums = share * WIDTH, units[share * WIDTH : (share + 1) * WIDTH]
-        values, start, step = given, begin * n + column, n
+        values, start, step = entries, begin * n + column, n
         if across or column + WIDTH > n:
             values, start, step = block.reshape(block.size), 0, WIDTH
             for c in range(min(WIDTH, n - column)):
                 # By an index that might be negative the loop would take 1.6 times as long.
-                own = y[column + c, begin : begin + k] if across else y[begin : begin + k, column + c]
+                source = y[column + c, begin : begin + k] if across else y[begin : begin + k, column + c]
                 for i in range(k):
-                    block[i, c] = own[i]
+                    block[i, c] = source[i]
         sums[:] = 0
         for i in range(k):
             add_magnitudes(sums, 0, values, start + i * step, weights[i])
@@ -300,13 +300,13 @@ def multiply(
                 several, unit = w * PER_WORD + STEP < k, share * k + w * PER_WORD
                 for table in range(TABLES if several else HALF):
                     fill_table(rows, (unit + table * UNITS) * WIDTH, np.int32(low), tables, table * TABLE)
-                own = words[w, start : start + count]
+                lot_words = words[w, start : start + count]
                 if several:
                     for row in range(count):
-                        add_entries(sums, row * WIDTH, tables, own[row])
+                        add_entries(sums, row * WIDTH, tables, lot_words[row])
                 else:
                     for row in range(count):
-                        add_half(sums, row * WIDTH, tables, own[row])
+                        add_half(sums, row * WIDTH, tables, lot_words[row])
             for row in range(count):
                 place = (start + row) * n + column
                 if column + WIDTH > n:

@@ -108,8 +108,8 @@ class Fixed:
         known, rooms = rooms is not None, rooms or [_room(shares, len(by)) for *_, by in self._lots]
         for i, (lot, room) in enumerate(zip(self._lots, rooms, strict=True)):
             last, grow = first - (-room[0].shape[1] // PER_WORD), i > 0 or total is not None
-            given = x.words[first:last], int(x.low), *lot, known, *room, grow, made
-            calls.over("multiply", shares, *given)
+            arguments = x.words[first:last], int(x.low), *lot, known, *room, grow, made
+            calls.over("multiply", shares, *arguments)
             first = last
         self._written = rooms  # threads that come at once have written each their own
         if total is not None and not total.is_inference():

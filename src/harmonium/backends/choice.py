@@ -122,9 +122,9 @@ def small_updates(machine: Machine, rows: int) -> bool:
         and machine.graph.visible == tuple(range(last))
         and machine.held is None
         and isinstance(machine.beta, float)
-        and sum(each.numel() for each in J) * rows <= SMALL_UPDATES
+        and sum(edge.numel() for edge in J) * rows <= SMALL_UPDATES
         and machine.layers[last].two_values in VALUES
-        and all(each.device.type == "cpu" for each in J)
+        and all(edge.device.type == "cpu" for edge in J)
         and J[0].dtype in (torch.float32, torch.float64)
     )
 
@@ -158,7 +158,7 @@ def works(library: str) -> bool:
     y = torch.arange(70 * 40, device="cpu").view(70, 40).float()
     try:  # what oneDNN and numba offer for this is not all public, so it is tried before it is trusted
         if library != "bits":
-            products = [multiply(library, x, each) for each in (y, y.t().contiguous().t())]
+            products = [multiply(library, x, factor) for factor in (y, y.t().contiguous().t())]
             return all(torch.allclose(z, x @ y, rtol=1e-5, atol=0) for z in products)
         made = []
         for states in (x, 2 * x - 1):

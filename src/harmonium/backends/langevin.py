@@ -56,15 +56,15 @@ def run_small_chains(
 
 
 @jit
-def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, given: Any) -> None:
+def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arguments: Any) -> None:
     """Runs some of the shares in place: every ``shares``-th chain, with sums of its own.
 
     They are weight · E[S | v] (or S) of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
     hidden units. ``keep``, ``spread`` and ``adjusted`` have an entry for each sweep. ``diagnostics`` sums
     acceptances and squared jumps.
     """
-    J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = given[:10]
-    collapsed, marginal, burn_in, weight = given[10:]
+    J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = arguments[:10]
+    collapsed, marginal, burn_in, weight = arguments[10:]
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape

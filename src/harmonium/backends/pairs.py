@@ -40,12 +40,12 @@ def run_small_pairs(
     shares = min(SHARES, pairs)
     flips = np.zeros((shares, 2), np.int64)
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
-    given = (
+    arguments = (
         *(J, np.ascontiguousarray(J.T), visible, hidden, states, *_sort_jumps(n0, jumps), key),
         *(k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight),
         *(horizon, times, capped, tries, cost),
     )
-    over(_run, shares, shares, flips, sums, given)
+    over(_run, shares, shares, flips, sums, arguments)
     if into is not None:
         v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])
@@ -98,21 +98,21 @@ def _key(x: Any) -> Any:
 @jit
 def _jump(x: Any, noise: Any, keys: Any, states: Any, free_energies: Any) -> None:
     """Proposes one of the states, where x is one of them; ``noise`` chooses and decides."""
-    there, own = int(uniform(noise, 0) * len(keys)), _key(x)
+    there, word = int(uniform(noise, 0) * len(keys)), _key(x)
     here, end = 0, len(keys)
     while here < end:  # numba takes 0.3 s to compile its own search
         middle = (here + end) // 2
-        if keys[middle] < own:
+        if keys[middle] < word:
             here = middle + 1
         else:
             end = middle
-    known = here < len(keys) and keys[here] == own
+    known = here < len(keys) and keys[here] == word
     if known and np.log(uniform(noise, 2)) <= free_energies[here] - free_energies[there]:
         copy(states[there], x)
 
 
 @jit
-def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, given: Any) -> None:
+def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments: Any) -> None:
     """Runs ``meeting.run_pairs`` for some of the shares, each into sums of its own: every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
@@ -120,11 +120,11 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, given: An
     pair i until the second chains set out. The arrays from ``horizon`` on are filled, one row a pair.
     ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
-    J, JT, visible, hidden, start, jump_keys, jump_states, jump_free_energies, key = given[:9]
-    k, m, lag, max_steps, mirrored_from, weight, horizon, times, capped, tries, cost = given[9:]
+    J, JT, visible, hidden, start, jump_keys, jump_states, jump_free_energies, key = arguments[:9]
+    k, m, lag, max_steps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[9:]
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
-    each = weight / (m - k + 1)
+    state_weight = weight / (m - k + 1)
     state, noise0, noise1 = stream(), room_for(n0 + 4), room_for(n1 + 4)
     step0, factors0, step1, factors1 = row_of(n0), np.empty(n0), row_of(n1), np.empty(n1)
     x, y, before = row_of(n0), row_of(n0), row_of(n0)
@@ -145,7 +145,7 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, given: An
             log_odds(x, J, bias1, gain1, s_hx)
             probabilities(s_hx, up_hx, rare_hx)
             if k == 0:
-                _add(x, up_hx, low1, each, mean, visible_sum, hidden_sum, pair_sum)
+                _add(x, up_hx, low1, state_weight, mean, visible_sum, hidden_sum, pair_sum)
             copy(s_hx, s_hy)
             met, t = False, 0
             while not met or t < m:
@@ -184,7 +184,7 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, given: An
                 if not met or t <= m:
                     log_odds(x, J, bias1, gain1, s_hx)
                     probabilities(s_hx, up_hx, rare_hx)
-                average = each if k <= t <= m else 0.0
+                average = state_weight if k <= t <= m else 0.0
                 if not met:
                     changed, different = 0, 0
                     for i in range(n0):
@@ -200,7 +200,7 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, given: An
                             log_odds(y, J, bias1, gain1, s_hy)
                         if t >= k + lag:
                             late = max(lag, t - m)
-                            correction = ((t - k) // lag - (late + lag - 1) // lag + 1) * each
+                            correction = ((t - k) // lag - (late + lag - 1) // lag + 1) * state_weight
                             average += correction
                             probabilities(s_hy, up_hy, rare_hy)
                             _add(y, up_hy, low1, -correction, mean, visible_sum, hidden_sum, pair_sum)

@@ -99,33 +99,33 @@ def _region(typing: Any, place: Any, team: Any, threads: Any, shares: Any, argum
         context.active_code_library.add_linking_library(compiled.library)
 
         # What the threads share lies on the stack of the one that asks.
-        team, threads, shares, given = values[1:]
-        frame = ir.LiteralStructType([_WORD, _WORD, given.type, _INT])
+        team, threads, shares, packed = values[1:]
+        frame = ir.LiteralStructType([_WORD, _WORD, packed.type, _INT])
         shared = builder.alloca(frame)
-        for i, value in enumerate((threads, shares, given, _INT(0))):
+        for i, value in enumerate((threads, shares, packed, _INT(0))):
             builder.store(value, _field(builder, shared, i))
 
         task = ir.FunctionType(ir.VoidType(), [_ANY])
         worker = ir.Function(builder.module, task, builder.module.get_unique_name("worker"))
         worker.linkage = "internal"
-        own = ir.IRBuilder(worker.append_basic_block())
-        seen = own.bitcast(worker.args[0], frame.as_pointer())
-        most, count, each = (own.load(_field(own, seen, i)) for i in range(3))
-        number, had = (own.zext(own.call(_entry(own, n, _INT), []), _WORD) for n in (_NUMBER, _THREADS))
-        parts = own.select(own.icmp_signed("<", had, most), had, most)
-        with own.if_then(own.icmp_signed(">=", number, parts)):
-            own.ret_void()
-        first, last = (own.sdiv(own.mul(count, n), parts) for n in (number, own.add(number, _WORD(1))))
+        body = ir.IRBuilder(worker.append_basic_block())
+        seen = body.bitcast(worker.args[0], frame.as_pointer())
+        most, count, thread_arguments = (body.load(_field(body, seen, i)) for i in range(3))
+        number, had = (body.zext(body.call(_entry(body, n, _INT), []), _WORD) for n in (_NUMBER, _THREADS))
+        parts = body.select(body.icmp_signed("<", had, most), had, most)
+        with body.if_then(body.icmp_signed(">=", number, parts)):
+            body.ret_void()
+        first, last = (body.sdiv(body.mul(count, n), parts) for n in (number, body.add(number, _WORD(1))))
         status, _ = context.call_conv.call_function(
-            own,
+            body,
             context.declare_function(builder.module, compiled.fndesc),
             types.none,
             wanted,
-            [first, last, *(own.extract_value(each, i) for i in range(len(arguments.types)))],
+            [first, last, *(body.extract_value(thread_arguments, i) for i in range(len(arguments.types)))],
         )
-        with own.if_then(status.is_error):
-            own.store(_INT(1), _field(own, seen, 3))
-        own.ret_void()
+        with body.if_then(status.is_error):
+            body.store(_INT(1), _field(body, seen, 3))
+        body.ret_void()
 
         region = _entry(builder, _REGION, ir.VoidType(), task.as_pointer(), _ANY, _INT, _INT)
         builder.call(region, [worker, builder.bitcast(shared, _ANY), builder.trunc(team, _INT), _INT(0)])
@@ -156,5 +156,5 @@ def _run_on_own(function: Any, threads: int, shares: int, arguments: Sequence[An
         function(*cuts[0], *arguments)
     finally:  # they work on the same arrays
         wait(others)
-    for each in others:
-        each.result()
+    for future in others:
+        future.result()

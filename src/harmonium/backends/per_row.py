@@ -119,8 +119,8 @@ def climb(
             for p in range(len(parts)):
                 start, end, colour, way, last_way = parts[p]
                 if colour == step % 2:
-                    own = state[start:end]
-                    count = _flip(field[start:end], bias[start:end], low[start:end], own, changed, by)
+                    part_state = state[start:end]
+                    count = _flip(field[start:end], bias[start:end], low[start:end], part_state, changed, by)
                     moved |= count > 0
                     for w in range(way, last_way):
                         to, to_end = ways[w]

@@ -59,21 +59,21 @@ def sweep_categorical(
             mine = others[starts[i, 0] : starts[i, 1]]
             _fill_table(J, i, q, pitch, mine, table)
             for lot in range(lots):
-                begin = top + lot * LOT
-                count = min(LOT, bottom - begin)
+                first_row = top + lot * LOT
+                count = min(LOT, bottom - first_row)
                 for c in range(count):
                     for lane in range(0, pitch, _LANES):
-                        add_rows(table, lane, places[begin - top + c], mine, sums, c * pitch + lane)
+                        add_rows(table, lane, places[first_row - top + c], mine, sums, c * pitch + lane)
                 for a in range(q):
                     for c in range(LOT):
                         logits[a, c] = bias[i * q + a] + betas[lot, c] * sums[c * pitch + a]
                 if outside.size > 0:
-                    _add_outside(outside, i * q, begin, count, logits)
-                _uniform(noise, i, begin, count, variates, streams[lot : lot + 1], u)
+                    _add_outside(outside, i * q, first_row, count, logits)
+                _uniform(noise, i, first_row, count, variates, streams[lot : lot + 1], u)
                 _pick(logits, u, digits)
                 for c in range(count):
-                    if held.size == 0 or held[begin + c, i] == 0:
-                        places[begin - top + c, i] = (i * q + digits[c]) * pitch
+                    if held.size == 0 or held[first_row + c, i] == 0:
+                        places[first_row - top + c, i] = (i * q + digits[c]) * pitch
         for row in range(top, bottom):
             for b in range(n * q):
                 drawn[row, b] = 0
@@ -91,31 +91,31 @@ def sweep_two_valued(
     states, field, betas = np.zeros((n, LOT), x.dtype), np.zeros((1, LOT), x.dtype), np.zeros(LOT, x.dtype)
     u, variates, stream = np.zeros(LOT, x.dtype), np.empty(LOT, np.float32), np.empty(1, np.uint64)
     for lot in range(first, last):
-        begin = lot * LOT
-        count = min(LOT, rows - begin)
+        first_row = lot * LOT
+        count = min(LOT, rows - first_row)
         seed(stream, key, lot)
         for c in range(count):
-            betas[c] = beta[begin + c]
-        _transpose(x, begin, count, states)
+            betas[c] = beta[first_row + c]
+        _transpose(x, first_row, count, states)
         for i in order:
             _add_states(J[i], states, others[starts[i, 0] : starts[i, 1]], field[0])
             for c in range(LOT):
                 field[0, c] = bias[i] + betas[c] * field[0, c]
             if outside.size > 0:
-                _add_outside(outside, i, begin, count, field)
-            _uniform(noise, i, begin, count, variates, stream, u)
+                _add_outside(outside, i, first_row, count, field)
+            _uniform(noise, i, first_row, count, variates, stream, u)
             _decide(field[0], high - low)
             if held.size == 0:
                 for c in range(LOT):
                     states[i, c] = high if u[c] < field[0, c] else low
             else:
                 for c in range(count):
-                    if held[begin + c, i] == 0:
+                    if held[first_row + c, i] == 0:
                         states[i, c] = high if u[c] < field[0, c] else low
         for i0 in range(0, n, 16):
             for c in range(count):
                 for i in range(i0, min(n, i0 + 16)):
-                    drawn[begin + c, i] = states[i, c]
+                    drawn[first_row + c, i] = states[i, c]
 
 
 @jit
@@ -125,19 +125,19 @@ def draw_categorical(first: int, last: int, fields: Any, q: int, bias: Any, key:
     logits, digits = np.zeros((q, LOT), np.float32), np.empty(LOT, np.int32)
     u, stream = np.empty(LOT, np.float32), np.empty(1, np.uint64)
     for lot in range(first, last):
-        begin = lot * LOT
-        count = min(LOT, rows - begin)
+        first_row = lot * LOT
+        count = min(LOT, rows - first_row)
         seed(stream, key, lot)
         for i in range(n):
             for a in range(q):
                 for c in range(LOT):
                     logits[a, c] = bias[i * q + a]
-            _add_outside(fields, i * q, begin, count, logits)
+            _add_outside(fields, i * q, first_row, count, logits)
             fill(u, stream)
             _pick(logits, u, digits)
             for c in range(count):
                 for a in range(q):
-                    drawn[begin + c, i * q + a] = digits[c] == a
+                    drawn[first_row + c, i * q + a] = digits[c] == a
 
 
 @jit

@@ -141,8 +141,8 @@ class OuterProductSum:
             states = bits.bits(units, transposed=True) if serve else None
             if states is None:
                 continue
-            each = weight.expand(others.shape[0]) if isinstance(weight, Tensor) else weight
-            fixed = bits.Fixed(others, each)
+            row_weights = weight.expand(others.shape[0]) if isinstance(weight, Tensor) else weight
+            fixed = bits.Fixed(others, row_weights)
             if units is x:
                 self._total = fixed.times(states, self._total)
             else:

@@ -138,20 +138,20 @@ def _draw_visible(field: Any, blocks: Any, low: Any, deviation: Any, noise: Any,
     """Draws visible units, block by block, given their fields with the bias, which are room then."""
     for block in range(len(blocks)):
         first, end, units, q = blocks[block, 0], blocks[block, 1], blocks[block, 2], blocks[block, 3]
-        own, drawn = field[first:end], x[first:end]
+        unit_fields, drawn = field[first:end], x[first:end]
         if q == 0:
             normal = noise[: 2 * units + 2]
             fill_normal(normal[:units], normal, state)
             for i in range(units):
-                drawn[i] = own[i] + deviation[first + i] * normal[i]
+                drawn[i] = unit_fields[i] + deviation[first + i] * normal[i]
         else:
             uniform = noise[: (units + 1) // 2 * 2]
             fill(uniform, state)
             if q == 1:
-                _decide(low[first:end], own)
-                draw(own, low[first:end], uniform, drawn)
+                _decide(low[first:end], unit_fields)
+                draw(unit_fields, low[first:end], uniform, drawn)
             else:
-                draw_one_hot(own, q, uniform, drawn)
+                draw_one_hot(unit_fields, q, uniform, drawn)
 
 
 @inlined
@@ -215,10 +215,10 @@ def _differentiate_variances(
                 for i in range(first, end):
                     g_variance[i] += weights[r] * states[r, i] * states[r, i]
             for i in range(first, end):
-                own = ga[i] * a[i] - half * g_variance[i] / scale[i]
+                gradient = ga[i] * a[i] - half * g_variance[i] / scale[i]
                 for j in range(W.shape[1]):
-                    own += gW[i, j] * W[i, j]
-                g_variance[i] = (floors[i] * scale[i] - one) * own
+                    gradient += gW[i, j] * W[i, j]
+                g_variance[i] = (floors[i] * scale[i] - one) * gradient
 
 
 @inlined
@@ -248,11 +248,11 @@ def _decay(W: Any, mean: Any, decay: Any, g_all: Any, gW: Any) -> Any:
     """Brings the gradient to the weight of its batch and adds weight decay; returns its norm."""
     square = 0.0
     for i in range(len(W)):
-        own = W.dtype.type(0)
+        row_square = W.dtype.type(0)
         for j in range(W.shape[1]):
             gW[i, j] = mean * gW[i, j] - decay * W[i, j]
-            own += gW[i, j] * gW[i, j]
-        square += np.float64(own)
+            row_square += gW[i, j] * gW[i, j]
+        square += np.float64(row_square)
     for k in range(W.size, len(g_all)):
         g_all[k] *= mean
         square += np.float64(g_all[k]) ** 2

@@ -20,7 +20,7 @@ from harmonium.machine import BoltzmannMachine
 Array = NDArray[np.float64]
 
 R_HAT, ESS = 1.01, 400  # the limits that Vehtari et al. (2021) recommend
-_TAILS = (0.05, 0.95)
+_TAILS = (0.05, 0.95)  # the quantiles of Vehtari et al. (2021)
 _FEWEST = 20  # draws of a chain, so that the autocorrelation of each half can fall to 0
 
 
@@ -138,12 +138,12 @@ class Diagnosis(NamedTuple):
     @property
     def r_hat(self) -> float:
         """Returns the largest R̂; NaN if a quantity never moved."""
-        return float(np.max([each.r_hat for each in self.quantities.values()]))
+        return float(np.max([quantity.r_hat for quantity in self.quantities.values()]))
 
     @property
     def ess(self) -> float:
         """Returns the smallest effective sample size, of bulk or tail; NaN if a quantity never moved."""
-        return float(np.min([each[1:] for each in self.quantities.values()]))
+        return float(np.min([quantity[1:] for quantity in self.quantities.values()]))
 
     @property
     def passed(self) -> bool:
@@ -153,8 +153,8 @@ class Diagnosis(NamedTuple):
     def __repr__(self) -> str:
         width = max(len(name) for name in self.quantities)
         lines = [f"{'':{width}}  {'R̂':>6} {'bulk':>8} {'tail':>8}   of {self.draws} draws"]
-        for name, each in self.quantities.items():
-            lines.append(f"{name:{width}} {each.r_hat:>6.3f} {each.ess_bulk:>8.0f} {each.ess_tail:>8.0f}")
+        for name, row in self.quantities.items():
+            lines.append(f"{name:{width}} {row.r_hat:>6.3f} {row.ess_bulk:>8.0f} {row.ess_tail:>8.0f}")
         return "\n".join(lines)
 
 
@@ -215,5 +215,5 @@ def diagnose(
     names = ["free energy" if hamiltonian.graph.summed else "energy"]
     for l, m, axis in axes:
         names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]
-    found = {name: convergence(draws[:, number].t()) for number, name in enumerate(names)}
-    return Diagnosis(found, draws.shape[0] * draws.shape[2])
+    by_name = {name: convergence(draws[:, number].t()) for number, name in enumerate(names)}
+    return Diagnosis(by_name, draws.shape[0] * draws.shape[2])

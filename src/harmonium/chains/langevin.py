@@ -229,11 +229,11 @@ class Relaxation(NamedTuple):
         log_marginal: Tensor | None = state.known
         diagnostics: list[Tensor] = []
         sides = hamiltonian.graph.sides("a Langevin kernel")
-        for own, others in (sides, sides[::-1]):
-            block = _Block(self, hamiltonian, generator, [l for l in moving if l in own], others)
+        for side, others in (sides, sides[::-1]):
+            block = _Block(self, hamiltonian, generator, [l for l in moving if l in side], others)
             if not block.moving:
                 continue
-            drawn = [l for l in own if l not in moving and not hamiltonian.is_clamped(l)]
+            drawn = [l for l in side if l not in moving and not hamiltonian.is_clamped(l)]
             block.draw(states, block.find_fields(drawn, states, known))
             if drawn:
                 for l in others:

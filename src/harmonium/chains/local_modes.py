@@ -188,19 +188,19 @@ def _climb_alone(
     ways: list[tuple[int, int]] = []
     couplings = []
     for l in layers:
-        begin = len(ways)
+        first_way = len(ways)
         for edge, neighbour, above in law.graph.joints[l]:
             if neighbour in units:
                 ways.append(units[neighbour])
                 J = law.J[edge].contiguous() if above else law.J.transposed[edge]
                 couplings.append(J.detach().numpy())
-        parts.append((*units[l], l in free[1], begin, len(ways)))
+        parts.append((*units[l], l in free[1], first_way, len(ways)))
     bias, _, low = calls.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
-    x, B = (torch.cat([each[l] for l in layers], -1) for each in (states, fields))
+    x, B = (torch.cat([tensors[l] for l in layers], -1) for tensors in (states, fields))
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
     beta = bias.dtype.type(law.beta)
     calls.over("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
-    for l, *own in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
-        states[l], fields[l] = own
+    for l, mode, field in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
+        states[l], fields[l] = mode, field
     return halves

@@ -207,15 +207,15 @@ def fill_hidden(
     """
     known = known or {}
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
-    given = set(hamiltonian.graph.visible)
+    filled = set(hamiltonian.graph.visible)
     if not (_checks.observed(v) if observed is None else observed):
         for l in hamiltonian.graph.visible:
             alone = hamiltonian.sample(l, torch.zeros_like(states[l]), generator)
             states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        field = known[l] if l in known else hamiltonian.field(l, states, given)
+        field = known[l] if l in known else hamiltonian.field(l, states, filled)
         states[l] = hamiltonian.sample(l, field, generator)
-        if given.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
+        if filled.issuperset(joint.other for joint in hamiltonian.graph.joints[l]):
             fields[l] = field
-        given.add(l)
+        filled.add(l)
     return KernelState(states, 0, fields=fields)

@@ -170,7 +170,7 @@ class Maximal(BlockCoupling):
         tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
         if len(apart):
             wait = torch.ones_like(apart, dtype=torch.bool)
-            first, second = ([part[apart] for part in each] for each in (x, y))
+            first, second = ([part[apart] for part in values] for values in (x, y))
             wait_x = wait if self.common_noise else ~wait
             rest = Rejection(p.take(apart), q.take(apart), first, second, wait_x, wait, generator).finish()
             for value, new in zip(x + y, rest.x + rest.y, strict=True):
@@ -261,9 +261,9 @@ class Rejection:
             order = waits.to(torch.int8).argsort(descending=True, stable=True)  # those that wait come first
             return order[slot * waits.sum() // len(slot)]
         order = waits.nonzero().squeeze(-1)
-        each = max(1, min(self._each, _MAX_PROPOSALS // len(order)))
-        self._each = 2 * each
-        return order.repeat_interleave(each)
+        proposals = max(1, min(self._each, _MAX_PROPOSALS // len(order)))
+        self._each = 2 * proposals
+        return order.repeat_interleave(proposals)
 
     def _make_round(self) -> None:
         """Makes one round of proposals and keeps the first accepted one of every row."""
@@ -281,10 +281,10 @@ class Rejection:
             kept = ~_random.accept(this.log_ratio(other, drawn), self._generator) & self._waits[number][row]
             first = torch.full((len(waits),), none, device=row.device)
             first = first.scatter_reduce(0, row, torch.where(kept, slot, none), "amin")
-            found, first = first < none, first.clamp(max=none - 1)
+            taken, first = first < none, first.clamp(max=none - 1)
             for l, new in enumerate(drawn):
-                self._draws[number][l] = torch.where(found.unsqueeze(-1), new[first], self._draws[number][l])
-            self._waits[number] = self._waits[number] & ~found
+                self._draws[number][l] = torch.where(taken.unsqueeze(-1), new[first], self._draws[number][l])
+            self._waits[number] = self._waits[number] & ~taken
         self._tries.scatter_add_(0, row, waits[row].to(torch.int64))
 
 

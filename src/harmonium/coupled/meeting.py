@@ -297,8 +297,8 @@ class SignedAccumulator:
 
     def add_difference(self, both: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
-        each = self._weigh(pairs)
-        self._enter(both, pairs.repeat(2), torch.cat((each, -each)), weight)
+        row_weights = self._weigh(pairs)
+        self._enter(both, pairs.repeat(2), torch.cat((row_weights, -row_weights)), weight)
 
     def _weigh(self, pairs: Tensor) -> Tensor:
         if self._row_weights is None:

@@ -33,8 +33,8 @@ class Masked(Coupling):
         super().__init__()
         if isinstance(mask, Mapping):
             mask = _unpack(mask)
-        given = mask.cpu() if isinstance(mask, Tensor) else np.asarray(mask)
-        self._mask = torch.as_tensor(given, device="cpu").bool()
+        values = mask.cpu() if isinstance(mask, Tensor) else np.asarray(mask)
+        self._mask = torch.as_tensor(values, device="cpu").bool()
         if self._mask.dim() != 2:
             raise ValueError(f"mask: expected two dimensions, received shape {tuple(self._mask.shape)}")
 

@@ -41,8 +41,8 @@ class Shards:
                 f"received {number}"
             )
         self.group, self.number = group, number
-        own = number // group.size
-        self.own = range(group.rank * own, (group.rank + 1) * own)
+        per_process = number // group.size
+        self.own = range(group.rank * per_process, (group.rank + 1) * per_process)
 
     def generators(self, generator: torch.Generator) -> list[torch.Generator]:
         """Returns noise for each of this process's shards, from a generator alike in all processes."""
@@ -87,11 +87,11 @@ class Shards:
         Args:
             terms: For each vector this process's terms, (entries,), one for each of its shards.
         """
-        return self.group.all_reduce_sum(pairwise(each) for each in terms)
+        return self.group.all_reduce_sum(pairwise(vector_terms) for vector_terms in terms)
 
     def all_gather(self, values: Iterable[Any]) -> list[Any]:
         """Returns the values of all shards, in their order, from those of this process's own shards."""
-        return [each for part in self.group.all_gather(list(values)) for each in part]
+        return [value for part in self.group.all_gather(list(values)) for value in part]
 
 
 def as_shards(distributed: Distributed, number: int) -> Shards | None:

@@ -243,8 +243,8 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
     law, v = machine.hamiltonian(), machine.visible_rows(X, "X")
     states = law.split(v)
     means = [
-        -float(each.free_energy(states, law.graph.summed).mean()) - float(value)
-        for each, value in zip(laws_of(law, found.state.memory.rungs), found.values, strict=True)
+        -float(rung_law.free_energy(states, law.graph.summed).mean()) - float(value)
+        for rung_law, value in zip(laws_of(law, found.state.memory.rungs), found.values, strict=True)
     ]
     return torch.tensor(means, dtype=torch.float64)
 
@@ -290,13 +290,13 @@ def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor,
     chains, rounds = gaps.shape[-2:]
     steps, paths, overlaps, sizes = [], [], [], []
     for free, _ in gaps:
-        found = bennett_ratio(free[0].flatten(), free[1].flatten())
-        influence = found.influence.view(2, chains, rounds).sum((0, 2))  # of whole chains
+        ratio = bennett_ratio(free[0].flatten(), free[1].flatten())
+        influence = ratio.influence.view(2, chains, rounds).sum((0, 2))  # of whole chains
         spread = float(influence.square().sum()) * chains / (chains - 1)
-        steps.append(found.value)
+        steps.append(ratio.value)
         paths.append(influence)
-        overlaps.append(found.overlap)
-        sizes.append(chains * rounds * found.standard_error**2 / spread if spread > 0 else torch.inf)
+        overlaps.append(ratio.overlap)
+        sizes.append(chains * rounds * ratio.standard_error**2 / spread if spread > 0 else torch.inf)
     low, high = gaps[:, 1, 0].flatten(1), gaps[:, 1, 1].flatten(1)
     integrals = (low.mean(1) + high.mean(1)) / 2 - (high.var(1) - low.var(1)) / 12
     path = torch.stack(paths).cumsum(0)

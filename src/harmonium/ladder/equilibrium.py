@@ -124,12 +124,12 @@ class Exchange(NamedTuple):
             The chains, for each layer (chains, width_l), and the reservoir.
         """
         swap = _random.accept(self.gain, generator)
-        chosen, moved, given = swap.unsqueeze(-1), list(chains), list(self.members.states)
+        chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
         for l in law.graph.kept:
-            moved[l], given[l] = exchange(chosen, chains[l], self.members.states[l])
+            moved[l], returned[l] = exchange(chosen, chains[l], self.members.states[l])
         energies = exchange(swap, self.members.energies, self.under_rung)[0]
         fields = {l: exchange(chosen, ours, self.fields[1][l])[0] for l, ours in self.fields[0].items()}
-        return complete(law, moved, fields, generator), reservoir.put(self.rows, given, energies)
+        return complete(law, moved, fields, generator), reservoir.put(self.rows, returned, energies)
 
 
 class Frozen(NamedTuple):

@@ -31,7 +31,7 @@ from harmonium.ladder.rungs import (
 )
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
-_FORM, _VERSION = f"{FORMAT} ladder", 1
+_FORM, _VERSION = f"{FORMAT} ladder", 1  # of the files of ladders
 _LEAST = 0.15  # acceptance below which a given gap is filled: a gap made for 0.5 is measured at 0.3 and more
 
 

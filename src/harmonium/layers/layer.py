@@ -333,19 +333,19 @@ class Layer(nn.Module, ABC):
         """
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape[-1:] != (self.width,):
             self.check(x, name)
-        given = ~x.isnan()
-        by_unit = self.by_unit(given)
+        mask = ~x.isnan()
+        by_unit = self.by_unit(mask)
         torn = by_unit.any(-1) & ~by_unit.all(-1)
         if bool(torn.any()):
             raise ValueError(
                 f"{name}: expected every unit of {self} given or missing (NaN) as a whole, "
                 f"received one given in part at {tuple(torch.nonzero(torn)[0].tolist())}"
             )
-        if not bool(given.all()):
+        if not bool(mask.all()):
             noise = tuple(parameter.to(x.device) for parameter in self.reference())  # data may be elsewhere
-            x = torch.where(given, x, self.mode(torch.zeros_like(x), noise))
+            x = torch.where(mask, x, self.mode(torch.zeros_like(x), noise))
         self.check(x, name)
-        return given, x
+        return mask, x
 
     def extra_repr(self) -> str:
         return ", ".join(str(value) for value in self.config().values())

@@ -39,16 +39,13 @@ class Conditionals(Expectation):
             )
         states = hamiltonian.split(v)
         # Every row by its weight once, on one side of each product.
-        each = (
-            request.row_weight.to(v).unsqueeze(-1)
-            if isinstance(request.row_weight, Tensor)
-            else request.row_weight
-        )
-        weighted = [x * each for x in states]
+        weight = request.row_weight
+        row_weights = weight.to(v).unsqueeze(-1) if isinstance(weight, Tensor) else weight
+        weighted = [x * row_weights for x in states]
         thetas, means = [], []
         for l, layer in enumerate(hamiltonian.layers):
             expected = layer.expected_statistics(hamiltonian.field(l, states), theta=hamiltonian.thetas[l])
-            thetas.append([(t * each).sum(0) for t in expected])
+            thetas.append([(t * row_weights).sum(0) for t in expected])
             means.append(expected[0])
         couplings = []
         for l, m in hamiltonian.graph.edges:

@@ -14,7 +14,7 @@ from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, Start, begin
 from harmonium.machine import Hamiltonian, States
 
-_MUCH = 0.05
+_MUCH = 0.05  # of the pairs given up: at half of it most caps would warn, at double much bias stays silent
 
 
 @record

@@ -63,24 +63,26 @@ def exact_gradient(
             f"X: expected (rows, {law.machine.visible_width}) with at least one row, "
             f"received {tuple(v.shape)}"
         )
-    given = _checks.weights(weights, "weights", len(v))
-    each = v.new_ones(len(v), dtype=torch.float64) if given is None else given.to(v.device, torch.float64)
+    checked = _checks.weights(weights, "weights", len(v))
+    row_weights = (
+        v.new_ones(len(v), dtype=torch.float64) if checked is None else checked.to(v.device, torch.float64)
+    )
     hamiltonian = law.hamiltonian()
-    sums, each = Statistics(hamiltonian), each / each.sum()
+    sums, row_weights = Statistics(hamiltonian), row_weights / row_weights.sum()
     layers = tuple(condition_on)
     if layers:
         law.machine.check_condition(layers)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
     label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
     if label is not None:
-        value = _add_labels(hamiltonian, sums, each, v, label, joint)
+        value = _add_labels(hamiltonian, sums, row_weights, v, label, joint)
         if joint == 0:
             return float(value), law.pullback(sums)
     table = HiddenStates(hamiltonian, roots)
     if label is None:
-        value = table.expect(sums, each, v)
+        value = table.expect(sums, row_weights, v)
         if joint < 1:
-            value += table.expect(sums, (joint - 1) * each, hamiltonian.observe_only(layers, v))
+            value += table.expect(sums, (joint - 1) * row_weights, hamiltonian.observe_only(layers, v))
     if joint > 0:
         value += table.expect(sums, -joint)
     return float(value), law.pullback(sums)
@@ -102,7 +104,7 @@ def _find_label(law: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | N
 
 
 def _add_labels(
-    law: Hamiltonian, into: Statistics, each: Tensor, v: Tensor, label: int, joint: float
+    law: Hamiltonian, into: Statistics, row_weights: Tensor, v: Tensor, label: int, joint: float
 ) -> Tensor:
     """Adds E[S | row] - (1 - joint) E[S | row without its label], with weights: by the states of the label.
 
@@ -112,11 +114,11 @@ def _add_labels(
         The sum of which that is the derivative, () float64.
     """
     split, values = law.split(v), law.layers[label].values().to(v)
-    shown = {l: split[l] for l in law.graph.visible if l != label}
-    listing = Listing(law.clamp(shown, len(v), checked=True), len(v), [label], law.graph.hidden)
-    log_weights, given = listing.by_state(), split[label]
-    unlike = (given.unsqueeze(1) != values).any(2) & ~given.isnan().any(1, keepdim=True)
+    observed = {l: split[l] for l in law.graph.visible if l != label}
+    listing = Listing(law.clamp(observed, len(v), checked=True), len(v), [label], law.graph.hidden)
+    log_weights, labels = listing.by_state(), split[label]
+    unlike = (labels.unsqueeze(1) != values).any(2) & ~labels.isnan().any(1, keepdim=True)
     seen = log_weights.masked_fill(unlike, -inf)
     weights = seen.softmax(1) - (1 - joint) * log_weights.softmax(1)
-    listing.add_weighted(into, each.unsqueeze(1) * weights)
-    return each @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))
+    listing.add_weighted(into, row_weights.unsqueeze(1) * weights)
+    return row_weights @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))

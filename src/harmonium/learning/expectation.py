@@ -110,8 +110,8 @@ class ExpectationRequest:
     @property
     def row_weight(self) -> float | Tensor:
         """The weight of every row, a number or (batch,)."""
-        each = self.weight / self.v.shape[0]
-        return each if self.row_weights is None else each * self.row_weights
+        weight = self.weight / self.v.shape[0]
+        return weight if self.row_weights is None else weight * self.row_weights
 
     @cached_property
     def exact(self) -> bool:
@@ -328,13 +328,13 @@ class FreeChains(Expectation):
             seen = request.complete if self.start == "data" else None
             fresh = begin(law, request.v, chains, self.start, generator, request.fields, seen)
             state = kernel.init(law, fresh.states, generator, self.sweeps)
-        each: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
+        weight: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
-            each = each * request.row_weights
-        if isinstance(each, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
+            weight = weight * request.row_weights
+        if isinstance(weight, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
             state, diagnostics = relax_alone(
                 law, kernel, state, self.sweeps, generator,
-                into=request.into, weight=each, burn_in=self.burn_in, marginal=self.marginal,
+                into=request.into, weight=weight, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
         else:
             summed = law.graph.summed if self.marginal else ()
@@ -344,7 +344,7 @@ class FreeChains(Expectation):
                 if info:
                     infos.append(info)
                 if sweep >= self.burn_in:
-                    request.into.add(law, state.states, each, summed=summed, fields=state.fields)
+                    request.into.add(law, state.states, weight, summed=summed, fields=state.fields)
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":

@@ -65,8 +65,8 @@ class LocalModes(Expectation):
         sums = request.into.in_readings(free if self.marginalise else [()])
         begun = None
         if self.pair_kernel is None:
-            each = request.weight / chains
-            sums.add(hamiltonian, start.states, each if row_weights is None else each * row_weights)
+            weight = request.weight / chains
+            sums.add(hamiltonian, start.states, weight if row_weights is None else weight * row_weights)
         else:
             begun = [x.mean(0) for x in start.states]
             meetings = run_pairs(

@@ -81,11 +81,11 @@ class MeanField(Expectation):
             and (self.clamped or self.start == "data")
         ):
             bounded = bounded * request.row_weights
-        each = (bounded * (request.weight / bounded.sum())).to(hamiltonian.dtype)
+        row_weights = (bounded * (request.weight / bounded.sum())).to(hamiltonian.dtype)
         for l in range(len(hamiltonian.layers)):
-            request.into.add_terms(l, scheme.statistics(l, point), each)
+            request.into.add_terms(l, scheme.statistics(l, point), row_weights)
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
-            weight = each / 2 if l == m else each
+            weight = row_weights / 2 if l == m else row_weights
             request.into.add_products(
                 edge, point.means[l], point.means[m], weight, scheme.covariances(edge, point, weight)
             )

@@ -51,10 +51,10 @@ class Parametrisation:
         self.machine = machine
         self.parameters = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         self._hamiltonian = self._made()
-        own = {id(p) for p in machine.parameters()}
+        learnable = {id(p) for p in machine.parameters()}
         # Parts of an inner edge are copies of J.
         self.identical = not self._hamiltonian.graph.inner and all(
-            id(p) in own for p in _outputs(self._hamiltonian)
+            id(p) in learnable for p in _outputs(self._hamiltonian)
         )
         names = {id(p): name for name, p in self.parameters.items()}
         self._names = [names.get(id(p), "") for p in _outputs(self._hamiltonian)]
@@ -97,9 +97,9 @@ class Parametrisation:
         rest = [name for name in self.parameters if name not in pulled]
         if not mapped or not rest:
             return
-        values, own = zip(*mapped, strict=True)
+        values, mapped_gradients = zip(*mapped, strict=True)
         with differentiable():
-            end = _End.apply(own, *values)  # type: ignore[no-untyped-call]
+            end = _End.apply(mapped_gradients, *values)  # type: ignore[no-untyped-call]
             more = torch.autograd.grad(end, [self.parameters[name] for name in rest], allow_unused=True)
         pulled |= {name: g for name, g in zip(rest, more, strict=True) if g is not None}
 

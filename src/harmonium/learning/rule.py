@@ -186,8 +186,8 @@ class Rule:
             weight = request.weight * (self.joint - 1.0)
             second = replace(request, v=condition, weight=weight, fields={}, complete=False)
             for part in second.split_by_missing():
-                found = self.clamped.add(part).diagnostics
-                diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in found.items()}
+                noted = self.clamped.add(part).diagnostics
+                diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in noted.items()}
         free = Outcome(None, {})
         if self.generative:
             weight = -self.density_share * request.weight
@@ -262,12 +262,12 @@ def recipe(make: Callable[P, Rule]) -> Callable[P, Rule]:
         rule = make(*args, **kwargs)
         called = signature(make).bind(*args, **kwargs)
         called.apply_defaults()
-        given = dict[str, Any]()
+        settings = dict[str, Any]()
         for name, value in called.arguments.items():
             several = parameters[name].kind is Parameter.VAR_KEYWORD
-            given |= dict(sorted(value.items())) if several else {name: value}
-        words = [str(given.pop("k"))] if "k" in given else []
-        for name, value in given.items():
+            settings |= dict(sorted(value.items())) if several else {name: value}
+        words = [str(settings.pop("k"))] if "k" in settings else []
+        for name, value in settings.items():
             if name not in parameters or value != parameters[name].default:
                 words.append(f"{name}={sorted(value) if isinstance(value, Mapping) else value!r}")
         return replace(rule, name=f"{make.__name__}({', '.join(words)})")

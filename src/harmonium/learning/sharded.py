@@ -66,8 +66,8 @@ class Sharded:
         before = [None] * len(shards.own) if state is None else state
         parts: list[tuple[Statistics, list[Tensor]]] = []
         kept, notes = [], []
-        own = shards.rows(len(whole.v), "batch_size")
-        for rows, noise, old in zip(own, shards.generators(whole.generator), before, strict=True):
+        spans = shards.rows(len(whole.v), "batch_size")
+        for rows, noise, old in zip(spans, shards.generators(whole.generator), before, strict=True):
             own_law = hamiltonian.without_cache()
             request = replace(
                 whole.select_rows(
@@ -86,7 +86,7 @@ class Sharded:
         totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
         delta, centre = _whole(totals, hamiltonian, self.rule.centred)
         direction = self.rule.direction(law, delta, centre)
-        keeps = any(each is not None for each in kept)
+        keeps = any(part_state is not None for part_state in kept)
         return Estimate(direction, _together(shards.all_gather(notes)), kept if keeps else None)
 
     def whole_state(self, state: Any) -> Any:
@@ -105,8 +105,8 @@ class Sharded:
         if not isinstance(state, list) or len(state) != number:
             received = len(state) if isinstance(state, list) else type(state).__name__
             raise ValueError(f"state: expected that of {number} shards, received {received}")
-        for each in state:
-            self.rule.check_state(machine, each)
+        for shard_state in state:
+            self.rule.check_state(machine, shard_state)
 
 
 def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
@@ -135,11 +135,11 @@ def _whole(
 
 def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of what those shards say that say it, and the longest of what is longest."""
-    found: dict[str, list[float]] = {}
-    for each in notes:
-        for name, value in each.items():
-            found.setdefault(name, []).append(value)
+    by_name: dict[str, list[float]] = {}
+    for diagnostics in notes:
+        for name, value in diagnostics.items():
+            by_name.setdefault(name, []).append(value)
     return {
         name: max(values) if "longest" in name else sum(values) / len(values)
-        for name, values in found.items()
+        for name, values in by_name.items()
     }

@@ -69,24 +69,24 @@ class BoltzmannMachine(nn.Module):
     ) -> None:
         super().__init__()
         _checks.instance(layers, "layers", Iterable, "a list of layers")
-        given = list(layers)
-        for i, layer in enumerate(given):
+        listed = list(layers)
+        for i, layer in enumerate(listed):
             if not isinstance(layer, Layer):
                 raise TypeError(f"layers[{i}]: expected a harmonium layer, received {type(layer).__name__}")
-        if len(given) < (2 if edges is None else 1):
+        if len(listed) < (2 if edges is None else 1):
             raise ValueError(
-                f"layers: expected a visible and at least one hidden layer, received {len(given)} layer(s)"
+                f"layers: expected a visible and at least one hidden layer, received {len(listed)} layer(s)"
             )
-        if len({id(layer) for layer in given}) < len(given):
+        if len({id(layer) for layer in listed}) < len(listed):
             raise ValueError("layers: expected distinct layer objects, received the same object twice")
-        joined = read_edges(pairwise(range(len(given))) if edges is None else edges, len(given))
+        joined = read_edges(pairwise(range(len(listed))) if edges is None else edges, len(listed))
         self.edges = tuple(joined)
-        self.visible = read_visible((0,) if visible is None else visible, len(given))
-        for l in set(range(len(given))) - set(self.visible) - {l for edge in joined for l in edge}:
+        self.visible = read_visible((0,) if visible is None else visible, len(listed))
+        for l in set(range(len(listed))) - set(self.visible) - {l for edge in joined for l in edge}:
             raise ValueError(f"edges: expected one for every hidden layer, received none for layers[{l}]")
         for (l, m), coupling in joined.items():
-            coupling.join(given[l], given[m])
-        self.layers: Sequence[Layer] = nn.ModuleList(given)  # type: ignore[assignment]
+            coupling.join(listed[l], listed[m])
+        self.layers: Sequence[Layer] = nn.ModuleList(listed)  # type: ignore[assignment]
         self.couplings: Sequence[Coupling] = nn.ModuleList(joined.values())  # type: ignore[assignment]
         self._graph: Graph | None = None
         self.metadata: dict[str, Any] = {}

@@ -70,9 +70,9 @@ class Clamp:
             if checked:
                 self._held[l] = (None, held)
                 continue
-            given, held = layers[l].observed(held, name)
-            if bool(given.any()):
-                self._held[l] = (None if bool(given.all()) else given, held)
+            observed, held = layers[l].observed(held, name)
+            if bool(observed.any()):
+                self._held[l] = (None if bool(observed.all()) else observed, held)
 
     @property
     def empty(self) -> bool:

@@ -119,9 +119,9 @@ class Graph:
     def _is_drawn_at_once(self, l: int) -> bool:
         """Returns whether a sweep draws no layer that is joined to layer l between its parts."""
         layers = [part.layer for part in chain.from_iterable(self.colours)]
-        own = [place for place, m in enumerate(layers) if m == l]
+        places = [place for place, m in enumerate(layers) if m == l]
         others = {joint.other for joint in self.joints[l]} - {l}
-        return others.isdisjoint(layers[own[0] : own[-1]])
+        return others.isdisjoint(layers[places[0] : places[-1]])
 
     def _put_summed_last(
         self, colours: tuple[tuple[Part, ...], ...], layers: Sequence[Layer]
@@ -166,12 +166,12 @@ class Graph:
     @cached_property
     def joints(self) -> tuple[tuple[Joint, ...], ...]:
         """For every layer its edges, in their order; an inner edge once."""
-        found: list[list[Joint]] = [[] for _ in range(self.size)]
+        by_layer: list[list[Joint]] = [[] for _ in range(self.size)]
         for edge, (l, m) in enumerate(self.edges):
-            found[l].append(Joint(edge, m, True))
+            by_layer[l].append(Joint(edge, m, True))
             if l != m:
-                found[m].append(Joint(edge, l, False))
-        return tuple(tuple(sorted(joints)) for joints in found)
+                by_layer[m].append(Joint(edge, l, False))
+        return tuple(tuple(sorted(joints)) for joints in by_layer)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -266,19 +266,19 @@ def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple
     graph = nx.Graph()
     graph.add_nodes_from(part.layer for part in parts)
     graph.add_edges_from(edges)
-    own: dict[int, list[Part]] = {}
+    parts_of: dict[int, list[Part]] = {}
     for part in parts:
-        own.setdefault(part.layer, []).append(part)
+        parts_of.setdefault(part.layer, []).append(part)
     colour_of: dict[int, list[int]] = {}
     for group in nx.connected_components(graph):
         first = min(group)
         for l in [first, *(m for _, m in nx.bfs_edges(graph, first))]:
             taken = {colour for m in graph[l] if m != l for colour in colour_of.get(m, [])}
             free = (colour for colour in count() if colour not in taken)
-            colour_of[l] = list(islice(free, len(own[l])))
+            colour_of[l] = list(islice(free, len(parts_of[l])))
     groups: dict[int, list[Part]] = {}
     for l, colours in sorted(colour_of.items()):
-        for colour, part in zip(colours, own[l], strict=True):
+        for colour, part in zip(colours, parts_of[l], strict=True):
             groups.setdefault(colour, []).append(part)
     return tuple(tuple(group) for group in groups.values())
 

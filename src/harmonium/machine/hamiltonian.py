@@ -245,9 +245,9 @@ class Hamiltonian:
             return self.log_partition(layer, field)
         kind, theta = self.layers[layer], self.thetas[layer]
         x = self.apply_clamp(layer, torch.zeros_like(field))
-        given = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
-        free = kind.log_partition(field, theta=theta)
-        value = _device.where(kind.by_unit(held)[..., 0], given, free)
+        held_weights = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
+        free_weights = kind.log_partition(field, theta=theta)
+        value = _device.where(kind.by_unit(held)[..., 0], held_weights, free_weights)
         return value.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:

@@ -149,18 +149,20 @@ def _fit_visible(
     for span, v, wide in rows.blocks():
         machine.check_rows(v, "rows", missing=rows.missing)
         observed = observed and _checks.observed(v)
-        each = torch.ones(len(v), dtype=torch.float64, device="cpu") if weights is None else weights[span]
-        moments.add(wide, None if weights is None else each)
+        row_weights = (
+            torch.ones(len(v), dtype=torch.float64, device="cpu") if weights is None else weights[span]
+        )
+        moments.add(wide, None if weights is None else row_weights)
         for l, x in machine.split(v).items():
             layer = machine.layers[l]
-            given, x = layer.observed(x, "rows")
-            share = each.to(x.device).unsqueeze(1) * given
+            mask, x = layer.observed(x, "rows")
+            share = row_weights.to(x.device).unsqueeze(1) * mask
             terms = [share, *(t * share for t in layer.statistics(x)[1:])]
             added = [t.sum(0, dtype=torch.float64) for t in terms]
             sums[l] = [total + t for total, t in zip(sums[l], added, strict=True)] if sums[l] else added
     rows.support, rows.observed = machine.support, observed
-    found = moments.result()
-    parts = [machine.split(x.unsqueeze(0)) for x in found]
+    mean_variance = moments.result()
+    parts = [machine.split(x.unsqueeze(0)) for x in mean_variance]
     for l in machine.visible:
         mean, variance = (part[l].squeeze(0) for part in parts)
         total, *others = sums[l]
@@ -168,7 +170,7 @@ def _fit_visible(
         if pseudocount is not None:  # as so many rows, beside one of noise
             total = torch.where(total > 0, 1 / pseudocount - 1, total)
         _fit_observed(machine.layers[l], expected, variance, total)
-    return found
+    return mean_variance
 
 
 def _read_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
@@ -214,14 +216,14 @@ def init_from_data_(
         TypeError, ValueError: as ``init_visible_biases_``.
     """
     rows = _read_rows(machine, rows)
-    found = _fit_visible(machine, rows, weights)
+    mean_variance = _fit_visible(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
     gaussian, above = _find_saddle(machine)
     if above is None:
         return
     layers, hidden = [machine.layers[l] for l in gaussian], machine.layers[above]
     weights = _checks.weights(weights, "weights", len(rows))
-    mean, variance = (_take_columns(machine, gaussian, x).to(machine.device) for x in found)
+    mean, variance = (_take_columns(machine, gaussian, x).to(machine.device) for x in mean_variance)
     mean, variance = mean.nan_to_num(nan=0.0), torch.where(variance > 0, variance, 1.0)
     kept = min(_OWN, _CROWDED * len(mean) / hidden.n_units)
     floors = [
@@ -229,7 +231,7 @@ def init_from_data_(
         for layer in layers
     ]
     floor = torch.cat(floors).to(mean)
-    own = floor + kept * (variance - floor)
+    own_variance = floor + kept * (variance - floor)
     unit = hidden.moments(torch.zeros_like(hidden.reference()[0]), theta=hidden.reference()).variance.double()
 
     def draw_rows(count: int) -> Tensor:
@@ -244,7 +246,7 @@ def init_from_data_(
     J = _random.normal((len(mean), hidden.width), generator, torch.float64) / variance.sqrt().unsqueeze(1)
     spread = (seen @ J).std(0)
     J *= _SLOPE / (torch.where(spread > 0, spread, 1.0) * unit.sqrt())
-    explained = float(((J * own.unsqueeze(1)).square() @ unit / variance).mean())
+    explained = float(((J * own_variance.unsqueeze(1)).square() @ unit / variance).mean())
     J *= min(1.0, _EXPLAINED / explained) ** 0.5
 
     points = draw_rows(hidden.n_units)
@@ -254,7 +256,7 @@ def init_from_data_(
     location.copy_(thresholds.view_as(location))
     response = hidden.moments((seen + mean) @ J, theta=(thresholds,)).mean.mean(0)
     widths = [layer.width for layer in layers]
-    parts = (torch.split(x, widths) for x in (mean - own * (J @ response), own, J))
+    parts = (torch.split(x, widths) for x in (mean - own_variance * (J @ response), own_variance, J))
     for l, layer, centre, spread, weight in zip(gaussian, layers, *parts, strict=True):
         layer.fit_((centre,), spread)
         coupling = machine.couplings[machine.edges.index((l, above))]

@@ -86,16 +86,16 @@ def rebuild(
     units = max((x.numel() for x in tensors.values()), default=0)
     machine, metadata = _make_outline(description, most=len(tensors), units=units)
     claimed = {name: tuple(x.shape) for name, x in machine.state_dict().items()}
-    given = {name: tuple(x.shape) for name, x in tensors.items()}
-    for name in (*claimed, *given):
-        if claimed.get(name) != given.get(name):
+    received = {name: tuple(x.shape) for name, x in tensors.items()}
+    for name in (*claimed, *received):
+        if claimed.get(name) != received.get(name):
             raise ValueError(
-                f"{name}: expected shape {claimed.get(name)} for its layers, received {given.get(name)}"
+                f"{name}: expected shape {claimed.get(name)} for its layers, received {received.get(name)}"
             )
-    own = {
+    copies = {
         name: x.to(device, copy=True, memory_format=torch.contiguous_format) for name, x in tensors.items()
     }
-    machine.load_state_dict(own, assign=True)
+    machine.load_state_dict(copies, assign=True)
     machine.metadata = metadata
     return machine
 

@@ -111,8 +111,8 @@ class IndependentUnits:
     def probabilities(self, unit: int) -> Tensor:
         """Returns p of every state of a discrete unit beside every hidden state, (states, n_states)."""
         values = self.layer.values().to(self.field)
-        each = [value.repeat(self.layer.n_units).expand_as(self.field) for value in values]
-        logs = [self.layer.log_conditional(x, self.field, self.theta)[:, unit] for x in each]
+        states = [value.repeat(self.layer.n_units).expand_as(self.field) for value in values]
+        logs = [self.layer.log_conditional(x, self.field, self.theta)[:, unit] for x in states]
         return torch.stack(logs, -1).softmax(-1)
 
     def rows(self, x: Tensor) -> GivenRows:
@@ -139,15 +139,15 @@ class _IndependentRows(GivenRows):
         return weights.sum(-1, dtype=torch.float64)
 
     def sum(self, weights: Tensor) -> Sums:
-        table, each = self._table, weights.sum(1)
+        table, row_weights = self._table, weights.sum(1)
         by_state = self._x.t() @ weights  # (width, states): five times as fast as its transpose
         seen = table.layer.statistics(self._x)
         if self._missing is None:
-            return Sums({table.l: tuple(each @ t for t in seen)}, by_state @ table.hidden, None)
+            return Sums({table.l: tuple(row_weights @ t for t in seen)}, by_state @ table.hidden, None)
         lacking = self._missing.t().to(weights.dtype) @ weights
         by_state += lacking * table.moments.mean.t()
         statistics = tuple(
-            each @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
+            row_weights @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
             for t, expected in zip(seen, table.statistics, strict=True)
         )
         return Sums({table.l: statistics}, by_state @ table.hidden, None)
@@ -205,9 +205,9 @@ class JoinedGaussians:
             )
         self.back: Tensor | None = None
         if not roots.keys().isdisjoint(layers):
-            each = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]
+            blocks = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]
             root = torch.zeros_like(self.precision)
-            for place, matrix in zip(self.places.values(), each, strict=True):
+            for place, matrix in zip(self.places.values(), blocks, strict=True):
                 root[place, place] = matrix
             self.back = torch.linalg.inv(root)
             self.precision = self.back.t() @ self.precision @ self.back
@@ -250,9 +250,9 @@ class JoinedRows(GivenRows):
         self._root = torch.linalg.cholesky(K * both + torch.diag_embed(1 - lacking))
         self._covariance = torch.cholesky_inverse(self._root) * both
         self._response = self._covariance @ table.gamma.t()
-        shown = x.double().masked_fill(self._lacks, 0.0)
-        pull = shown @ K
-        self._seen = shown - self._apply(self._covariance, pull)
+        observed = x.double().masked_fill(self._lacks, 0.0)
+        pull = observed @ K
+        self._seen = observed - self._apply(self._covariance, pull)
         self._energy = 0.5 * (pull * self._seen).sum(1)
 
     def _apply(self, matrices: Tensor, rows: Tensor) -> Tensor:
@@ -275,13 +275,13 @@ class JoinedRows(GivenRows):
         table, A, C = self._table, self._response, self._covariance
         weights = weights.double()
         first = weights @ table.phi
-        each = first[:, 0]
+        row_weights = first[:, 0]
         by_pattern = weights.new_zeros(len(C), weights.shape[1]).index_add_(0, self._which, weights)
         squares = (by_pattern @ table.squares).view(len(C), *[table.phi.shape[1]] * 2)
         answers = A @ squares
         crossed = self._seen.t() @ first + answers.sum(0)
         mixed = self._seen.t() @ self._apply(A, first)
-        squared = (self._seen * each.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
+        squared = (self._seen * row_weights.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
         squared += (answers @ A.transpose(1, 2)).sum(0) + torch.tensordot(by_pattern.sum(1), C, 1)
         if table.back is not None:
             crossed, squared = table.back @ crossed, table.back @ squared @ table.back.t()
@@ -341,10 +341,10 @@ def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
     pieces = torch.split(marks.double(), _BITS, 1)  # as whole numbers, sorted far sooner than rows
     codes = torch.stack([piece @ torch.exp2(torch.arange(piece.shape[1]).to(piece)) for piece in pieces], 1)
     if codes.shape[1] == 1:
-        found, which = torch.unique(codes[:, 0], return_inverse=True)
+        distinct, which = torch.unique(codes[:, 0], return_inverse=True)
     else:
-        found, which = torch.unique(codes, dim=0, return_inverse=True)
-    first = which.new_full((len(found),), len(marks)).scatter_reduce(
+        distinct, which = torch.unique(codes, dim=0, return_inverse=True)
+    first = which.new_full((len(distinct),), len(marks)).scatter_reduce(
         0, which, torch.arange(len(marks), device=marks.device), "amin"
     )
     return marks[first], which

@@ -161,8 +161,10 @@ class HiddenStates:
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
-        each = 4 * self.law.dtype.itemsize * len(self.states) + sum(part.row_bytes for part in self.parts)
-        size = max(1, BLOCK_BYTES // each)
+        row_bytes = 4 * self.law.dtype.itemsize * len(self.states) + sum(
+            part.row_bytes for part in self.parts
+        )
+        size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
             place = slice(start, min(start + size, len(v)))
             yield place, self.posterior(v[place])
@@ -193,9 +195,9 @@ class HiddenStates:
         """
         total = self.state_log_weights.new_zeros(())
         for place, posterior in self.blocks(self.nothing_seen(1) if v is None else v):
-            each = weight[place] if isinstance(weight, Tensor) else weight
-            posterior.add_statistics(into, each)
-            total += (each * posterior.log_weights).sum()
+            row_weights = weight[place] if isinstance(weight, Tensor) else weight
+            posterior.add_statistics(into, row_weights)
+            total += (row_weights * posterior.log_weights).sum()
         return total
 
     @torch.no_grad()
@@ -260,8 +262,8 @@ class Posterior:
 
         What is seen is its own mean, without variance.
         """
-        found = [part.moments(self.probabilities) for part in self._parts]
-        return Moments(self._join([x.mean for x in found]), self._join([x.variance for x in found]))
+        parts = [part.moments(self.probabilities) for part in self._parts]
+        return Moments(self._join([x.mean for x in parts]), self._join([x.variance for x in parts]))
 
     @torch.no_grad()
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
@@ -311,12 +313,12 @@ class Posterior:
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight · E[S | what the row shows], with a number or (rows,)."""
         table, graph = self._table, self._table.law.graph
-        each = weight.to(self.probabilities).unsqueeze(1) if isinstance(weight, Tensor) else weight
-        weights = self.probabilities * each
+        row_weights = weight.to(self.probabilities).unsqueeze(1) if isinstance(weight, Tensor) else weight
+        weights = self.probabilities * row_weights
         sums = [part.sum(weights) for part in self._parts]
-        found = {
-            l: (own, place)
-            for part, own in zip(table.parts, sums, strict=True)
+        sums_of = {
+            l: (part_sums, place)
+            for part, part_sums in zip(table.parts, sums, strict=True)
             for l, place in part.places.items()
         }
         above = dict(zip(graph.hidden, places(table.law, graph.hidden), strict=True))
@@ -324,8 +326,8 @@ class Posterior:
         of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
         thetas = []
         for l, layer in enumerate(table.law.layers):
-            if l in found:
-                thetas.append([t.to(weights.dtype) for t in found[l][0].statistics[l]])
+            if l in sums_of:
+                thetas.append([t.to(weights.dtype) for t in sums_of[l][0].statistics[l]])
             else:
                 thetas.append([of_states @ t for t in layer.statistics(table.states[:, above[l]])])
         products = []
@@ -333,13 +335,13 @@ class Posterior:
             if l in above and m in above:
                 product = of_hidden[above[l], above[m]]
             elif l in above:
-                product = found[m][0].crossed[found[m][1], above[l]].t()
+                product = sums_of[m][0].crossed[sums_of[m][1], above[l]].t()
             elif m in above:
-                product = found[l][0].crossed[found[l][1], above[m]]
+                product = sums_of[l][0].crossed[sums_of[l][1], above[m]]
             else:
-                squared = found[l][0].squared
+                squared = sums_of[l][0].squared
                 assert squared is not None
-                product = squared[found[l][1], found[m][1]]
+                product = squared[sums_of[l][1], sums_of[m][1]]
             products.append((product / 2 if l == m else product).to(weights.dtype))
         into.add_sums(thetas, products)
 
@@ -360,9 +362,9 @@ def list_states(law: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
     radices = [layers[l].n_states or 0 for l, count in zip(among, units, strict=True) for _ in range(count)]
     digits = torch.zeros(1, 0, dtype=torch.int64, device=law.device)
     if radices:
-        each = [torch.arange(radix, device=law.device) for radix in radices]
-        digits = torch.cartesian_prod(*each).view(-1, len(each))
+        unit_states = [torch.arange(radix, device=law.device) for radix in radices]
+        digits = torch.cartesian_prod(*unit_states).view(-1, len(unit_states))
     states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device)] * len(layers)
-    for l, own in zip(among, torch.split(digits, units, 1), strict=True):
-        states[l] = layers[l].from_digits(own).to(law.dtype)
+    for l, layer_digits in zip(among, torch.split(digits, units, 1), strict=True):
+        states[l] = layers[l].from_digits(layer_digits).to(law.dtype)
     return states

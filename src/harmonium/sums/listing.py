@@ -115,9 +115,9 @@ class Listing:
     def expect(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight, a number or (rows,), times E[S | what the row shows]."""
         total = self.log_weights()
-        each = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
+        row_weights = weight.unsqueeze(-1) if isinstance(weight, Tensor) else weight
         for block in self._blocks():
-            self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * each)
+            self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * row_weights)
 
     def add_weighted(self, into: Statistics, weights: Tensor) -> None:
         """Adds the sum over rows and listed states of weight · S, with weights (rows, states)."""
@@ -145,18 +145,18 @@ class Listing:
         size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in law.layers) * rows))
         strides = [prod(self._radices[i + 1 :]) for i in range(len(self._radices))]
         stride, radix = _device.to_device(torch.tensor([strides, self._radices], dtype=torch.int64), device)
-        bare, shown = replace(law, held=None), self._shown
+        bare, clamped_states = replace(law, held=None), self._shown
         partly = [l for l in (*self.listed, *self.summed) if law.mask(l) is not None]
         times = 1 if set(partly).isdisjoint(self.listed) else rows
         # What is clamped weighs alike on all listed states: its part is made once for a row.
         outer = {
-            l: law.field(l, shown, self._clamped)
+            l: law.field(l, clamped_states, self._clamped)
             for l in (*self.listed, *self.summed)
             if any(joint.other in self._clamped for joint in law.graph.joints[l])
         }
         base = torch.full((rows, 1), self._log_cell, dtype=torch.float64, device=device)
         if self._clamped:
-            base -= bare.energy(shown, self._clamped).unsqueeze(1)
+            base -= bare.energy(clamped_states, self._clamped).unsqueeze(1)
         for start in range(0, self._states, size):
             index = torch.arange(start, min(start + size, self._states), device=device)
             digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
@@ -165,8 +165,8 @@ class Listing:
                 part = law.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
             states, first = [digits.new_empty(times * count, 0, dtype=law.dtype)] * len(law.layers), 0
             for l, axis in self._axes.items():
-                own = digits[:, first : first + len(axis.counts)]
-                states[l] = _states_of(law.layers[l], axis, own).to(law.dtype).repeat(times, 1)
+                layer_digits = digits[:, first : first + len(axis.counts)]
+                states[l] = _states_of(law.layers[l], axis, layer_digits).to(law.dtype).repeat(times, 1)
                 if len(axis.units) < law.layers[l].n_units:
                     states[l] = part.apply_clamp(l, states[l])
                 first += len(axis.counts)
@@ -315,8 +315,10 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     states = law.split(_nothing_seen(law) if v is None else v)
     shares = [layers[l].by_unit(states[l])[..., 0].isnan().double().mean(1) for l in visible]
     patterns, which = torch.unique(torch.stack(shares, 1).cpu(), dim=0, return_inverse=True)
-    each = [{l: share for l, share in zip(visible, row, strict=True) if share} for row in patterns.tolist()]
-    fewest = [_fewest(law, missing)[1] for missing in each]
+    shares_missing = [
+        {l: share for l, share in zip(visible, row, strict=True) if share} for row in patterns.tolist()
+    ]
+    fewest = [_fewest(law, missing)[1] for missing in shares_missing]
     return torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
 
 
@@ -331,8 +333,8 @@ def work(law: Hamiltonian, v: Tensor | None = None) -> float:
     Returns:
         Unit updates over all rows, infinite where real units cannot be summed out.
     """
-    found = log2_states(law, v)
-    return sum(layer.width for layer in law.layers) * float(found[found > 0].exp2().sum())
+    log2_sizes = log2_states(law, v)
+    return sum(layer.width for layer in law.layers) * float(log2_sizes[log2_sizes > 0].exp2().sum())
 
 
 def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
@@ -396,19 +398,19 @@ def unit_log_weights(law: Hamiltonian, v: Tensor, layer: int, unit: int) -> Tens
     if not law.graph.independent:
         lacks = torch.ones_like(lacks)
     values = kind.values().to(v)
-    found = torch.empty(len(v), len(values), dtype=torch.float64, device=v.device)
+    log_sums = torch.empty(len(v), len(values), dtype=torch.float64, device=v.device)
     if not bool(lacks.all()):  # then the unit's states alone are listed, and what others send up is made once
         rows = int((~lacks).sum())
         alone, split = kind.n_units == 1, law.split(v[~lacks])
-        shown = {l: split[l] for l in law.graph.visible if l != layer or not alone}
-        clamped = law.clamp(shown, rows, checked=alone)
-        found[~lacks] = Listing(clamped, rows, [layer], law.graph.hidden).by_state()
+        observed = {l: split[l] for l in law.graph.visible if l != layer or not alone}
+        clamped = law.clamp(observed, rows, checked=alone)
+        log_sums[~lacks] = Listing(clamped, rows, [layer], law.graph.hidden).by_state()
     if bool(lacks.any()):
         states = law.split(v[lacks])
         for i, value in enumerate(values):
             kind.by_unit(states[layer])[:, unit] = value
-            found[lacks, i] = log_weights(law, law.visible_states(states))
-    return found
+            log_sums[lacks, i] = log_weights(law, law.visible_states(states))
+    return log_sums
 
 
 @torch.no_grad()
@@ -442,8 +444,8 @@ def expect(
         _plan(law, v, complete, grid).expect(into, weight)
     else:
         for rows in same_rows(v.isnan()):
-            each = weight[rows] if isinstance(weight, Tensor) else weight
-            _plan(law, v[rows], grid=True).expect(into, each)
+            row_weights = weight[rows] if isinstance(weight, Tensor) else weight
+            _plan(law, v[rows], grid=True).expect(into, row_weights)
 
 
 def _nothing_seen(law: Hamiltonian) -> Tensor:
