@@ -248,7 +248,7 @@ def test_columns_that_a_unit_of_ones_own_does_not_take(source: str, column: str,
     with pytest.raises(ValueError, match=f'X: column {column!r} for "ternary": {text}'):
         hm.RBM(4, visible={column: "ternary"}).fit(table)
     with pytest.raises(
-        ValueError, match=r'expected values in \{-1, 0, 1\} for visible="ternary", received 2'
+        ValueError, match=r'for visible="ternary": expected values in \{-1, 0, 1\}, received 2'
     ):
         hm.RBM(4, visible="ternary").fit(np.array([[0.0, 1.0], [2.0, -1.0]]))
 

@@ -96,9 +96,9 @@ def test_hidden_kinds_of_the_command(hidden: str, cli: CommandLine, tmp_path: Pa
 
 def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
     rows = hm.data.Rows.of(np.array([[0.0, -2.0], [1.5, 3.0]]), torch.float64)
-    with pytest.raises(ValueError, match=r'X: expected numbers from 0 for visible="relu", received -2'):
+    with pytest.raises(ValueError, match=r'X: for visible="relu": expected numbers from 0, received -2'):
         hm.tables.visible_for(rows, "relu")
-    with pytest.raises(ValueError, match=r'X: expected counts 0..N for visible="binomial", received -2'):
+    with pytest.raises(ValueError, match=r'X: for visible="binomial": expected counts 0..N, received -2'):
         hm.tables.visible_for(rows, "binomial")
     with pytest.raises(ValueError, match=r"X: expected counts 0..4 for Binomial\(2, 4\), received 5"):
         hm.BoltzmannMachine([hm.Binomial(2, 4), hm.Bernoulli(1)]).layers[0].check(

@@ -345,7 +345,9 @@ def test_settings_are_checked(settings, message, method):
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_wrong_data_are_refused(method):
-    with pytest.raises(ValueError, match=r'values in {0, 1} for visible="bernoulli", received 2; binarise'):
+    with pytest.raises(
+        ValueError, match=r'for visible="bernoulli": expected values in {0, 1}, received 2; binarise'
+    ):
         getattr(small(visible="bernoulli"), method)(PICTURES * 2)
     with pytest.raises(ValueError, match=r"integers 0\.\.q-1"):
         getattr(small(visible="categorical"), method)(POINTS)

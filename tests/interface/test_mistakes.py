@@ -55,7 +55,7 @@ MISTAKES = {
     ),
     "grey levels for bits": (
         lambda: rbm(visible="bernoulli").fit(GREY),
-        r'X: expected values in \{0, 1\} for visible="bernoulli", received 0\.\d+; binarise',
+        r'X: for visible="bernoulli": expected values in \{0, 1\}, received 0\.\d+; binarise',
     ),
     "bytes for probabilities": (
         lambda: rbm(binarise="sample").fit(GREY * 255),

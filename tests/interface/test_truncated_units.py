@@ -102,5 +102,5 @@ def test_data_beyond_the_unit_interval() -> None:
     states = encoder.encode(next(rows.chunks(100)))
     layer.check(states, "states")
     assert float(states.max()) == 1
-    with pytest.raises(ValueError, match=r"X: expected values in \[0, 1\] .* received 16"):
+    with pytest.raises(ValueError, match=r"expected numbers in \[0, 1\], received 0 to 16"):
         hm.tables.visible_for(rows, "truncated_gauss_bernoulli")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
 
@@ -41,7 +41,7 @@ from harmonium.tables.column import Column
 from harmonium.tables.table import Table, blank_rows, states_of_cells
 
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
-Test = Callable[[Tensor], Tensor]  # marks the entries that a kind does not take, NaN aside
+_DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
 
 
 class Place(NamedTuple):
@@ -63,10 +63,10 @@ class Codec:
     from what a machine's metadata keep.
 
     Attributes:
-        encoder: of the columns but the label: a ``Table``, or an encoder of arrays.
+        encoder: Encoder of the columns but the label: a ``Table``, or an encoder of arrays.
         layers: the visible layers whose states it makes, the label's last.
         label: the column whose unit is the last layer; None: there is none.
-        names: of all columns as in training, where they had names.
+        names: Names of all columns as in training; None: they had none.
     """
 
     encoder: Encoder
@@ -98,11 +98,11 @@ class Codec:
                 asked for, where it has text or missing cells, and where kinds are given, and else sequences
                 where it is an alignment; or a matrix as ``Rows.of`` takes it, (rows, columns).
             visible: kind of visible units, see ``visible_for``.
-            kinds: of some columns of a table, by name, for ``Table.fit``.
+            kinds: Kinds of some columns of a table, by name, for ``Table.fit``.
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
-            seed: of the draws of ``binarise="sample"``.
+            seed: Seed of the draws of ``binarise="sample"``.
             unknown: see ``Table``.
-            weights: of the rows, (rows,), above 0, for means and deviations; None: all count alike.
+            weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
             missing: whether a matrix may have missing entries, NaN.
 
         Raises:
@@ -357,9 +357,9 @@ class Codec:
 
         Args:
             X: a ``Frame`` or a data frame for a ``Table``, a matrix for other encoders, or a ``DataSet``.
-            dtype: of the states.
-            labels: of the rows, beside X: a ``Series``, or states (rows, label width) with NaN where there is
-                none; None: those of a ``DataSet``, else all are missing.
+            dtype: Type of the states.
+            labels: Labels of the rows beside X: a ``Series``, or states (rows, label width) with NaN where
+                there is none; None: those of a ``DataSet``, else all are missing.
             missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
             keep: whether the first whole pass keeps them.
@@ -487,7 +487,7 @@ class Codec:
         """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
 
         Args:
-            columns: in the order of the data's.
+            columns: Marks in the order of the data's columns.
             rest: the data without the label, whose units they are.
 
         Raises:
@@ -573,22 +573,13 @@ def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -
             numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
             "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
             Other kinds take what their ``coding`` says.
-        weights: of the rows, (rows,), above 0, for means and deviations; None: all count alike.
+        weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
     """
-    kinds = Layer.registry
-    chosen = [_checks.one_of(kind, "visible", ("auto", *kinds))]
-    if kind == "auto":
-        chosen = [name for name, layer in kinds.items() if layer.two_values is not None]
-    tests: dict[Any, Test] = {"count": lambda x: (x < 0) | (x != x.floor())}
-    for name in chosen:
-        if kinds[name].coding == "states":
-            states = states_of(name)
-            for values in (states, *((BITS, tuple(sorted({*states, *BITS}))) if len(states) == 2 else ())):
-                tests[values] = _is_none_of(values)
-    seen = _look_at(rows, tests, weights)
+    _checks.one_of(kind, "visible", ("auto", *Layer.registry))
+    seen = _look_at(rows, weights)
     if bool(seen.moments[0].isnan().any()):
         column = int(seen.moments[0].isnan().int().argmax())
         raise ValueError(
@@ -596,28 +587,28 @@ def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -
             "drop it"
         )
     if kind == "auto":
-        kind = next((name for name in chosen if seen.others[states_of(name)] is None), "gaussian")
+        pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
+        kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
     n_states, encoder = fit_array(kind, seen)
-    return kinds[kind].plain(rows.width, n_states), encoder
+    return Layer.registry[kind].plain(rows.width, n_states), encoder
 
 
-def _is_none_of(values: tuple[float, ...]) -> Test:
-    return lambda x: torch.stack([x != value for value in values]).all(0)
-
-
-def _look_at(rows: Rows, tests: Mapping[Any, Test], weights: Tensor | None) -> Seen:
+def _look_at(rows: Rows, weights: Tensor | None) -> Seen:
     """Reads all rows once."""
-    moments, ends = Moments(), list[Tensor]()
-    others: dict[Any, float | None] = dict.fromkeys(tests)
+    moments, ends, values = Moments(), list[Tensor](), list[float]()
+    uncounted: float | None = None
     for span, v, wide in rows.blocks():
         moments.add(wide, None if weights is None else weights[span])
-        hole = v.isnan()
-        seen = v[~hole] if bool(hole.any()) else v
-        if seen.numel():
-            ends += seen.aminmax()
-        for name, test in tests.items():
-            if others[name] is None:
-                bad = test(v) & ~hole
-                others[name] = float(v[bad][0]) if bool(bad.any()) else None
+        observed = v[~v.isnan()] if bool(v.isnan().any()) else v.flatten()
+        if observed.numel():
+            ends += observed.aminmax()
+        while len(values) < _DIFFERENT:
+            others = observed[~torch.isin(observed, observed.new_tensor(values))]
+            if not len(others):
+                break
+            values += others[:_DIFFERENT].unique().tolist()
+        if uncounted is None:
+            wrong = observed[(observed < 0) | (observed != observed.floor())]
+            uncounted = float(wrong[0]) if len(wrong) else None
     low, high = (float(torch.stack(x).amin()) for x in (ends[::2], [-x for x in ends[1::2]]))
-    return Seen(moments.result(), low, -high, others)
+    return Seen(moments.result(), low, -high, values, uncounted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
@@ -92,8 +92,8 @@ class Numbered(Labels):
     """Values as states that are numbers, such as the two states of a unit.
 
     Args:
-        values: at least one, and no more than there are states.
-        states: rising.
+        values: Labels, at least one, and no more than there are states.
+        states: Numbers that the unit takes, rising.
     """
 
     values: tuple[Any, ...]
@@ -253,21 +253,29 @@ def _steps(step: int) -> str:
     return "" if step == 1 else f" in steps of {step}"
 
 
+class Curved(Encoder, ABC):
+    """Codings of numbers whose slope differs from state to state."""
+
+    curved = True
+
+    def log_slopes(self, width: int) -> tuple[float, ...]:
+        raise ValueError("X: expected a column of one slope, received one that is coded along a curve")
+
+
 @final
 @dataclass(frozen=True)
-class Logarithm(Encoder):
+class Logarithm(Curved):
     """``(ln(x + shift) - offset) / scale``.
 
     Args:
-        offset: finite.
-        scale: finite and positive.
-        shift: at least 0.
+        offset: Mean of the logarithms, finite.
+        scale: Their standard deviation, finite and positive.
+        shift: Number added before the logarithm, at least 0.
     """
 
     offset: float
     scale: float
     shift: float = 0.0
-    curved = True
 
     def __post_init__(self) -> None:
         _checks.real(self.offset, "offset")
@@ -297,9 +305,6 @@ class Logarithm(Encoder):
     def decode(self, X: Any) -> Any:
         return np.exp(X * self.scale + self.offset) - self.shift
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        raise ValueError("X: expected a column of one slope, it is coded by its logarithm")
-
     def log_slopes_at(self, states: Array) -> Array:
         slopes: Array = -(states * self.scale + self.offset) - math.log(self.scale)
         return slopes
@@ -307,19 +312,18 @@ class Logarithm(Encoder):
 
 @final
 @dataclass(frozen=True)
-class Quantiles(Encoder):
+class Quantiles(Curved):
     """Straight lines between points of a column, the first and last of which go on.
 
     Args:
         points: numbers, rising, at least two.
-        states: of the points, rising.
+        states: States of the points, rising.
         zero: whether 0, the first point and state, is a value by itself, and the last state the largest.
     """
 
     points: tuple[float, ...]
     states: tuple[float, ...]
     zero: bool = False
-    curved = True
 
     def __post_init__(self) -> None:
         for name in ("points", "states"):
@@ -359,12 +363,22 @@ class Quantiles(Encoder):
     def decode(self, X: Any) -> Any:
         return _lines(X, self.states, self.points)
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        raise ValueError("X: expected a column of one slope, it is coded along its quantiles")
-
     def log_slopes_at(self, states: Array) -> Array:
         slopes = np.log(np.diff(self.states) / np.diff(self.points))[_pieces(states, self.states)]
         return np.where(np.isnan(states), np.nan, np.where((states == 0) & self.zero, 0.0, slopes))
+
+
+def refuse_negative(low: float) -> None:
+    """Refuses numbers of which the least is negative."""
+    if low < 0:
+        raise ValueError(f"expected numbers from 0, received {low:g}")
+
+
+def refuse_beyond_1(low: float, high: float) -> None:
+    """Refuses numbers that are not all in [0, 1]."""
+    if low < 0 or high > 1:
+        remedy = "divide grey levels by their largest value"
+        raise ValueError(f"expected numbers in [0, 1], received {low:g} to {high:g}; {remedy}")
 
 
 def _mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
@@ -507,11 +521,9 @@ def _share_beyond(coding: Encoder, seen: Array) -> float:
 def fit_scaled(cells: Series, weights: Array | float = 1.0) -> Standardise:
     """Returns the coding of numbers from 0, which divides by their root mean square."""
     seen = numbers_of(cells)
-    if seen.min() < 0:
-        raise ValueError(f"expected numbers from 0, received {seen.min():g}")
-    return Standardise(
-        0.0, float(np.sqrt(np.average(seen**2, weights=weights_of(cells, weights)))) or 1.0, 0.0
-    )
+    refuse_negative(seen.min())
+    square = np.average(seen**2, weights=weights_of(cells, weights))
+    return Standardise(0.0, float(np.sqrt(square)) or 1.0, 0.0)
 
 
 def fit_interval(cells: Series, *, low: float | None = None, high: float | None = None) -> Standardise:
@@ -538,8 +550,7 @@ def fit_fractions(cells: Series, *, transform: str | None = None) -> Encoder:
     if _checks.one_of(transform or "none", "transform", ("none", "quantile")) == "quantile":
         return Quantiles.beside_zero(cells)
     seen = numbers_of(cells)
-    if seen.min() < 0 or seen.max() > 1:
-        raise ValueError(f"expected numbers in [0, 1], received {seen.min():g} to {seen.max():g}")
+    refuse_beyond_1(seen.min(), seen.max())
     return Standardise(0.0, 1.0, 0.0, 1.0)
 
 
@@ -547,6 +558,7 @@ def fit_fractions(cells: Series, *, transform: str | None = None) -> Encoder:
 # ---------------------------------------------------------------------------------
 
 BITS = (0.0, 1.0)
+"""The states of most two-valued units; data of 0 and 1 become the two states of any."""
 
 
 class Seen(NamedTuple):
@@ -556,14 +568,19 @@ class Seen(NamedTuple):
         moments: mean and variance of each column, (width,), NaN where it was never observed.
         low: the smallest entry, in the dtype of the rows.
         high: the largest.
-        others: by states, the first entry that is none of them, None where there is none; and under "count"
-            the first that is no whole number from 0.
+        values: different entries, all of them where they are few.
+        uncounted: an entry that is no whole number from 0; None: there is none.
     """
 
     moments: tuple[Tensor, Tensor]
     low: float
     high: float
-    others: Mapping[Any, float | None]
+    values: Sequence[float]
+    uncounted: float | None
+
+    def beside(self, states: Collection[float]) -> float | None:
+        """Returns an entry that is none of some states; None where all are."""
+        return next((value for value in self.values if value not in states), None)
 
 
 def encoder_of_bits(kind: str) -> Encoder:
@@ -574,36 +591,31 @@ def encoder_of_bits(kind: str) -> Encoder:
 
 def _array_of_states(kind: str, seen: Seen) -> tuple[int, Encoder]:
     states = states_of(kind)
-    if seen.others[states] is None:
+    pair, wrong = len(states) == 2, seen.beside(states)
+    if wrong is None:
         return len(states), Identity()
-    pair = len(states) == 2
-    if pair and seen.others[BITS] is None:
+    if pair and seen.beside(BITS) is None:
         return 2, encoder_of_bits(kind)
-    wrong = seen.others[tuple(sorted({*states, *BITS}))] if pair else seen.others[states]
+    listed = f"{{{', '.join(f'{x:g}' for x in states)}}}" + (" or {0, 1}" if pair and states != BITS else "")
+    wrong = seen.beside({*states, *BITS}) if pair else wrong
     received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
-    listed = f"{{{', '.join(f'{x:g}' for x in states)}}}"
-    remedy = ""
-    if pair:
-        listed += "" if states == BITS else " or {0, 1}"
-        remedy = "; binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
-    raise ValueError(f'X: expected values in {listed} for visible="{kind}", received {received}{remedy}')
+    remedy = "; binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
+    raise ValueError(f"expected values in {listed}, received {received}{remedy if pair else ''}")
 
 
-def _largest(kind: str, seen: Seen, expected: str) -> int:
-    wrong = seen.others["count"]
-    if wrong is not None:
-        raise ValueError(f'X: expected {expected} for visible="{kind}", received {wrong:g}')
+def _largest(seen: Seen, expected: str) -> int:
+    if seen.uncounted is not None:
+        raise ValueError(f"expected {expected}, received {seen.uncounted:g}")
     return max(1, int(seen.high))
 
 
 def _array_of_labels(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    encoder = OneHot(_largest(kind, seen, "integers 0..q-1") + 1)
+    encoder = OneHot(_largest(seen, "integers 0..q-1") + 1)
     return encoder.n_states, encoder
 
 
 def _array_from_zero(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    if seen.low < 0:
-        raise ValueError(f'X: expected numbers from 0 for visible="{kind}", received {seen.low:g}')
+    refuse_negative(seen.low)
     mean, variance = seen.moments
     return 2, Standardise.from_moments(torch.zeros_like(mean), variance + mean.square())
 
@@ -615,11 +627,7 @@ def _array_in_interval(kind: str, seen: Seen) -> tuple[int, Encoder]:
 
 
 def _array_of_fractions(kind: str, seen: Seen) -> tuple[int, Encoder]:
-    if seen.low < 0 or seen.high > 1:
-        raise ValueError(
-            f'X: expected values in [0, 1] for visible="{kind}", received '
-            f"{seen.low if seen.low < 0 else seen.high:g}; divide grey levels by their largest value"
-        )
+    refuse_beyond_1(seen.low, seen.high)
     return 2, Identity()
 
 
@@ -638,7 +646,7 @@ class Fits(NamedTuple):
 FITS: dict[str, Fits] = {
     "states": Fits(fit_states, _array_of_states),
     "one-hot": Fits(fit_one_hot, _array_of_labels),
-    "counts": Fits(fit_counts, lambda kind, seen: (_largest(kind, seen, "counts 0..N") + 1, Identity())),
+    "counts": Fits(fit_counts, lambda kind, seen: (_largest(seen, "counts 0..N") + 1, Identity())),
     "standardised": Fits(fit_real, lambda kind, seen: (2, Standardise.from_moments(*seen.moments))),
     "scaled": Fits(fit_scaled, _array_from_zero),
     "interval": Fits(fit_interval, _array_in_interval),
@@ -668,7 +676,10 @@ def _fit_of(kind: str) -> Fits:
 
 def fit_array(kind: str, seen: Seen) -> tuple[int, Encoder]:
     """Returns the number of states of each unit of a kind, and the encoder of an array for them."""
-    return _fit_of(kind).array(kind, seen)
+    try:
+        return _fit_of(kind).array(kind, seen)
+    except ValueError as error:
+        raise ValueError(f'X: for visible="{kind}": {error}') from error
 
 
 @cache
