@@ -15,6 +15,7 @@ from harmonium._size_limit import check_claim
 
 _SAMPLES = ("samples", "images", "X", "data")
 _LABELS = ("labels", "y")
+# Version 3.0 is written for names of fields beyond Latin-1 alone, and arrays of records are not data.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -202,8 +203,9 @@ def _unpacked(content: bytes, expected: int) -> int:
     return count if unpacker.eof or count > expected else -1
 
 
+# The third byte of an IDX file (LeCun, Cortes & Burges, MNIST); numbers are big-endian.
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # bytes that are read at once, so that a false claim costs no more memory than the file has
 _MAPPED = 1 << 28  # bytes from which a file is mapped and not read, where its numbers are single bytes
 
 

@@ -157,7 +157,7 @@ def holds_names(path: Path, first: Sequence[str], columns: Sequence[Sequence[str
     - Names differ from each other, in a line that has numbers among them.
 
     Args:
-        path: of the file, for the warning.
+        path: Path of the file, for the warning.
         first: the cells of the first line.
         columns: the cells below each of them; None: all of them are numbers.
     """

@@ -15,7 +15,7 @@ from harmonium.data.transforms import Array
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
-_DAY = 86_400_000_000
+_DAY = 86_400_000_000  # microseconds
 _STEPS = (_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1000, 1)  # a day, an hour, a minute, … in microseconds
 
 
@@ -126,8 +126,8 @@ def step_of(x: Array, form: str | None) -> float | None:
     """Returns a step of which all numbers are multiples: 1 of whole ones, a day, an hour and so on of times.
 
     Args:
-        x: finite.
-        form: of the dates or times that they stand for; None: they are numbers.
+        x: Finite numbers, (rows,).
+        form: Form of the dates or times that they stand for; None: they are numbers.
     """
     steps = (1,) if form is None or "date" in form.split() else _STEPS
     return next((float(step) for step in steps if not (x % step).any()), None)

@@ -22,7 +22,7 @@ LABELS = ("label", "labels")
 
 _PIXELS = 16  # columns that may be a picture
 _LOOKED_AT = 64  # rows that tell that most data have more than two values
-_PAIRS = ({0.0, 1.0}, {-1.0, 1.0})
+_PAIRS = ({0.0, 1.0}, {-1.0, 1.0})  # values of data that are all two-valued
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +36,8 @@ class DataSet:
         labels: (rows,) or None.
         image_shape: the shape that one row had before it was flattened, or None.
         name: the file's name, or the built-in name.
-        names: of the columns, or None.
-        types: of the columns by name, of a file that says them; None: what the cells look like.
+        names: Names of the columns, or None.
+        types: Types of the columns by name, where the file has them; None: what the cells look like.
         texts: reads the cells of a text file as they are written; None for other files.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
     """
@@ -165,7 +165,7 @@ class DataSet:
         """Returns the data without their labels, and these.
 
         Args:
-            name: of a column; ``label`` or ``labels`` is also what lies beside an array.
+            name: Name of a column; ``label`` or ``labels`` is also what lies beside an array.
             needed: whether their absence is an error; else there is None.
 
         Raises:

@@ -228,7 +228,7 @@ class Standardise(Encoder):
         Args:
             X: whatever :meth:`Rows.of` takes, or a :class:`Rows`; read once, in bounded memory.
             per_column: one mean and scale per column, or one of each for all columns together.
-            weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
+            weights: Row weights, (rows,), at least 0 and not all 0; None means uniform.
 
         Raises:
             TypeError, ValueError: as :meth:`Rows.of`.
@@ -463,7 +463,7 @@ class Compose(Encoder):
     """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
 
     Args:
-        encoders: at least one; those that change the number of columns only in the last place.
+        encoders: At least one encoder; those that change the number of columns only in the last place.
 
     Raises:
         TypeError: something that is not an encoder.

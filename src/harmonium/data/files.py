@@ -73,8 +73,8 @@ def read(
         source: a path, or a built-in name.
         labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
             columns, and may have missing cells.
-        alphabet: of files of sequences, as ``harmonium.sequences.read_fasta`` takes it.
-        unknown: of files of sequences: what letters such as X are taken as, "gap", "missing" or "error".
+        alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_fasta`` takes it.
+        unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.

@@ -50,7 +50,7 @@ class Series:
     """One column.
 
     Attributes:
-        name: of the column, or its number where there are no names.
+        name: Name of the column, or its number where there are no names.
         values: (rows,), float64 with NaN where a cell is missing; or objects (text, booleans, dates, times,
             whole numbers that are labels) with None there.
         dtype: what the column's own library calls its type.
@@ -90,10 +90,10 @@ class Frame:
     """Columns of equal length, at least one, with at least one row.
 
     Attributes:
-        columns: in their order.
+        columns: Columns in their order.
         library: where they come from: "pandas", "polars", another name that narwhals knows, "numpy", or
             "text" for a file with names.
-        index: of the rows of a pandas frame, else None.
+        index: Index of the rows of a pandas frame, else None.
     """
 
     columns: tuple[Series, ...]
@@ -177,7 +177,7 @@ def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
 
     Args:
         X: the table.
-        names: of the columns of an array; None: their numbers.
+        names: Names of the columns of an array; None: their numbers.
 
     Raises:
         TypeError: something else, or cells that are neither numbers, text, booleans, dates nor times.
@@ -270,7 +270,7 @@ def series_of(
     """A column from a list of Python values.
 
     Args:
-        name: of the column.
+        name: Name of the column.
         values: numbers, text, booleans, and what stands for a missing cell.
         dtype: see ``Series``.
         parse: whether a column of text that are numbers is a column of numbers; not so if one is written with
@@ -371,7 +371,7 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
     series = pandas.Series(column.values, index=index)
-    if (column.missing.any() and dtype in _WITHOUT_MISSING) or _broken(column):
+    if (column.missing.any() and dtype in {"bool", *WHOLE}) or _broken(column):
         return series
     return series.astype(dtype)
 
@@ -411,7 +411,8 @@ _IN_PANDAS = {
     **{"Date": "object", "Time": "object", "Datetime": "datetime64[us]", "Duration": "timedelta64[us]"},
 }
 """The names in pandas of types that have other names in files and other libraries."""
-_WITHOUT_MISSING = {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+"""NumPy's types of whole numbers, which have no place for missing cells."""
 
 
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls a column for the names of its rows

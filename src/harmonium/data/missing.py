@@ -14,8 +14,8 @@ def missing_at_random(rows: int, columns: int, fraction: float, *, seed: int | t
     """Every entry missing with the same probability, independently: (rows, columns), bool.
 
     Args:
-        rows: at least 1.
-        columns: at least 1.
+        rows: Number of rows, at least 1.
+        columns: Number of columns, at least 1.
         fraction: the probability, in [0, 1].
         seed: an int or a generator.
     """
@@ -28,7 +28,7 @@ def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
     """One half of every image missing: (rows, height * width), bool.
 
     Args:
-        rows: at least 1.
+        rows: Number of rows, at least 1.
         image_shape: (height, width).
         side: "upper", "lower", "left" or "right"; of an odd number of lines the middle one stays.
     """
@@ -48,7 +48,7 @@ def missing_rectangles(
     """One rectangle of every image missing, at a random place inside it: (rows, height * width), bool.
 
     Args:
-        rows: at least 1.
+        rows: Number of rows, at least 1.
         image_shape: (height, width).
         size: (height, width) of the rectangle, no larger than the image.
         seed: an int or a generator.

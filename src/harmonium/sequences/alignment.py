@@ -31,7 +31,7 @@ def find_alphabet(alphabet: str, letters: Collection[str]) -> tuple[str, str]:
 
     Args:
         alphabet: "protein", "rna", "dna", "auto", or the letters themselves, 2 to 127 different ones.
-        letters: that occur, in upper case.
+        letters: Letters that occur, in upper case.
 
     Raises:
         ValueError: letters twice, or that belong to no alphabet.
@@ -61,7 +61,7 @@ class Alignment(NamedTuple):
 
     Attributes:
         codes: (sequences, sites), int8: places of the letters in the alphabet, -1 where not observed.
-        names: of the sequences, what follows ">"; empty texts where the file has none.
+        names: Names of the sequences, what follows ">"; empty texts where the file has none.
         alphabet: the letters in the order of their codes.
         unknown: what letters that stand for several were taken as, see ``read_fasta``.
     """

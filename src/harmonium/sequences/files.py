@@ -43,7 +43,7 @@ def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap"
     Small letters and dots beside capital ones are insertions (A2M, A3M), and left out. Blanks are, too.
 
     Args:
-        path: of the file.
+        path: Path of the file.
         alphabet: "protein", "rna", "dna", or letters in an order of your own; "auto": by the letters.
         unknown: letters such as X or N, which stand for several: "gap", "missing" (code -1, so that a machine
             sums over them) or "error".
@@ -75,7 +75,7 @@ def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "
     dots are gaps.
 
     Args:
-        path: of the file.
+        path: Path of the file.
         alphabet: as of ``read_fasta``.
         unknown: as of ``read_fasta``.
 
@@ -111,10 +111,10 @@ def write_fasta(
     """Writes codes as FASTA.
 
     Args:
-        path: of the file; one that ends in .gz is compressed.
+        path: Path of the file; one that ends in .gz is compressed.
         codes: (sequences, sites), places in the alphabet; -1 is written as X, or N of RNA and DNA.
         alphabet: letters in the order of their codes, or "protein", "rna", "dna".
-        names: of the sequences; None: 1, 2, …
+        names: Names of the sequences; None: 1, 2, …
         overwrite: whether to replace a file that is there.
 
     Raises:

@@ -64,7 +64,7 @@ def split_by_similarity(
 
     Args:
         codes: (sequences, sites).
-        fraction: of the sequences to hold out, in (0, 1); fewer are where a large cluster does not fit.
+        fraction: Share of the sequences to hold out, in (0, 1); less where a large cluster does not fit.
         threshold: share of the columns from which on two are alike, in (0, 1].
         seed: an int or a generator.
 

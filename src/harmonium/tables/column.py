@@ -12,7 +12,7 @@ import numpy as np
 from harmonium import _checks
 from harmonium.data import Encoder, Frame, Series, encoder_from_dict
 from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
-from harmonium.data.frame import of_whole_numbers
+from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.codings import (
@@ -28,13 +28,10 @@ from harmonium.tables.codings import (
     values_of,
 )
 
-_WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_FEW = 10  # different whole numbers at most, and rows for each at least _REPEATED, to be taken for labels
-_REPEATED = 5
+_FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
+_REPEATED = 5  # rows for each of them at least: fewer leave the shape of a distribution open
 _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
-_MANY_TEXTS = (
-    20  # more different texts than these, in more than half of the rows, are names and no categories
-)
+_MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
@@ -46,13 +43,13 @@ class Column:
     """One column of a table.
 
     Attributes:
-        name: of the column, or its number.
+        name: Name of the column, or its number.
         dtype: what the column's library calls its type.
-        kind: of its unit, a name in ``Layer.registry``; ``IGNORE``: it has none.
+        kind: Kind of its unit, a name in ``Layer.registry``; ``IGNORE``: it has none.
         coding: between cells and states, an encoder of one column.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
-        form: of dates and times, which the coding has as numbers; None: there are none.
+        form: Form of dates and times, which the coding has as numbers; None: it holds none.
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
     """
 
@@ -80,13 +77,13 @@ class Column:
         """Infers a column's unit and coding from its cells.
 
         Args:
-            cells: at least one that is not missing.
+            cells: Cells, at least one of which is not missing.
             kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
                 ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
-            weights: of the cells, above 0, where means and deviations are taken. None: all count alike.
+            weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
             ValueError: no cell, or cells that the kind does not take; the message names the column.
@@ -197,7 +194,7 @@ class Column:
         if self.form is not None:
             return from_numbers(cells, self.form)
         name = self.dtype.lower().partition("[")[0]
-        if not rounded or cells.dtype.kind != "f" or name not in _WHOLE:
+        if not rounded or cells.dtype.kind != "f" or name not in WHOLE:
             return cells
         limits = np.iinfo(name)
         largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)

@@ -20,7 +20,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
 
 _ROWS = 1024  # at a time
-_TINY = 1e-6
+_TINY = 1e-6  # added to second moments of hidden units: singular where one never changes
 
 
 @torch.no_grad()
@@ -36,9 +36,9 @@ def fit_normal(
 
     Args:
         X: real rows, (rows, columns), NaN where missing.
-        weights: of the rows, (rows,), at least 0; None: all count alike.
+        weights: Row weights, (rows,), at least 0; None means uniform.
         ridge: added to the covariance, times the variance of every column, at least 0.
-        rounds: of expectation-maximisation at most, at least 1.
+        rounds: Most rounds of expectation-maximisation, at least 1.
         tolerance: least gain of the mean ln p of a row for another round.
 
     Returns:
@@ -98,9 +98,9 @@ def fit_residuals(
     within which columns go together in another way than across.
 
     Args:
-        machine: of columns u; it is not changed.
+        machine: Machine of the columns u; it is not changed.
         X: visible states of the columns x = R u, (rows, visible_width), NaN where missing.
-        weights: of the rows, (rows,), at least 0; None: all count alike.
+        weights: Row weights, (rows,), at least 0; None means uniform.
         roots: R of visible Gaussian layers without edges to visible layers, (width_l, width_l); see ``fold``.
         ridge: added to each covariance, times the variance left of every column, at least 0.
 
@@ -135,7 +135,7 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
     imputation and draws no root is needed any more.
 
     Args:
-        machine: of u; it is not changed.
+        machine: Machine of u; it is not changed.
         roots: R of some visible Gaussian layers without edges to visible layers, (width_l, width_l).
 
     Returns:

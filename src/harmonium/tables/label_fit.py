@@ -14,7 +14,7 @@ from torch import Tensor
 from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, train_exactly
+from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
 # docs/decisions/0020 has what was measured.
 _FOLDS = 3
@@ -46,9 +46,9 @@ def fit_labels(
             it is not changed.
         v: visible states, (rows, visible_width), NaN where missing.
         weights: row weights, (rows,), above 0; None means uniform.
-        objective: what is learned.
-        judged: rows with a label, (rows,) bool, at least one; None: all.
-        seed: of the folds and of the couplings: an int or a generator.
+        objective: Objective to ascend.
+        judged: Marks the rows with a label, (rows,) bool, at least one; None: all.
+        seed: Seed of the folds and the couplings, an int or a generator.
         **watch: folder, resume, metrics, callbacks and progress of the training on all rows, as of ``train``.
 
     Returns:
@@ -64,7 +64,7 @@ def fit_labels(
     for number in range(folds):
         out = torch.zeros(len(v), dtype=torch.bool)
         out[order[number::folds]] = True
-        for key, score in _score_fold(machine, v, weights, objective, out.to(v.device), stream).items():
+        for key, score in _score_fold(machine, v, weights, objective, out, stream).items():
             scores[key] += score / folds
     decay, updates = max(scores, key=lambda key: scores[key]) if folds else (_DECAYS[-1], _UPDATES)
     notes = {max(step, 1): {"validation_score": scores[decay, step]} for step in range(0, updates + 1, LOOK)}
@@ -91,20 +91,19 @@ def _score_fold(
     seed: int,
 ) -> dict[tuple[float, int], float]:
     """Returns the score of the rows of a fold, (rows,) bool, by decay and updates, learned from the rest."""
-    rows, held = v[~out], v[out]
-    kept, shares = (None, None) if weights is None else (weights[~out], weights[out])
-    start = regression_start(machine, rows, kept, seed)
-    score = partial(mean_score, weights=shares, objective=objective)
+    (rows, row_weights), (held, held_weights) = (take_rows(v, weights, some) for some in (~out, out))
+    start = regression_start(machine, rows, row_weights, seed)
+    score = partial(mean_score, weights=held_weights, objective=objective)
     scores = dict.fromkeys(((decay, 0) for decay in _DECAYS), score(start, held))
     for decay in _DECAYS:
         run = train_exactly(
             deepcopy(start),
             rows,
-            kept,
+            row_weights,
             updates=_UPDATES,
             learning_rate=_RATE,
             objective=objective,
-            weight_decay=decay / count_rows(rows, kept),
+            weight_decay=decay / count_rows(rows, row_weights),
             seed=seed,
             validation=held,
             metrics={"validation_score": score},

@@ -43,7 +43,7 @@ class Table(Encoder):
 
     Attributes:
         columns: those with a unit, at least one, in the order of their units.
-        width: of the states.
+        width: Columns of the states.
         curved: True if a column is coded along a curve, where the mean of cells is not the mean's cell.
 
     Raises:
@@ -93,15 +93,15 @@ class Table(Encoder):
         Args:
             X: a data frame of pandas, polars or whatever narwhals knows, or an array (rows, columns) of
                 numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
-            kinds: of the columns, by name (by number in an array), for those that are not to be chosen; or
+            kinds: Kinds of columns, by name (by number in an array), that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
                 for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
                 With what is known beyond the cells: {"kind": "categorical", "values": [...]}, {"kind":
                 "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100}, {"kind":
                 "gaussian", "transform": "log"}.
             unknown: see ``Table``.
-            weights: of the rows, (rows,), at least 0 and not all 0, for means and deviations; rows of
-                weight 0 are not looked at. None: all count alike.
+            weights: Row weights, (rows,), at least 0 and not all 0, for means and deviations; rows of
+                weight 0 are not looked at. None means uniform.
 
         Raises:
             TypeError: not a table, or cells that are neither numbers, text, booleans, dates nor times.
@@ -205,7 +205,7 @@ class Table(Encoder):
         """Rows of which some columns are given, and the cells of the others are missing.
 
         Args:
-            cells: by column (by number where there are no names), one for all rows or one for each.
+            cells: Cells by column (by number where there are no names), one for all rows or one for each.
 
         Raises:
             ValueError: columns that are not there, or of different lengths.

@@ -28,6 +28,7 @@ from harmonium.training import (
     count_rows,
     fit_exact,
     mean_score,
+    take_rows,
     train_exactly,
 )
 
@@ -36,7 +37,9 @@ _HELD_OUT = 7  # one row in so many
 _MOST_JOINED = 40  # real columns whose covariance is worth its square of parameters
 _RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
 _MANY_ROWS = 800  # from which on the first ridge serves, and one round
-_COVARIANCE_ROWS = 5000  # at most that a covariance is found from where cells are missing
+_COVARIANCE_ROWS = slice(
+    5000
+)  # rows of a covariance: every round of expectation-maximisation passes over them
 _ROUNDS = 2  # of covariances given the hidden units
 _RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each candidate
 _LAST_RATE, _LAST_UPDATES = 0.015, 25  # of the training on all rows
@@ -48,9 +51,9 @@ class ColumnModel:
     """A model of the real columns.
 
     Attributes:
-        joined: layers whose columns are joined.
-        ridge: added to their covariances, times the variances.
-        covariances: in place of those of the rows; empty: those of the rows.
+        joined: Layers whose columns are joined.
+        ridge: Share of the variances that is added to their covariances.
+        covariances: Covariances by layer, (width_l, width_l); None: those of the rows.
     """
 
     joined: tuple[int, ...] = ()
@@ -92,11 +95,11 @@ def fit_exactly(
     """Trains the new machine of a recipe without chains: a trained one is that of the result.
 
     Args:
-        recipe: of the method "exact".
+        recipe: Recipe of the method "exact".
         rows: visible states.
         weights: row weights, (rows,); None means uniform.
         share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
-        judged: rows that may be held out, (rows,) bool; None: all, but those without a label.
+        judged: Marks the rows that may be held out, (rows,) bool; None: all but those without a label.
         device: where to train; None: where the machine is.
         **watch: seed, folder, metrics and the like, see ``fit_table``.
     """
@@ -130,9 +133,9 @@ def fit_table(
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
         weights: row weights, (rows,), above 0; None means uniform.
-        objective: what is learned; with a label the rows that are held out are judged by ln p(y | x).
-        judged: rows that may be held out, (rows,) bool; None: all.
-        seed: of the rows that are held out, and of the couplings: an int or a generator.
+        objective: Objective to ascend; with a label the rows that are held out are judged by ln p(y | x).
+        judged: Marks the rows that may be held out, (rows,) bool; None: all.
+        seed: Seed of the rows that are held out and of the couplings, an int or a generator.
         **watch: folder, resume, metrics, callbacks and progress of the last updates, as of ``train``.
 
     Returns:
@@ -172,8 +175,7 @@ def split_rows(v: Tensor, weights: Tensor | None, judged: Tensor | None, generat
     count = len(v) if judged is None else int(judged.sum())
     number = max(1, count // _HELD_OUT)
     held, kept = order[:number].sort().values, order[number:].sort().values
-    shares = (None, None) if weights is None else (weights[kept], weights[held])
-    return Split(v[kept.to(v.device)], shares[0], v[held.to(v.device)], shares[1])
+    return Split(*take_rows(v, weights, kept), *take_rows(v, weights, held))
 
 
 def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, seed: int) -> Candidate:
@@ -185,7 +187,7 @@ def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, 
     ridge = _choose_ridge(machine, joined, split)
     incumbent = train(ColumnModel(joined, ridge))
     incumbent = max(incumbent, train(ColumnModel(), incumbent), key=lambda candidate: candidate.fit.score)
-    rows, weights = _limit_rows(split.rows, split.weights)
+    rows, weights = take_rows(split.rows, split.weights, _COVARIANCE_ROWS)
     for _ in range(_ROUNDS if len(split.rows) + len(split.held) < _MANY_ROWS else 1):
         roots = {l: torch.eye(machine.layers[l].width).to(rows) for l in joined} | incumbent.roots
         covariances = fit_residuals(incumbent.machine, rows, weights, roots=roots, ridge=ridge)
@@ -279,9 +281,9 @@ def bias_shift(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
 
     Args:
         J: couplings, (width, hidden).
-        shifts: of the columns' means by each hidden unit, (width, hidden).
-        middle: the columns' means beside the means of the hidden units, (width,).
-        on: those means, (hidden,).
+        shifts: Shifts of the columns' means by each hidden unit, (width, hidden).
+        middle: Means of the columns where hidden units are at their means, (width,).
+        on: Means of the hidden units, (hidden,).
     """
     return (J * (middle.unsqueeze(1) + shifts * (0.5 - on))).sum(0)
 
@@ -305,17 +307,12 @@ def _fit_units(
     units: Layer, x: Tensor, weights: Tensor | None, ridge: float, covariance: Tensor | None = None
 ) -> Tensor:
     """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
-    mean, total = fit_normal(*_limit_rows(x, weights), ridge=ridge, rounds=30, tolerance=1e-3)
+    mean, total = fit_normal(*take_rows(x, weights, _COVARIANCE_ROWS), ridge=ridge, rounds=30, tolerance=1e-3)
     root: Tensor = torch.linalg.cholesky(total if covariance is None else covariance)
     back = torch.linalg.inv(root)
     variance = (back @ total @ back.t()).diagonal()
     units.fit_((back @ mean, variance), variance)
     return root.to(x)
-
-
-def _limit_rows(x: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Returns as many rows as a covariance is found from."""
-    return x[:_COVARIANCE_ROWS], None if weights is None else weights[:_COVARIANCE_ROWS]
 
 
 def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Split) -> float:

@@ -23,6 +23,7 @@ from harmonium.training.exact_fit import (
     count_rows as count_rows,
     fit_exact as fit_exact,
     mean_score as mean_score,
+    take_rows as take_rows,
     train_exactly as train_exactly,
 )
 from harmonium.training.history import RESERVED as RESERVED, Record as Record, read_lines as read_lines

@@ -108,8 +108,8 @@ class RowBatches(BatchSource):
         weights: row weights, (rows,); None means uniform. Rows of weight 0 are as if they were not there.
 
     Attributes:
-        size: rows of a batch, at most those that there are.
-        width: of the rows.
+        size: Rows of a batch, at most those that there are.
+        width: Columns of the rows.
     """
 
     def __init__(

@@ -51,9 +51,9 @@ class Update:
         total: updates of the whole run.
         epoch: passes over the data completed.
         machine: the machine in training, after the update; to be read, not changed.
-        learning_rate: of the first parameter group in this update.
+        learning_rate: Rate of the first parameter group in this update.
         gradient_norm: Euclidean norm over all parameters, with decay terms, before clipping.
-        diagnostics: of the rule, for this update.
+        diagnostics: Diagnostics of the rule for this update.
         metrics: evaluated after this update; empty where none were.
         averaged: a machine with the running average of the parameters; None without ``averaging``.
     """

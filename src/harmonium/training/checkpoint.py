@@ -15,7 +15,7 @@ from harmonium._states import RECORDS, field_names, leaves
 from harmonium._storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
-VERSION = 2
+VERSION = 2  # of the layout of a checkpoint: raised where an older file could be misread
 
 
 class DamagedCheckpoint(ValueError):

@@ -16,7 +16,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.optimizers import global_norm
 from harmonium.training.plausibility import energy_gap, is_saturated
 
-_EVERY = 100
+_EVERY = 100  # updates between two looks, of a fifth of the time of an update of 784x500: 0.2 %
 # In units of uniform noise; docs/decisions/0036 has what was measured.
 _ABSURD = 10.0
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
@@ -38,8 +38,8 @@ class TrainingDiverged(RuntimeError):
     Attributes:
         step: updates made.
         parameter: the parameter, diagnostic or state that is not finite; "machine" where all are.
-        learning_rate: of the last update, or of the one that was refused.
-        diagnostics: of the rule in that update.
+        learning_rate: Rate of the last update, or of the one that was refused.
+        diagnostics: Diagnostics of the rule in that update.
         checkpoint: the last good checkpoint, None where none was written.
     """
 
@@ -93,10 +93,10 @@ class DivergenceMonitor:
     density is but a share of what is learned, a problem is as many times further.
 
     Args:
-        machine: what is trained.
-        parameters: those that are trained, by name.
+        machine: Machine in training.
+        parameters: Parameters that are trained, by name.
         step: updates made before.
-        clip_norm: of the run, which its advice takes into account.
+        clip_norm: Clipping of the run, which its advice takes into account.
     """
 
     def __init__(

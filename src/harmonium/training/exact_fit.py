@@ -29,9 +29,7 @@ from harmonium.training.trainer import Run
 
 LOOK = 10
 """Updates between two looks at rows that are held out, as a look takes about the time of an update."""
-_BATCH = (
-    2048  # rows of an update at most: more made tables slower to learn and no better (docs/decisions/0016)
-)
+_BATCH = 2048  # rows of an update: more made tables slower to learn and no better (docs/decisions/0016)
 _GAIN = 2e-3  # nats a row; less is not worth the time of the looks (docs/decisions/0016)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without _GAIN after which it ends
 _TREND = 4  # looks, whose gain once more has to reach a score that is to be beaten
@@ -42,8 +40,8 @@ class Objective(NamedTuple):
     """The objective, (1 - joint) ln p(y | x) + joint ln p(x, y); by default ln p of all columns.
 
     Attributes:
-        condition_on: the layers of x; none: there is no label.
-        joint: in [0, 1].
+        condition_on: Layers of x; none: there is no label.
+        joint: Weight of ln p(x, y), in [0, 1].
     """
 
     condition_on: Sequence[int] = ()
@@ -95,6 +93,11 @@ def mean_score(
         scores = HiddenStates(machine.hamiltonian(), roots).log_likelihood(v)
         score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
     return score if score == score else -inf
+
+
+def take_rows(v: Tensor, weights: Tensor | None, which: Tensor | slice) -> tuple[Tensor, Tensor | None]:
+    """Returns some rows with their weights, by indices or booleans on the host, or a slice."""
+    return v[which], None if weights is None else weights[which]
 
 
 def count_rows(v: Tensor, weights: Tensor | None) -> float:
@@ -196,18 +199,18 @@ def train_exactly(
     Args:
         machine: a visible side without edges of its own beside hidden layers that ``HiddenStates`` takes.
         X: visible states, (rows, visible_width), NaN where missing.
-        weights: row weights, (rows,), at least 0; None means uniform.
-        updates: beside those of ``earlier``, at least 1.
-        learning_rate: at least 0.
+        weights: Row weights, (rows,), at least 0; None means uniform.
+        updates: Updates beside those of ``earlier``, at least 1.
+        learning_rate: Learning rate, at least 0.
         roots: see ``rules.exact``.
-        objective: what is learned.
+        objective: Objective to ascend.
         weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
             coupling of the machine, in the order of its edges.
-        schedule: as of ``train``.
-        optimizer: as of ``train``; None: Adam in coordinates that are centred at the means of the rows.
-        earlier: records of updates that were made before.
-        every: updates between two records and evaluations, where ``watch`` has no number.
-        seed: of the rows of every update.
+        schedule: Schedule, as in ``train``.
+        optimizer: Optimiser, as in ``train``; None: Adam in coordinates centred at the means of the rows.
+        earlier: Records of updates that were made before.
+        every: Updates between two records and evaluations, where ``watch`` has no number.
+        seed: Seed of the rows of every update.
         **watch: validation, callbacks, folder and the like, as of ``train``; progress is False by default.
 
     Raises:
@@ -276,13 +279,13 @@ def fit_exact(
     training ends. The best parameters are kept. The other arguments are those of ``train_exactly``.
 
     Args:
-        validation: other rows, of which 2,048 are read at most.
-        validation_weights: of those rows.
-        learning_rate: the first one, above 0.
-        max_updates: at least 1.
-        initial_std: of couplings that are drawn, above 0; None: training goes on from those of the machine.
-        to_beat: a score of another fit; this one ends where it does not seem to reach it.
-        seed: of couplings and of the rows of every update.
+        validation: Rows held out, of which 2,048 are read at most.
+        validation_weights: Weights of those rows, (rows,); None means uniform.
+        learning_rate: First learning rate, above 0.
+        max_updates: Most updates, at least 1.
+        initial_std: Standard deviation of couplings to draw, above 0; None: those of the machine are kept.
+        to_beat: Score of another fit; this one ends where it does not seem to reach it.
+        seed: Seed of the couplings and of the rows of every update.
 
     Raises:
         ValueError: as ``train_exactly``.
@@ -302,8 +305,7 @@ def fit_exact(
         draw_couplings(machine, initial_std, means, generator)
     held, shares = validation.to(v), validation_weights
     if len(held) > _BATCH:
-        index = _random.permutation(len(held), generator)[:_BATCH]
-        held, shares = held[index.to(held.device)], None if shares is None else shares[index]
+        held, shares = take_rows(held, shares, _random.permutation(len(held), generator)[:_BATCH].cpu())
     score = partial(mean_score, weights=shares, roots=roots, objective=objective)
     falling = _FallingRate(machine, score(machine, held), to_beat)
     make = partial(CentredAdam, machine, means, learning_rate)

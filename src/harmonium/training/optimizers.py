@@ -35,8 +35,8 @@ class Ascent:
     """An optimiser, by its name or a callable, that climbs the gradients it is given, at scheduled rates.
 
     Attributes:
-        optimizer: the torch optimiser.
-        learning_rate: of its first parameter group, before any schedule.
+        optimizer: Optimiser of torch.
+        learning_rate: Rate of its first parameter group, before any schedule.
         plain: whether it is ``"sgd"`` without momentum.
 
     Raises:

@@ -28,8 +28,8 @@ class Penalty(ABC):
     ``pull``.
 
     Args:
-        strength: at least 0.
-        edges: numbers of couplings in ``machine.edges``; None: all.
+        strength: Strength, at least 0.
+        edges: Numbers of couplings in ``machine.edges``; None: all.
 
     Raises:
         TypeError, ValueError: another strength, or numbers that are none.
@@ -58,8 +58,8 @@ class Penalty(ABC):
         """Returns R of the weights of one coupling, (width_l, width_m), differentiable where R is.
 
         Args:
-            W: its weights, of an edge within a layer those above the diagonal.
-            sides: the two layers.
+            W: Weights of the coupling, of an edge within a layer those above the diagonal.
+            sides: Layers at its two ends.
         """
 
     @abstractmethod

@@ -18,8 +18,8 @@ from harmonium import _checks
 from harmonium.chains import climb
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
-_ROWS = 8
-_MANY_ROWS = 100
+_ROWS = 8  # whose median is compared: enough to tell runs apart (docs/decisions/0036)
+_MANY_ROWS = 100  # at the end of a run, where one look is all
 _SATURATED = 1e-3  # variance of a unit
 _NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/decisions/0036
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two

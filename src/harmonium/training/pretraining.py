@@ -19,7 +19,7 @@ from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import train
 
-_ROWS = 4096
+_ROWS = 4096  # rows that are drawn at once, which bounds the memory: 16 MB of 1,000 units
 
 
 def pretrain(
@@ -40,13 +40,13 @@ def pretrain(
     which are driven from both sides start out over-driven; joint training corrects it.
 
     Args:
-        machine: at least two hidden layers; filled in place. Layers and couplings start from what they hold.
+        machine: Machine of at least two hidden layers, filled in place from the parameters that it has.
         X: data, as in ``train``.
         rule: any rule, or its name, as in ``train``; it estimates the gradient of every pair.
-        seed: of the draws and of every run, as in ``train``.
+        seed: Seed of the draws and of every run, as in ``train``.
         run_dir: folder for the runs, ``pair-1`` and so on.
-        **settings: of ``train``, for every pair: ``epochs`` or ``updates``, ``learning_rate`` and others that
-            do not concern the data (no ``transform``, no ``validation``).
+        **settings: Settings of ``train`` for every pair: ``epochs`` or ``updates``, ``learning_rate`` and
+            others that do not concern the data (no ``transform``, no ``validation``).
 
     Returns:
         The run of every pair, from below.

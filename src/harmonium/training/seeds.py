@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harmonium import _random
 
-_ROUNDS: Final = 12
+_ROUNDS: Final = 12  # four make a Feistel network pseudorandom (Luby & Rackoff 1988); a narrow one needs more
 _MIX = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # of SplitMix64 (Steele et al. 2014)
 
 
@@ -41,8 +41,8 @@ class KeyedPermutation:
     has those that were made), but which is no cipher.
 
     Args:
-        n: how many, at least 1 and at most 2^62.
-        key: in [0, 2^64).
+        n: Length, at least 1 and at most 2^62.
+        key: Number of the permutation, in [0, 2^64).
     """
 
     def __init__(self, n: int, key: int) -> None:

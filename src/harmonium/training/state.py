@@ -46,8 +46,8 @@ class TrainingRun:
             sweeps; pass it to ``rule.gradient`` or to another ``train``.
         metrics: the last value of each metric.
         signal: the number of the signal that interrupted the run, None otherwise.
-        ladder: from independent units to the machine along the training; None without ``ladder``, or where
-            the run was interrupted.
+        ladder: Ladder from independent units to the machine along the training; None without ``ladder``, or
+            where the run was interrupted.
     """
 
     machine: BoltzmannMachine

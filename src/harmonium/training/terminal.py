@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-_REFRESH_SECONDS = 0.2
+_REFRESH_SECONDS = 0.2  # five times a second: numbers that change faster cannot be read
 _BARS = (10, 40)  # columns of the bar, at least and at most
 _COMFORT = 70  # columns for the rest, before the bar grows
 _REMAINING = 8  # columns of the time that is left
