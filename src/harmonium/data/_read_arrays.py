@@ -174,7 +174,7 @@ def _check_chunks(dataset: Any, name: str, size: int) -> None:
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
     known = [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32]
-    if filters != [each for each in known if each in filters]:
+    if filters != [number for number in known if number in filters]:
         raise ValueError(
             f"{name}: expected no filters but shuffle, gzip and fletcher32, in this order, received "
             f"{', '.join(plan.get_filter(i)[3].decode(errors='replace') for i in range(len(filters)))}; "
@@ -184,7 +184,7 @@ def _check_chunks(dataset: Any, name: str, size: int) -> None:
     dataset.id.chunk_iter(chunks.append)
     expected = math.prod(dataset.chunks) * dataset.id.get_type().get_size()
     for chunk in chunks:
-        applied = [each for i, each in enumerate(filters) if not chunk.filter_mask >> i & 1]
+        applied = [number for i, number in enumerate(filters) if not chunk.filter_mask >> i & 1]
         length = chunk.size - _CHECKSUM * (known[2] in applied)
         if known[1] in applied and 0 < length <= size:
             length = _unpacked(dataset.id.read_direct_chunk(chunk.chunk_offset)[1][:length], expected)

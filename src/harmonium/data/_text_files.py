@@ -169,8 +169,8 @@ def holds_names(path: Path, first: Sequence[str], columns: Sequence[Sequence[str
     if columns is not None:
         below = [*zip(first, texts, columns, strict=True)]
         if not any(text and any(map(_is_given_number, x)) for _, text, x in below):
-            given = ((cell, x) for cell, _, x in below if not is_missing(cell))
-            again = [cell for cell, x in given if cell.strip() in map(str.strip, x)]
+            observed = ((cell, x) for cell, _, x in below if not is_missing(cell))
+            again = [cell for cell, x in observed if cell.strip() in map(str.strip, x)]
     if not again and numbers:
         _checks.warn(
             f"{path}: the first line, with {numbers[0]!r}, is read as the names of columns; if it is data, "
@@ -274,12 +274,12 @@ def _read(path: Path, delimiter: str) -> Parts:
 def _added(cells: list[str], numbers: array[float]) -> bool:
     """Appends a line to the numbers before it, if it holds nothing else."""
     try:
-        found = numbers_in(cells)
+        values = numbers_in(cells)
     except ValueError:
         return False
     if has_codes(cells):
         return False
-    numbers.extend(found)
+    numbers.extend(values)
     return True
 
 
@@ -302,9 +302,9 @@ def _table(path: Path, delimiter: str) -> Parts:
     codes: list[str] = []
     for j, name in enumerate(names):
         column = [cells[j] for _, cells in lines]
-        given = [cell for cell in column if not is_missing(cell)]
-        coded = has_codes(given)
-        if coded and all(re.fullmatch("[0-9]+", cell.strip()) for cell in given):
+        observed = [cell for cell in column if not is_missing(cell)]
+        coded = has_codes(observed)
+        if coded and all(re.fullmatch("[0-9]+", cell.strip()) for cell in observed):
             codes.append(name)
         number = [
             _is_given_number(cell) and not (coded and (name in codes or has_codes([cell]))) for cell in column

@@ -63,11 +63,11 @@ def form_of(values: Sequence[Any]) -> str | None:
 
     Text has to be in the ISO form, such as 2024-03-01 and 2024-03-01 10:30.
     """
-    found = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
-    found = {_form(value) for value in values} if found else set()
-    if found == {"text date", "text datetime"}:
+    forms = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
+    forms = {_form(value) for value in values} if forms else set()
+    if forms == {"text date", "text datetime"}:
         return "text datetime"
-    return found.pop() if len(found) == 1 else None
+    return forms.pop() if len(forms) == 1 else None
 
 
 def _form(value: Any) -> str | None:

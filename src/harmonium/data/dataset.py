@@ -129,7 +129,7 @@ class DataSet:
         if self.names is None:
             return frame
         columns = zip(frame.columns, samples.T, strict=True)
-        return Frame(tuple(self._typed(cells, own) for cells, own in columns), TEXT)
+        return Frame(tuple(self._typed(cells, values) for cells, values in columns), TEXT)
 
     def without(self, name: str) -> DataSet:
         """The other columns.
@@ -216,14 +216,14 @@ class DataSet:
         Raises:
             ValueError: two of them, a missing label, or numbers that no integer holds.
         """
-        found = [name for name in self.names or () if name.lower() in LABELS]
-        if len(found) > 1:
-            places = [i + 1 for i, name in enumerate(self.names or ()) if name in found]
+        label_columns = [name for name in self.names or () if name.lower() in LABELS]
+        if len(label_columns) > 1:
+            places = [i + 1 for i, name in enumerate(self.names or ()) if name in label_columns]
             raise ValueError(f"expected one column of labels, received columns {places}")
-        if not found or self.names is None:
+        if not label_columns or self.names is None:
             return self
-        labels = _labels(self.samples[:, self.names.index(found[0])])
-        rest = self.without(found[0])
+        labels = _labels(self.samples[:, self.names.index(label_columns[0])])
+        rest = self.without(label_columns[0])
         return replace(rest, labels=labels)
 
     def _typed(self, cells: Series, values: Array) -> Series:

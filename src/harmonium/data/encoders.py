@@ -82,8 +82,8 @@ class Encoder(ABC):
         hole = np.isnan(X) if X.dtype.kind == "f" else np.zeros((), dtype=bool)
         if not hole.any():
             return np.asarray(self.encode(X))
-        given = X[~hole]  # some value that the encoder takes stands in where there is none, and is not read
-        states = self.encode(np.where(hole, given[0] if len(given) else 0.0, X))
+        observed = X[~hole]  # of which one stands in where there is none, and is not read
+        states = self.encode(np.where(hole, observed[0] if len(observed) else 0.0, X))
         return np.where(self.spread(hole), np.nan, states)
 
     def expected(self) -> str:
@@ -499,8 +499,8 @@ class Compose(Encoder):
         return X
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
-        each = [encoder.log_slopes(width) for encoder in self.encoders]
-        return tuple(math.fsum(slopes) for slopes in zip(*each, strict=True))
+        parts = [encoder.log_slopes(width) for encoder in self.encoders]
+        return tuple(math.fsum(slopes) for slopes in zip(*parts, strict=True))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:

@@ -126,16 +126,16 @@ def _read_sequences(
     reader: Callable[..., Alignment], path: Path, alphabet: str, unknown: str
 ) -> tuple[Any, ...]:
     """The codes of an alignment, NaN where a letter is missing, and the alignment."""
-    found = reader(path, alphabet=alphabet, unknown=unknown)
-    holes = found.codes < 0
-    codes = np.where(holes, np.float32(np.nan), found.codes) if holes.any() else found.codes
-    return codes, None, None, None, None, found
+    alignment = reader(path, alphabet=alphabet, unknown=unknown)
+    holes = alignment.codes < 0
+    codes = np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
+    return codes, None, None, None, None, alignment
 
 
 def _read_mnist(file: str, name: str) -> DataSet:
     variable = os.environ.get("HARMONIUM_DATA")
-    given = [Path(variable), Path(variable, "mnist")] if variable else []
-    folders = [*given, Path("../shared/data/mnist")]
+    named = [Path(variable), Path(variable, "mnist")] if variable else []
+    folders = [*named, Path("../shared/data/mnist")]
     for folder in folders:
         for path in (folder / f"{file}.gz", folder / file):
             if path.is_file():

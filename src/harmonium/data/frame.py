@@ -153,9 +153,9 @@ def differ_in_kind(X: Array) -> bool:
 
     Whole numbers alone may be grey levels, which are of one kind however few a column shows.
     """
-    given = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
-    bits = (((X == 0) | (X == 1)) | ~given).all(0) & ((X == 0) & given).any(0) & ((X == 1) & given).any(0)
-    fractions = ((np.round(X) != X) & given).any(0)
+    seen = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
+    bits = (((X == 0) | (X == 1)) | ~seen).all(0) & ((X == 0) & seen).any(0) & ((X == 1) & seen).any(0)
+    fractions = ((np.round(X) != X) & seen).any(0)
     return bool(bits.any() and fractions.any())
 
 
@@ -194,14 +194,15 @@ def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
             f"X: expected two dimensions (rows, columns), received shape {X.shape}; reshape your data, "
             "X.reshape(-1, 1) for one column"
         )
-    own = range(X.shape[1]) if names is None else names
+    titles = range(X.shape[1]) if names is None else names
     if X.dtype.kind in "biuf":
-        return Frame(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(own)))
+        return Frame(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(titles)))
     if X.dtype.kind not in "OUT":
         raise TypeError(f"X: expected numbers, text or objects, received dtype {X.dtype}")
     text = X.dtype.kind != "O"
     dtype = str(X.dtype)
-    return Frame(tuple(series_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(own)))
+    parsed = (series_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(titles))
+    return Frame(tuple(parsed))
 
 
 def _from_frame(X: Any) -> Frame:
@@ -238,29 +239,30 @@ def _from_frame(X: Any) -> Frame:
     columns = []
     for series in frame.iter_columns():
         name: Any = series.name  # pandas takes any
-        dtype, own = series.dtype, str(native[name] if native is not None else series.dtype)
+        dtype, type_name = series.dtype, str(native[name] if native is not None else series.dtype)
         if dtype.is_numeric():
             if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
                 known = series.drop_nulls()
                 refuse_long(name, [known.min(), known.max()] if len(known) else [])
-            columns.append(_number(name, series.to_numpy(), own))
+            columns.append(_number(name, series.to_numpy(), type_name))
             continue
         if dtype.is_nested():
             raise TypeError(
-                f"X: expected numbers, text, booleans, dates or times in column {name!r}, received {own}; "
-                "drop it, or turn it into numbers"
+                f"X: expected numbers, text, booleans, dates or times in column {name!r}, received "
+                f"{type_name}; drop it, or turn it into numbers"
             )
-        if native is not None and own == "category":
+        if native is not None and type_name == "category":
             kind = X[name].cat
-            cells = series_of(name, series.to_list(), own, objects=True)
+            cells = series_of(name, series.to_list(), type_name, objects=True)
             columns.append(
                 replace(cells, categories=tuple(kind.categories.tolist()), ordered=bool(kind.ordered))
             )
             continue
         categories = tuple(dtype.categories) if dtype == nw.Enum else None
-        own = own if dtype.is_temporal() else own.partition("(")[0]
+        type_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
         text = dtype in (nw.Categorical, nw.Enum) or categories is not None
-        columns.append(replace(series_of(name, series.to_list(), own, objects=text), categories=categories))
+        cells = series_of(name, series.to_list(), type_name, objects=text)
+        columns.append(replace(cells, categories=categories))
     return Frame(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
 
 
@@ -284,8 +286,8 @@ def series_of(
     seen = [value for value in plain if value is not None]
     if parse and seen and not has_codes(seen) and all(map(is_number, seen)):
         refuse_long(name, whole_numbers(seen))
-        found = _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
-        return replace(found, texts=np.array(values, dtype=object))
+        parsed = _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
+        return replace(parsed, texts=np.array(values, dtype=object))
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
         refuse_long(name, [v for v in seen if isinstance(v, int)])
         return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
@@ -393,7 +395,7 @@ def native_series(narwhals: Any, column: Series, library: str) -> Any:
     kind: Any = getattr(narwhals, name.partition("(")[0].replace("Uint", "UInt"), None)
     if column.dtype.startswith(("Datetime(", "Duration(")):
         unit, zone = (re.search(f"{x}='([^']+)'", column.dtype) for x in ("time_unit", "time_zone"))
-        kind = kind(*(found[1] for found in (unit, zone) if found))
+        kind = kind(*(match[1] for match in (unit, zone) if match))
     if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
     elif kind is narwhals.Object or _broken(column):

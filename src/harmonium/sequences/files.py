@@ -141,14 +141,14 @@ def write_fasta(
         )
     if not ((values == np.round(values)) & (values >= MISSING) & (values < len(letters))).all():
         raise ValueError(f"codes: expected -1 to {len(letters) - 1}, the places of {letters!r}")
-    given = [str(i + 1) for i in range(len(values))] if names is None else list(names)
-    if len(given) != len(values) or any("\n" in name for name in given):
-        raise ValueError(f"names: expected {len(values)} of one line each, received {len(given)}")
+    titles = [str(i + 1) for i in range(len(values))] if names is None else list(names)
+    if len(titles) != len(values) or any("\n" in name for name in titles):
+        raise ValueError(f"names: expected {len(values)} of one line each, received {len(titles)}")
     check_free(path, overwrite)
     table = np.frombuffer((letters + ("N" if "N" in others else "X")).encode("ascii"), np.uint8)
     rows = table[values.astype(np.int64)]
     lines = []
-    for name, row in zip(given, rows, strict=True):
+    for name, row in zip(titles, rows, strict=True):
         text = row.tobytes().decode("ascii")
         lines += [f">{name}", *(text[i : i + _LINE] for i in range(0, len(text), _LINE))]
     contents = ("\n".join(lines) + "\n").encode()
@@ -194,7 +194,7 @@ def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
         parts[-1].append("".join(text.split()))
     if not parts:
         raise ValueError("expected sequences, received none")
-    return names, ["".join(each) for each in parts], places
+    return names, ["".join(pieces) for pieces in parts], places
 
 
 def _read_records(records: Any, alphabet: str, unknown: str) -> Alignment:

@@ -48,10 +48,10 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
 
         counts = np.zeros((min(_SHARES, len(rows)), len(rows)), np.int64)
         calls.over(count_alike, len(counts), rows, least, counts)
-        found = 1 + counts.sum(0)
+        alike = 1 + counts.sum(0)
     else:
-        found = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
-    return 1 / torch.from_numpy(found).double()
+        alike = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
+    return 1 / torch.from_numpy(alike).double()
 
 
 def split_by_similarity(

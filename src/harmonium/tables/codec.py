@@ -218,7 +218,7 @@ class Codec:
             ValueError: other columns than in training.
         """
         known = {name.lower() for name in self.names or ()}
-        encoder, own = self.encoder, self.own_names()
+        encoder, names_of_data = self.encoder, self.own_names()
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
@@ -228,12 +228,12 @@ class Codec:
         dataset = read(source, **reading).with_text(text)
         if self.names is None or dataset.names is None:
             return dataset
-        if lacking in own and lacking not in dataset.names:
+        if lacking in names_of_data and lacking not in dataset.names:
             dataset = dataset.with_missing(str(lacking))
         if encoder.tabular:
             return dataset
         there = dataset.names or ()
-        missed = [name for name in own if name not in there]
+        missed = [name for name in names_of_data if name not in there]
         more = [name for name in there if name not in self.names]
         if missed or more:
             raise ValueError(
@@ -286,8 +286,8 @@ class Codec:
         elif isinstance(self.encoder, Identity) and layer.coding == "states":
             codings = [Numbered(states_of(layer.kind), states_of(layer.kind))] * layer.n_units
         names = self.own_names()
-        own = names if len(names) == layer.n_units else [str(j) for j in range(layer.n_units)]
-        named = zip(own, codings, strict=False)
+        column_names = names if len(names) == layer.n_units else [str(j) for j in range(layer.n_units)]
+        named = zip(column_names, codings, strict=False)
         return [Column(name, "float64", layer.kind, coding) for name, coding in named]
 
     def unit_of(self, column: str) -> Place:
@@ -328,8 +328,8 @@ class Codec:
             units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
             return units.new_zeros(len(units), dtype=torch.float64)
-        own = states[:, : states.shape[1] - self.label_width].double().cpu().numpy()
-        slopes = torch.from_numpy(self.encoder.log_slopes_at(own))
+        data_states = states[:, : states.shape[1] - self.label_width].double().cpu().numpy()
+        slopes = torch.from_numpy(self.encoder.log_slopes_at(data_states))
         return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
     # From rows to states
@@ -392,10 +392,10 @@ class Codec:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        own = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
-        width = own + (0 if beside is None else beside.shape[1])
+        data_width = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
+        width = data_width + (0 if beside is None else beside.shape[1])
         self._check_width(width)
-        columns = {"nothing": 0, "anything": width, "data": own}
+        columns = {"nothing": 0, "anything": width, "data": data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     def _check_width(self, width: int) -> None:
@@ -442,7 +442,7 @@ class Codec:
         """
         rows = self.rows(dataset, self.machine.dtype, shown="anything")
         looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
-        found, start = False, 0
+        any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
             hole = chunk.isnan().any(1)
             if bool(hole.any()):
@@ -453,9 +453,9 @@ class Codec:
                         "harmonium impute fills them in"
                     )
                 self.machine.check_batch(chunk, range(start, start + len(chunk)), "X")
-                found = True
+                any_missing = True
             start += len(chunk)
-        rows.missing = found
+        rows.missing = any_missing
         return rows
 
     def learnable(self, rest: DataSet, labels: Series | None) -> tuple[DataSet, Series | None]:
@@ -479,8 +479,8 @@ class Codec:
             f"{rest.name}: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row "
             f"{int(blank.argmax())}, as every cell is missing"
         )
-        own = None if rest.labels is None else rest.labels[~blank]
-        kept = replace(rest, samples=rest.samples[~blank], labels=own, texts=None)
+        labels_beside = None if rest.labels is None else rest.labels[~blank]
+        kept = replace(rest, samples=rest.samples[~blank], labels=labels_beside, texts=None)
         return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
 
     def units(self, columns: Tensor, rest: DataSet) -> Tensor:
@@ -549,8 +549,8 @@ class Codec:
         if cells is not None and self.label is not None:
             labels = cells.filled(self.label.series(label).values)
         if isinstance(self.encoder, Table):
-            hidden, own = rest.samples.astype(object), self.encoder.order(rest.frame())
-            hidden[:, own] = np.where(absent[:, own], None, hidden[:, own])
+            hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
+            hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
             return self.encoder.filled(replace(rest, samples=hidden).frame(), data), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 

@@ -75,8 +75,8 @@ class Labels(Unstretched, ABC):
         index = {value: i for i, value in enumerate(self.values)}
         for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
             index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
-        found = [index.get(value, math.nan) for value in cells.ravel().tolist()]
-        return np.array(found, dtype=np.float64).reshape(cells.shape)
+        states = [index.get(value, math.nan) for value in cells.ravel().tolist()]
+        return np.array(states, dtype=np.float64).reshape(cells.shape)
 
     def cells(self, indices: Array, hole: Array) -> Array:
         """Returns the values of states, missing where there is a hole."""

@@ -135,8 +135,8 @@ class Column:
 
     def encode(self, cells: Series) -> Array:
         """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
-        given = _in_numbers(cells, self.form)
-        values = given.values if isinstance(self.coding, Labels) else _numbers_in(given)
+        numbers = _in_numbers(cells, self.form)
+        values = numbers.values if isinstance(self.coding, Labels) else _numbers_in(numbers)
         states: Array = self.coding.encode(values[:, None])
         return states
 
@@ -337,8 +337,8 @@ def _why_left_out(cells: Series) -> str | None:
     return f"{len(values)} different texts in {rows} rows"
 
 
-def _kind(given: Any) -> Any:
-    return "auto" if given is None else given.get("kind", "auto") if isinstance(given, Mapping) else given
+def _kind(kind: Any) -> Any:
+    return "auto" if kind is None else kind.get("kind", "auto") if isinstance(kind, Mapping) else kind
 
 
 def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
@@ -350,8 +350,8 @@ def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[An
     names = [cells.name for cells in frame.columns]
     if isinstance(kinds, Mapping):
         if all(isinstance(name, int) for name in names):  # which files of kinds write as text
-            own = {str(name): name for name in names}
-            kinds = {own.get(name, name): kind for name, kind in kinds.items()}
+            numbered = {str(name): name for name in names}
+            kinds = {numbered.get(name, name): kind for name, kind in kinds.items()}
         for name in kinds:
             if name not in names:
                 raise ValueError(f"kinds: expected columns among {few_names(names)}, received {name!r}")

@@ -53,11 +53,11 @@ def fit_normal(
         raise ValueError(f"X: expected (rows, columns) with at least one row, received {tuple(x.shape)}")
     _checks.real(ridge, "ridge", low=0.0)
     _checks.positive_int(rounds, "rounds")
-    given = _checks.weights(weights, "weights", len(x))
-    each = x.new_ones(len(x)) if given is None else given.to(x)
-    each, seen = each / each.sum(), ~x.isnan()
-    mean = each @ x.nan_to_num(0.0) / (each @ seen.double())
-    variance = each @ (x - mean).square().nan_to_num(0.0) / (each @ seen.double())
+    checked = _checks.weights(weights, "weights", len(x))
+    row_weights = x.new_ones(len(x)) if checked is None else checked.to(x)
+    row_weights, seen = row_weights / row_weights.sum(), ~x.isnan()
+    mean = row_weights @ x.nan_to_num(0.0) / (row_weights @ seen.double())
+    variance = row_weights @ (x - mean).square().nan_to_num(0.0) / (row_weights @ seen.double())
     if not bool((variance > 0).all()):
         column = int((~(variance > 0)).nonzero()[0])
         raise ValueError(f"X: expected columns that vary, received column {column} with one value or none")
@@ -69,7 +69,7 @@ def fit_normal(
         units.fit_((torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one)
         table = HiddenStates(machine.hamiltonian(), {0: root})
         score, first, second = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
-        for rows, share in zip(torch.split(x, _ROWS), torch.split(each, _ROWS), strict=True):
+        for rows, share in zip(torch.split(x, _ROWS), torch.split(row_weights, _ROWS), strict=True):
             score += float(share @ table.log_likelihood(rows))
             sums = table.parts[0].rows(rows).sum(share.unsqueeze(1))
             assert sums.squared is not None
@@ -112,19 +112,19 @@ def fit_residuals(
     """
     table = HiddenStates.of(fold(machine, roots))
     v = _checks.tensor(X, "X", torch.float64, machine.device)
-    given = _checks.weights(weights, "weights", len(v))
-    each = v.new_ones(len(v)) if given is None else given.to(v)
-    found = {}
+    checked = _checks.weights(weights, "weights", len(v))
+    row_weights = v.new_ones(len(v)) if checked is None else checked.to(v)
+    covariances = {}
     for l in roots:
         sums: list[Tensor] = []
         for place, posterior in table.blocks(v):
-            parts = posterior.sum_squares(l, each[place] / each.sum())
+            parts = posterior.sum_squares(l, row_weights[place] / row_weights.sum())
             sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else [*parts]
         hidden, crossed, squared = sums
         tiny = _TINY * torch.eye(len(hidden)).to(hidden)  # of a unit that is nearly always in one state
         left = squared - crossed @ torch.linalg.solve(hidden + tiny, crossed.t())
-        found[l] = left + ridge * torch.diag(left.diagonal())
-    return found
+        covariances[l] = left + ridge * torch.diag(left.diagonal())
+    return covariances
 
 
 @torch.no_grad()
@@ -165,8 +165,8 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
     for l, matrix in back.items():
         linear, curvature = law.thetas[l]
         precision[l] = matrix.t() @ (curvature.unsqueeze(1) * matrix)
-        own = precision[l].diagonal()
-        made.layers[l].fit_((matrix.t() @ linear / own, own), 1 / own)
+        diagonal = precision[l].diagonal()
+        made.layers[l].fit_((matrix.t() @ linear / diagonal, diagonal), 1 / diagonal)
     J = dict(zip(machine.edges, law.J, strict=True))
     for (l, m), coupling in zip(made.edges, made.couplings, strict=True):
         W = -precision[l] if l == m and l in back else J[l, m]

@@ -129,12 +129,12 @@ def regression_start(
     places = {l: getattr(made.layers[l], made.layers[l].location) for l in (*made.visible, hidden)}
     centre = made.split(v.nanmean(0, keepdim=True).nan_to_num(0.0))
     on = torch.full((made.layers[hidden].n_units,), 0.5, dtype=v.dtype, device=v.device)  # their means
-    found, count = _regress(made, v, weights), 0
-    if found is not None:
-        slopes, intercepts = found
+    regression, count = _regress(made, v, weights), 0
+    if regression is not None:
+        slopes, intercepts = regression
         count = len(slopes)
-        own = torch.eye(len(intercepts)).to(v)[:, -count:]  # of two classes the second, else each
-        on[:count] = centre[label][0] @ own
+        class_of_unit = torch.eye(len(intercepts)).to(v)[:, -count:]  # of two classes the second, else each
+        on[:count] = centre[label][0] @ class_of_unit
         places[label].copy_(intercepts.view_as(places[label]))
         told = dict(zip(data, torch.split(slopes, [made.layers[l].width for l in data], 1), strict=True))
     for (l, _), coupling in zip(made.edges, made.couplings, strict=True):
@@ -146,7 +146,7 @@ def regression_start(
         places[hidden].sub_((W.t() @ centre[l][0]).view_as(places[hidden]))
         places[l].sub_((W @ on).view_as(places[l]))
         if count and l == label:
-            W[:, :count] = _REACH * (2 * own - 1)
+            W[:, :count] = _REACH * (2 * class_of_unit - 1)
         coupling.fill_(W)
     return made
 
@@ -177,10 +177,11 @@ def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tu
     spread = spread.masked_fill(spread == 0, 1.0)
     from sklearn.linear_model import LogisticRegression  # slow to import, and only needed here
 
-    each = None if weights is None else weights[there.cpu()].numpy()
+    row_weights = None if weights is None else weights[there.cpu()].numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a start that has not converged serves too
-        model = LogisticRegression(max_iter=200).fit((x / spread)[there].cpu().numpy(), y.cpu().numpy(), each)
+        model = LogisticRegression(max_iter=200)
+        model.fit((x / spread)[there].cpu().numpy(), y.cpu().numpy(), row_weights)
     slopes, intercepts = (torch.from_numpy(part).to(v) for part in (model.coef_, model.intercept_))
     if classes == 2:
         intercepts = torch.stack([torch.zeros_like(intercepts[0]), intercepts[0] - _REACH])

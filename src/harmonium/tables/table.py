@@ -329,11 +329,11 @@ def _look(column: Column) -> tuple[str, int]:
 
 
 def states_of_cells(
-    columns: Sequence[Column], given: Sequence[Series], unknown: str = "error", first: int = 0
+    columns: Sequence[Column], series: Sequence[Series], unknown: str = "error", first: int = 0
 ) -> Array:
     """Returns the cells of columns as states, (rows, width); ``unknown`` and ``first`` as for a ``Table``."""
     parts, strange = [], []
-    for column, cells in zip(columns, given, strict=True):
+    for column, cells in zip(columns, series, strict=True):
         states = column.encode(cells)
         wrong = np.isnan(states[:, 0]) & ~cells.missing
         if wrong.any():

@@ -42,16 +42,16 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
         return False
     if (
-        any(not isinstance(each, L2) or each.edges is not None for each in settings.pulls())
+        any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())
         or not climber.plain
         or not (isinstance(source, RowBatches) and source.checked and source.observed)
     ):
         return False
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
     return (
-        all(isinstance(each, Dense) for each in machine.couplings)
+        all(isinstance(coupling, Dense) for coupling in machine.couplings)
         and all(_learns_mean(layer) or _learns_theta(layer) for layer in machine.layers)
-        and all(each.requires_grad and each.is_contiguous() for each in machine.parameters())
+        and all(x.requires_grad and x.is_contiguous() for x in machine.parameters())
         and choice.small_updates(machine.hamiltonian(), rows)
     )
 
@@ -96,7 +96,7 @@ class CompiledUpdates(Updates):
             size += width
         self._shape = machine.visible_width, hidden.width
         self._gradient = np.zeros(size, _array(machine.couplings[0].weight).dtype)
-        self._decay = float(sum(each.strength for each in self.settings.pulls()))  # as numba compiles by type
+        self._decay = float(sum(x.strength for x in self.settings.pulls()))  # as numba compiles by type
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 

@@ -396,4 +396,4 @@ class _FallingRate:
 
 
 def _copy(state: Mapping[Tensor, dict[str, Any]]) -> dict[Tensor, dict[str, Any]]:
-    return {parameter: {name: x.clone() for name, x in own.items()} for parameter, own in state.items()}
+    return {parameter: {name: x.clone() for name, x in values.items()} for parameter, values in state.items()}

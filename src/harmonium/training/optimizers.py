@@ -50,9 +50,9 @@ class Ascent:
         learning_rate: float,
         momentum: float,
     ) -> None:
-        given = list(parameters)
-        self._parameters: list[Tensor] = [*given]
-        self.optimizer = _build(optimizer, given, float(learning_rate), float(momentum))
+        listed = list(parameters)
+        self._parameters: list[Tensor] = [*listed]
+        self.optimizer = _build(optimizer, listed, float(learning_rate), float(momentum))
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
         self.learning_rate = self._base_rates[0]
@@ -90,8 +90,8 @@ class Ascent:
     def restart(self, parameters: Iterable[Tensor]) -> None:
         """Puts other values, of their shapes, in the place of the parameters, and forgets all momenta."""
         with torch.no_grad():
-            for own, values in zip(self._parameters, parameters, strict=True):
-                own.copy_(values)
+            for parameter, values in zip(self._parameters, parameters, strict=True):
+                parameter.copy_(values)
         self.optimizer.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
@@ -117,11 +117,12 @@ class Ascent:
         for where, value in leaves(saved, "optimizer"):
             if type(value) is float and not math.isfinite(value):
                 raise ValueError(f"{where}: expected a finite number, received {value!r}")
-        for i, (own, group) in enumerate(zip(made["param_groups"], saved["param_groups"], strict=True)):
-            if group["params"] != own["params"]:
-                raise ValueError(f"optimizer['param_groups'][{i}]: expected {own['params']}, received others")
-            counted = {name for name, value in own.items() if type(value) in (int, float)} - {"lr"}
-            own |= {name: group[name] for name in counted}
+        for i, (expected, group) in enumerate(zip(made["param_groups"], saved["param_groups"], strict=True)):
+            if group["params"] != expected["params"]:
+                place = f"optimizer['param_groups'][{i}]"
+                raise ValueError(f"{place}: expected {expected['params']}, received others")
+            counted = {name for name, value in expected.items() if type(value) in (int, float)} - {"lr"}
+            expected |= {name: group[name] for name in counted}
         self.optimizer.load_state_dict({"state": saved["state"], "param_groups": made["param_groups"]})
 
     def _state_after_a_step(self) -> dict[str, Any]:

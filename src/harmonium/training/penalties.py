@@ -146,20 +146,20 @@ def read_penalties(given: Any) -> tuple[Penalty, ...]:
     if given is None:
         return ()
     known = ", ".join(Penalty.registry)
-    found = list[Penalty]()
-    for each in (given,) if isinstance(given, Penalty | str) else given:
-        if isinstance(each, str):
-            kind, _, strength = each.partition("=")
+    penalties = list[Penalty]()
+    for penalty in (given,) if isinstance(given, Penalty | str) else given:
+        if isinstance(penalty, str):
+            kind, _, strength = penalty.partition("=")
             try:
-                each = Penalty.registry[kind.strip()](float(strength))
+                penalty = Penalty.registry[kind.strip()](float(strength))
             except (KeyError, ValueError) as error:
                 raise ValueError(
-                    f"penalties: expected KIND=STRENGTH such as group=0.01, of {known}, received {each!r}"
+                    f"penalties: expected KIND=STRENGTH such as group=0.01, of {known}, received {penalty!r}"
                 ) from error
-        elif not isinstance(each, Penalty):
-            raise TypeError(f"penalties: expected some of {known}, received {type(each).__name__}")
-        found.append(each)
-    return tuple(found)
+        elif not isinstance(penalty, Penalty):
+            raise TypeError(f"penalties: expected some of {known}, received {type(penalty).__name__}")
+        penalties.append(penalty)
+    return tuple(penalties)
 
 
 def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[str, list[Pull]]:
@@ -168,20 +168,20 @@ def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[st
     Raises:
         ValueError: a coupling that the machine has not, or one within a layer for ``L1Squared``.
     """
-    found: dict[str, list[Pull]] = {}
-    for each in penalties:
-        for edge in range(len(machine.edges)) if each.edges is None else each.edges:
+    pulls: dict[str, list[Pull]] = {}
+    for penalty in penalties:
+        for edge in range(len(machine.edges)) if penalty.edges is None else penalty.edges:
             if edge >= len(machine.edges):
                 raise ValueError(f"penalties: expected edges below {len(machine.edges)}, received {edge}")
             l, m = machine.edges[edge]
-            if l == m and isinstance(each, L1Squared):
+            if l == m and isinstance(penalty, L1Squared):
                 raise ValueError(
-                    f"penalties: expected couplings between two layers for {each.kind}, received those of "
+                    f"penalties: expected couplings between two layers for {penalty.kind}, received those of "
                     f"layer {l}; edges=(…) names others"
                 )
-            pull = partial(each.pull, sides=(machine.layers[l], machine.layers[m]))
-            found.setdefault(f"couplings.{edge}.weight", []).append(pull)
-    return found
+            pull = partial(penalty.pull, sides=(machine.layers[l], machine.layers[m]))
+            pulls.setdefault(f"couplings.{edge}.weight", []).append(pull)
+    return pulls
 
 
 def _blocks(W: Tensor, sides: Sides) -> Tensor:

@@ -106,12 +106,12 @@ def _upwards(hamiltonian: Hamiltonian, v: Tensor) -> tuple[States, dict[int, Ten
     Entries that the rows do not observe are at their modes too.
     """
     states, fields = hamiltonian.split(v), dict[int, Tensor]()
-    given = set(hamiltonian.graph.visible)
+    settled = set(hamiltonian.graph.visible)
     for l in hamiltonian.graph.visible:
         alone = hamiltonian.layers[l].mode(torch.zeros_like(states[l][:1]), hamiltonian.thetas[l])
         states[l] = torch.where(states[l].isnan(), alone, states[l])
     for l in hamiltonian.graph.order:
-        fields[l] = hamiltonian.field(l, states, given)
+        fields[l] = hamiltonian.field(l, states, settled)
         states[l] = hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l])
-        given.add(l)
+        settled.add(l)
     return states, fields

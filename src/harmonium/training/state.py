@@ -135,7 +135,7 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "rule": rule_state,
             "data": self.batches.state_dict(),
-            "callbacks": [[type(each).__name__, each.state_dict()] for each in self._find_stateful()],
+            "callbacks": [[type(x).__name__, x.state_dict()] for x in self._find_stateful()],
         }
 
     def begin_from(self, rule_state: Any) -> None:
@@ -155,7 +155,7 @@ class TrainingState:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
         """
         kinds = [kind for kind, _ in content["callbacks"]]
-        received = [type(each).__name__ for each in self._find_stateful()]
+        received = [type(callback).__name__ for callback in self._find_stateful()]
         if kinds != received:
             raise ValueError(
                 f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
@@ -175,16 +175,16 @@ class TrainingState:
         device = self.machine.device
         machines = {"machine": self.machine, "averaged": self.averaged}
         for name, machine in machines.items():
-            own = None if machine is None else dict(machine.state_dict())
-            require_alike(content[name], own, name)
+            expected = None if machine is None else dict(machine.state_dict())
+            require_alike(content[name], expected, name)
         rule_state = _move(content["rule"], device)
         if where := _find_not_finite(rule_state, "rule"):
             raise ValueError(f"{where}: holds values that are not finite")
         self.begin_from(rule_state)
         self.optimizer.load_state_dict(content["optimizer"])
         self.batches.load_state_dict(content["data"])
-        for each, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
-            each.load_state_dict(_move(state, device))
+        for callback, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
+            callback.load_state_dict(_move(state, device))
         settings = content.get("settings", {})
         if self.generator.device.type == settings.get("device", "cpu") == "cpu":
             try:
@@ -210,7 +210,7 @@ class TrainingState:
             self.rule_state = self.rule.own_state(self.rule_state)
 
     def _find_stateful(self) -> list[Any]:
-        return [each for each in self.callbacks if hasattr(each, "state_dict")]
+        return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
 
 
 def find_problem(content: Mapping[str, Any]) -> Problem | None:
@@ -249,7 +249,7 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
         **content,
         **state.batches.identity(),
         "machine": [str(layer) for layer in machine.layers] + graph,
-        "requires_grad": [name for name, each in machine.named_parameters() if each.requires_grad],
+        "requires_grad": [name for name, parameter in machine.named_parameters() if parameter.requires_grad],
         "dtype": str(machine.dtype),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "updates": total,
@@ -264,12 +264,12 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
         ValueError: naming the first that differs.
     """
     first = fingerprints[0]
-    for process, each in enumerate(fingerprints):
+    for process, identity in enumerate(fingerprints):
         for name, value in first.items():
-            if each[name] != value:
+            if identity[name] != value:
                 raise ValueError(
                     f"distributed: expected the same {name} in all processes, received {value!r} in rank 0 "
-                    f"and {each[name]!r} in rank {process}"
+                    f"and {identity[name]!r} in rank {process}"
                 )
 
 

@@ -91,7 +91,7 @@ class OneByOne(Updates):
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
-        v, each, where = state.batches.take(state.step)
+        v, row_weights, where = state.batches.take(state.step)
         if settings.transform is not None:
             noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
             v = settings.transform(v, noise)
@@ -105,14 +105,14 @@ class OneByOne(Updates):
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
-            estimate = self._estimate(v, each)
+            estimate = self._estimate(v, row_weights)
         control, diagnostics = estimate.control, estimate.diagnostics
         scale = self.scale(state.step) * control.rate
         made = Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop)
         if control.restart is not None:
             self.climber.restart([control.restart[name] for name in self.law.parameters])
         else:
-            weight = 1.0 if each is None else float(each.mean())
+            weight = 1.0 if row_weights is None else float(row_weights.mean())
             gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
             norm = global_norm(gradients)
             made = made._replace(norm=norm)
@@ -131,10 +131,10 @@ class OneByOne(Updates):
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, worker, rule = self.state, self.state.rule, self.settings.rule
         if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
-            given: dict[str, Any] = {} if weights is None else {"weights": weights}
+            options: dict[str, Any] = {} if weights is None else {"weights": weights}
             v = _device.to_device(v, self.device)
             estimate: Estimate = worker.gradient(
-                state.machine, v, state=state.rule_state, seed=state.generator, **given
+                state.machine, v, state=state.rule_state, seed=state.generator, **options
             )
             _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
             return estimate
