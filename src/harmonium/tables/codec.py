@@ -606,7 +606,7 @@ def _look_at(rows: Rows, weights: Tensor | None) -> Seen:
             others = observed[~torch.isin(observed, observed.new_tensor(values))]
             if not len(others):
                 break
-            values += others[:_DIFFERENT].unique().tolist()
+            values += set(others[:_DIFFERENT].tolist())
         if uncounted is None:
             wrong = observed[(observed < 0) | (observed != observed.floor())]
             uncounted = float(wrong[0]) if len(wrong) else None
