@@ -129,12 +129,12 @@ class DensityEstimator(BoltzmannEstimator):
         with learner_for(self) as learner:
             learner._validate_params()
             training: Training = learner._training()
-            rule, earlier = training.rule(), self._fitted if again else None
+            earlier = self._fitted if again else None
             rows = learner._rows_to_learn(X, again=earlier is not None)
             index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
             rows = taken(rows, index)
             fitted, states = training.prepare(rows, weights, earlier, whole=whole)
-            learner._fitted = training.learn(fitted, states, weights, rule, whole=whole)
+            learner._fitted = training.learn(fitted, states, weights, whole=whole)
             training.end()
             if whole:
                 warn_of_lost_links(type(learner).__name__, learner._fitted, training.row_score)

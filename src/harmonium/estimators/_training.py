@@ -22,7 +22,7 @@ from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
-from harmonium.learning import Rule
+from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, hidden_for
 from harmonium.tables import Codec, fit_exactly
 from harmonium.training import (
@@ -101,6 +101,7 @@ class Training:
         calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
         recipe: of the machine that is to be trained; ``prepare`` chooses it.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
+        rule: of training by chains; ``prepare`` makes it.
     """
 
     options: Any
@@ -112,6 +113,7 @@ class Training:
     rise: Rise | None = None
     recipe: Recipe | None = None
     share: float | None = None
+    rule: Rule | None = None
 
     @property
     def exact(self) -> bool:
@@ -136,14 +138,15 @@ class Training:
             whole=whole,
         )
 
-    def rule(self) -> Rule:
+    def _make_rule(self, machine: BoltzmannMachine) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
         options = self.options
         own = {name: getattr(options, name) for name in ("sweeps", "n_chains")}
         own = {name: value for name, value in own.items() if value is not None}
-        return make_rule(
+        rule = make_rule(
             options.rule, options.optimizer, centred=options.centred, batch_size=options.batch_size, **own
         )
+        return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
 
     # A machine to train, and its rows
     # ----------------------------------------------------------------------------
@@ -171,6 +174,7 @@ class Training:
         fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label)
         assert self.recipe is not None
         self.options._warn_of_unused(self.recipe.method)
+        self.rule = None if self.exact else self._make_rule(fitted.machine)
         labels, dtype = None if label is None else label[1], fitted.machine.dtype
         codec = Codec(fitted.encoder, fitted.data_layers)
         states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
@@ -243,7 +247,6 @@ class Training:
         fitted: Fitted,
         states: Rows,
         weights: Tensor | None,
-        rule: Rule,
         *,
         judged: Tensor | None = None,
         whole: bool = True,
@@ -269,7 +272,8 @@ class Training:
             rows = states.take(fitted.rows_to_keep(len(states), weights)).to(run.machine.device)
             fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
             return replace(fitted, generative=self.share != 0, rows=rows)
-        options = self.options
+        options, rule = self.options, self.rule
+        assert rule is not None
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
         def optimizer(factor: float, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:

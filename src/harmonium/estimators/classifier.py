@@ -36,7 +36,6 @@ from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import Training, learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
-from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LIMIT_TEXT
 from harmonium.tasks import unobserved
@@ -174,9 +173,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
-        share = share_of(self.objective, self.joint)
         training = self._training()
-        rule = training.rule()
+        share = training.share = share_of(self.objective, self.joint)
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
@@ -211,10 +209,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
             guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
             states[:, fitted.data_width :] = guessed.to(states)
-        training.share = share
-        rule = rules.hybrid(rule, fitted.machine.visible[:-1], share)
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
-        self._fitted = training.learn(fitted, learned, weights, rule, judged=judged)
+        self._fitted = training.learn(fitted, learned, weights, judged=judged)
         training.end()
 
     def _guessed(

@@ -139,7 +139,7 @@ class TrainingState:
         }
 
     def begin_from(self, rule_state: Any) -> None:
-        """Begins with the state that a rule has left elsewhere, if any.
+        """Begins with the state that a rule has left elsewhere; None: it begins with none.
 
         Raises:
             TypeError, ValueError: it is not one of this rule for this machine.
@@ -201,13 +201,12 @@ class TrainingState:
                 machine.load_state_dict(content[name])
 
     def follow(self, group: Group) -> None:
-        """Takes over the state of rank 0, and of what the rule keeps the shards of this process."""
+        """Takes over the state of rank 0 in a sharded run, and of the rule's the shards of this process."""
         if group.size > 1:
             content, records = group.broadcast((self._content(self.rule_state), self.history.records))
             if not group.is_rank_zero:
                 self.load_state_dict({**content, "callbacks": []}, records)
-        if isinstance(self.rule, Sharded):
-            self.rule_state = self.rule.own_state(self.rule_state)
+        self.rule_state = self.rule.own_state(self.rule_state)
 
     def _find_stateful(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]

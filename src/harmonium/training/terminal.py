@@ -75,8 +75,11 @@ def show_progress(
         A function that brings the line to a step and some numbers, a few times a second at most; None where
         there is no line.
     """
+    if show is False:
+        yield None
+        return
     cell = in_notebook()
-    if not (cell or sys.stderr.isatty() if show is None else show):
+    if not (show or cell or sys.stderr.isatty()):
         yield None
         return
     if cell:  # rich's own way wants widgets, which few have

@@ -289,7 +289,8 @@ class Run:
         if earlier:
             self.state.history.records = [*earlier]
             self.state.step, self.state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
-        self.state.begin_from(rule_state)
+        if rule_state is not None:
+            self.state.begin_from(rule_state)
         compiled = served(self.state, settings, self.total, ascent)
         self.engine: type[Updates] = CompiledUpdates if compiled else OneByOne
         if isinstance(rule, Rule) and rule.condition_on is not None:
@@ -351,15 +352,17 @@ class Run:
         if self.run_dir is not None or self.sharded:
             identity = fingerprint(settings, state, self.total, self.engine.engine)
             require_one_run(group.all_gather(identity))
-        with group.on_rank_zero() as leads:
-            if leads and self.run_dir is not None:
-                self.directory = RunDirectory(
-                    self.run_dir, identity, resume=self.resume, overwrite=self.overwrite
-                )
-                if self.resume:
-                    self.directory.restore(state, settings.schedule)
-                self.directory.write_config()
-        state.follow(group)
+        if self.run_dir is not None:
+            with group.on_rank_zero() as leads:
+                if leads:
+                    self.directory = RunDirectory(
+                        self.run_dir, identity, resume=self.resume, overwrite=self.overwrite
+                    )
+                    if self.resume:
+                        self.directory.restore(state, settings.schedule)
+                    self.directory.write_config()
+        if self.sharded:
+            state.follow(group)
         self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         self.updates = self.engine(
