@@ -714,9 +714,7 @@ def all_of(cells: Series, values: Sequence[Any] | None) -> tuple[Any, ...]:
     named = tuple(map(float, values)) if cells.numeric else tuple(values)
     more = [value for value in values_of(replace(cells, categories=None)) if value not in named]
     if more:
-        raise ValueError(
-            f"values: expected all that are there, received {few(named)} without {few(tuple(more))}"
-        )
+        raise ValueError(f"values: expected all that are there, received {few(named)} without {few(more)}")
     return named
 
 
@@ -737,9 +735,9 @@ def weights_of(cells: Series, weights: Array | float) -> Array | None:
     return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
 
 
-def few(values: tuple[Any, ...]) -> str:
-    """Lists the first of some values."""
-    return ", ".join(map(shown, values[:5])) + (", …" if len(values) > 5 else "")
+def few(values: Sequence[Any], most: int = 5) -> str:
+    """Lists the first of some values or names."""
+    return ", ".join(map(shown, values[:most])) + (", …" if len(values) > most else "")
 
 
 def shown(value: Any) -> str:

@@ -354,7 +354,7 @@ def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[An
             kinds = {numbered.get(name, name): kind for name, kind in kinds.items()}
         for name in kinds:
             if name not in names:
-                raise ValueError(f"kinds: expected columns among {few_names(names)}, received {name!r}")
+                raise ValueError(f"kinds: expected columns among {few(names, 10)}, received {name!r}")
     chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
     known = ("auto", IGNORE, *Layer.registry)
     for name, given in chosen.items():
@@ -363,8 +363,3 @@ def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[An
                 f"kinds: expected one of {', '.join(known)} for column {name!r}, received {_kind(given)!r}"
             )
     return chosen
-
-
-def few_names(names: list[Any]) -> str:
-    """Lists the first of some names."""
-    return ", ".join(repr(name) for name in names[:10]) + (", …" if len(names) > 10 else "")

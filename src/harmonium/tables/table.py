@@ -16,8 +16,8 @@ from harmonium.data import Encoder, Frame, Series, build, frame_of
 from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.codings import IGNORE, Constant, shown
-from harmonium.tables.column import Column, chosen_kinds, few_names, without_unit
+from harmonium.tables.codings import IGNORE, Constant, few, shown
+from harmonium.tables.column import Column, chosen_kinds, without_unit
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -212,9 +212,7 @@ class Table(Encoder):
         """
         for name in cells:
             if name not in self.names:
-                raise ValueError(
-                    f"given: expected columns among {few_names(list(self.names))}, received {name!r}"
-                )
+                raise ValueError(f"given: expected columns among {few(self.names, 10)}, received {name!r}")
         listed = {
             name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
             for name, x in cells.items()
@@ -305,10 +303,8 @@ class Table(Encoder):
         lacking = [name for name in self.names if name not in names and name not in left_out]
         more = [name for name in names if name not in self.names]
         if lacking or more:
-            complaint = f"lacks {few_names(lacking)}" if lacking else f"has {few_names(more)} beside them"
-            raise ValueError(
-                f"X: expected columns {few_names(list(self.names))} as in fit; the frame {complaint}"
-            )
+            complaint = f"lacks {few(lacking, 10)}" if lacking else f"has {few(more, 10)} beside them"
+            raise ValueError(f"X: expected columns {few(self.names, 10)} as in fit; the frame {complaint}")
         return [names.index(column.name) for column in self.columns]
 
     def _split(self, X: Any) -> dict[Any, Array]:
