@@ -198,6 +198,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
     words = {
         "overwrite=True": "--overwrite",
         "resume=True": "--resume",
+        "harmonium.load(FOLDER)": "--from FOLDER",
         'unknown="missing"': "--unknown missing",
         'unknown="error"': "--unknown refuse",
     }

@@ -116,7 +116,7 @@ class Table(Encoder):
         chosen = chosen_kinds(frame, kinds)
         reasons = without_unit(frame, kinds)
         said = [f"{name!r} ({reason})" for name, reason in reasons.items() if reason != IGNORE]
-        remedy = f'a kind for a column (visible, --kinds) makes a unit of it, "{IGNORE}" needs no warning'
+        remedy = f'a kind for a column (visible or kinds) makes a unit of it, "{IGNORE}" needs no warning'
         if len(reasons) == len(frame.columns):
             raise ValueError(
                 f"X: expected a column to learn from, received {', '.join(said) or 'none'}; {remedy}"
@@ -275,7 +275,7 @@ class Table(Encoder):
             if column.coding.curved:
                 raise ValueError(
                     f"X: expected columns of one slope each, column {column.name!r} is coded along a curve; "
-                    'log_slopes_at(states) has its slopes, and "gaussian" for it (visible, --kinds) a line'
+                    'log_slopes_at(states) has its slopes, and "gaussian" for it (visible or kinds) a line'
                 )
         return tuple(column.coding.log_slopes(1)[0] for column in self.columns)
 
