@@ -1,7 +1,8 @@
-"""Real columns that are correlated: a root of their covariance, and the machine of the columns themselves.
+"""Correlated real columns: covariances, the coordinates that whiten them, and the way back.
 
-A machine without couplings among its Gaussian units has a long way to learn columns that are nearly functions
-of each other. Of columns u with x = R u, R a root of the covariance of x, it need not learn that at all.
+A machine without couplings among its Gaussian units takes long to learn columns that nearly depend on each
+other. In coordinates u with x = R u, R a root of the covariance of x, linear correlations need not be
+learned.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
 
-_ROWS = 1024  # at a time
+_ROWS = 1024  # rows at a time, which bounds the memory of their squares
 _TINY = 1e-6  # added to second moments of hidden units: singular where one never changes
 
 
@@ -92,10 +93,10 @@ def fit_residuals(
     roots: Mapping[int, Tensor],
     ridge: float = 1e-3,
 ) -> dict[int, Tensor]:
-    """Fits covariances of real columns given the hidden units: what a regression on these leaves over.
+    """Fits covariances of real columns given the hidden units: the residuals of a regression on these.
 
-    Roots of them are better than those of the whole covariance where hidden units stand for groups of rows,
-    within which columns go together in another way than across.
+    Their roots are better than those of the whole covariance where hidden units stand for groups of rows,
+    within which columns are correlated otherwise than across groups.
 
     Args:
         machine: Machine of the columns u; it is not changed.

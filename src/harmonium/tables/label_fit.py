@@ -1,4 +1,4 @@
-"""Training of tables with labels without chains: from a logistic regression, as folds decide."""
+"""Exact training of tables with labels: from a logistic regression, tuned by cross-validation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
 # docs/decisions/0020 has what was measured.
-_FOLDS = 3
-_DECAYS = (0.3, 4.0)  # of the couplings, over the number of rows
-_RATE, _UPDATES = 0.05, 60  # of every fit, and updates at most
-_REACH = 6.0  # of a hidden unit that is all but linear: log odds from it to both sides
-_STD = 0.3  # of all other couplings: with 0.1 what no line tells is not left for in so few updates
+_FOLDS = 3  # of the cross-validation, each of which costs two fits
+_DECAYS = (0.3, 4.0)  # weight decays to choose from, over the number of rows
+_RATE, _UPDATES = 0.05, 60  # learning rate, and most updates, of every fit
+_REACH = 6.0  # log odds over which a hidden unit of the regression is nearly linear, to both sides
+_STD = 0.3  # of the other couplings: 0.1 is too small to leave a linear regression in 60 updates
 
 
 @torch.no_grad()
@@ -37,9 +37,9 @@ def fit_labels(
 ) -> TrainingRun:
     """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
 
-    Folds of the rows tell how strongly couplings decay, and after how many updates ln p(y | x) of the rows
-    that are held out is largest. All rows are learned so. As no update may be best, labels are told about as
-    well as by the regression where the rows ask for no more.
+    Cross-validation chooses the weight decay and the number of updates with the largest ln p(y | x) of the
+    rows held out; then all rows are used. No update may be best: labels are then predicted about as well as
+    by the regression.
 
     Args:
         machine: one layer of Bernoulli units joined to all visible ones, the last of them a label;
@@ -116,11 +116,11 @@ def _score_fold(
 def regression_start(
     machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, seed: int | torch.Generator
 ) -> BoltzmannMachine:
-    """Returns a machine of small couplings, in which some hidden units make up a logistic regression.
+    """Returns a machine of small couplings, in which some hidden units form a logistic regression.
 
     A hidden unit with couplings w to x and ±r to the label adds softplus(w·x + r) - softplus(w·x - r) to the
-    log odds, which is w·x + r up to where |w·x| comes near r. Locations make up for the couplings, so that
-    means are those of the rows.
+    log odds, which is nearly w·x + r while |w·x| is well below r. Biases are shifted against the couplings,
+    so that the means of units are those of the rows.
     """
     made = deepcopy(machine)
     init_visible_biases_(made, v, weights)
@@ -136,13 +136,13 @@ def regression_start(
         class_of_unit = torch.eye(len(intercepts)).to(v)[:, -count:]  # of two classes the second, else each
         on[:count] = centre[label][0] @ class_of_unit
         places[label].copy_(intercepts.view_as(places[label]))
-        told = dict(zip(data, torch.split(slopes, [made.layers[l].width for l in data], 1), strict=True))
+        slopes_of = dict(zip(data, torch.split(slopes, [made.layers[l].width for l in data], 1), strict=True))
     for (l, _), coupling in zip(made.edges, made.couplings, strict=True):
         coupling.draw_(_STD, generator)
         W, scale = coupling.weight.detach().clone(), made.layers[l].scale
         W[:, :count] = 0.0
         if count and l != label:
-            W[:, :count] = told[l].t() if scale is None else told[l].t() / scale.unsqueeze(1)
+            W[:, :count] = slopes_of[l].t() if scale is None else slopes_of[l].t() / scale.unsqueeze(1)
         places[hidden].sub_((W.t() @ centre[l][0]).view_as(places[hidden]))
         places[l].sub_((W @ on).view_as(places[l]))
         if count and l == label:
@@ -152,7 +152,7 @@ def regression_start(
 
 
 def _regress(machine: BoltzmannMachine, v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor] | None:
-    """Returns a logistic regression of the label on states, what is missing at its mean.
+    """Returns a logistic regression of the label on states; missing states are replaced by their means.
 
     Returns:
         Slopes of the log odds of the second class, (1, data width), or of more classes those of each,

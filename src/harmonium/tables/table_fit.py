@@ -1,4 +1,4 @@
-"""Training of tables without chains: columns by themselves or joined, as rows that are held out decide."""
+"""Exact training of tables: real columns are joined where that raises the likelihood of held-out rows."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from harmonium.training import (
 )
 
 # docs/decisions/0016 and 0021 have what was measured.
-_HELD_OUT = 7  # one row in so many
-_MOST_JOINED = 40  # real columns whose covariance is worth its square of parameters
-_RIDGES = (1e-3, 1e-2, 1e-1)  # of the covariance of joined columns
-_MANY_ROWS = 800  # from which on the first ridge serves, and one round
+_HELD_OUT = 7  # one row in seven is held out
+_MOST_JOINED = 40  # most real columns to join: their covariance has as many parameters as their square
+_RIDGES = (1e-3, 1e-2, 1e-1)  # shares of the variances that are added to covariances, to choose from
+_MANY_ROWS = 800  # rows from which on the smallest ridge and one round of covariances are enough
 _COVARIANCE_ROWS = slice(
     5000
 )  # rows of a covariance: every round of expectation-maximisation passes over them
-_ROUNDS = 2  # of covariances given the hidden units
-_RATE, _UPDATES = 0.1, 100  # the first rate, and updates at most, of each candidate
-_LAST_RATE, _LAST_UPDATES = 0.015, 25  # of the training on all rows
-_STATES_DECAY = 0.3  # of the weight decay, for couplings to columns with states: links of labels stay
+_ROUNDS = 2  # rounds of covariances given the hidden units
+_RATE, _UPDATES = 0.1, 100  # first learning rate, and most updates, of each candidate
+_LAST_RATE, _LAST_UPDATES = 0.015, 25  # learning rate and updates of the training on all rows
+_STATES_DECAY = 0.3  # times the weight decay, for couplings to discrete columns: more loses links of labels
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,10 @@ def fit_table(
 ) -> TrainingRun:
     """Trains a new machine by exact gradients, with its real columns joined where that is better.
 
-    A seventh of the rows decides this, and where training ends (``fit_exact``). Then all rows are used for
-    the last 25 updates, after the machine was moved by as much as its start moves. Couplings have a normal
-    prior, of variance 1 to Gaussian columns, and wider to others, whose links are otherwise lost.
+    A seventh of the rows is held out, whose likelihood decides this and ends the training (``fit_exact``).
+    All rows are used for the last 25 updates, which begin with the trained machine plus the difference
+    between the starts of all rows and of six sevenths. Couplings have a normal prior, of variance 1 to
+    Gaussian columns and wider to others, whose links it would else suppress.
 
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
@@ -179,7 +180,7 @@ def split_rows(v: Tensor, weights: Tensor | None, judged: Tensor | None, generat
 
 
 def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, seed: int) -> Candidate:
-    """Trains machines of columns that are joined and that are not; returns the best one."""
+    """Trains candidates with and without joined columns; returns the one of the best score."""
     joined = _find_joined(machine, split.rows)
     train = partial(train_candidate, machine, split, objective, seed)
     if not joined:
@@ -206,7 +207,7 @@ def train_candidate(
     model: ColumnModel,
     incumbent: Candidate | None = None,
 ) -> Candidate:
-    """Trains a machine of a model of its columns; of other covariances it goes on from the incumbent."""
+    """Trains a machine of a model of its columns; with other covariances it begins at the incumbent."""
     start, roots = independent_start(machine, split.rows, split.weights, model)
     goes_on = incumbent is not None and model.covariances is not None
     if incumbent is not None and goes_on:
@@ -235,7 +236,7 @@ def train_candidate(
 def independent_start(
     machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, model: ColumnModel
 ) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
-    """Returns the machine of rows whose hidden units are joined to nothing, and the roots of its columns."""
+    """Returns the machine with the biases of independent columns, and the roots of joined ones."""
     start, roots = deepcopy(machine), dict[int, Tensor]()
     init_visible_biases_(start, v, weights)
     for l in model.joined:
@@ -254,8 +255,8 @@ def change_roots(
 ) -> BoltzmannMachine:
     """Returns the machine of other columns u with the same means of x given hidden units, and variances 1.
 
-    What the columns add to the weight of a hidden unit changes with their metric. Its bias makes up for that,
-    beside the means of the others; one unit alone keeps its law.
+    The weight that columns add to a state of the hidden units changes with their metric. Biases are shifted
+    against that, where the other hidden units are at their means; with one hidden unit the law is the same.
     """
     made, law = deepcopy(machine), machine.hamiltonian()
     table, above = HiddenStates(law), made.layers[made.hidden[0]]
@@ -316,7 +317,7 @@ def _fit_units(
 
 
 def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Split) -> float:
-    """Returns the ridge whose Gaussian tells the rows that were held out best; the least of many rows."""
+    """Returns the ridge whose Gaussian gives held-out rows the largest likelihood; the least of many rows."""
     if len(split.rows) >= _MANY_ROWS:
         return _RIDGES[0]
     scores, shares = list[float](), split.held_weights

@@ -30,10 +30,10 @@ from harmonium.training.trainer import Run
 LOOK = 10
 """Updates between two looks at rows that are held out, as a look takes about the time of an update."""
 _BATCH = 2048  # rows of an update: more made tables slower to learn and no better (docs/decisions/0016)
-_GAIN = 2e-3  # nats a row; less is not worth the time of the looks (docs/decisions/0016)
-_FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without _GAIN after which it ends
-_TREND = 4  # looks, whose gain once more has to reach a score that is to be beaten
-_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam: without noise squares need no longer mean than 50 updates
+_GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0016)
+_FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
+_TREND = 4  # looks over which a gain is extrapolated to a score that is to be beaten
+_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam: without noise a mean of squares over 50 updates is enough
 
 
 class Objective(NamedTuple):
@@ -50,10 +50,10 @@ class Objective(NamedTuple):
 
 @final
 class ExactGradient:
-    """The rule of machines whose hidden states can be summed over: ``learning.exact_gradient``."""
+    """Rule of machines whose hidden states can be summed over, by ``learning.exact_gradient``."""
 
     name = "exact()"
-    density_share = 0.0  # no cheap sign of its data's probability is needed where that is known itself
+    density_share = 0.0  # the likelihood is exact, so that no cheap bound on it is watched
 
     def __init__(
         self, machine: BoltzmannMachine, roots: Mapping[int, Tensor] | None, objective: Objective
@@ -125,9 +125,9 @@ def unit_means(machine: BoltzmannMachine, v: Tensor) -> list[Tensor]:
 class CentredAdam(Adam):  # type: ignore[misc, valid-type]
     """Adam in coordinates that count units from their means: locations are b' = b + W μ.
 
-    Where couplings move, the means of units then stay. It is a linear change of coordinates, in which Adam
-    finds a way that does not depend on which state of a unit is called 1. (``rules.centred`` gives a
-    direction in the old coordinates, where Adam rescales every number by itself.) μ: means of every layer.
+    Steps of the couplings then keep the means of units. In these coordinates the path of Adam does not depend
+    on which state of a unit is called 1. (``rules.centred`` returns a direction in the old coordinates, of
+    which Adam rescales every entry.) μ: means of every layer.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ def fit_exact(
     earlier: Sequence[Record] = (),
     seed: int | torch.Generator = 0,
 ) -> ExactFit:
-    """Trains a machine in place by exact gradients, until rows that are held out gain no more.
+    """Trains a machine in place by exact gradients, until the likelihood of held-out rows stops rising.
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
     The rate falls where ln p of the rows held out no longer rises, or with a label their ln p(y | x); then
@@ -335,10 +335,10 @@ def fit_exact(
 
 @final
 class _FallingRate:
-    """Lowers the rate of a run where its metric gains no more, from the best parameters, and then ends it.
+    """Lowers the rate of a run where its metric stops rising, at the best parameters, and then ends it.
 
-    A callback and a schedule. Where the last looks, gaining as much once more, would not reach ``to_beat``,
-    it ends the run at once.
+    A callback and a schedule. It ends the run at once where as large a gain as that of the last looks would
+    not reach ``to_beat``.
     """
 
     def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:
