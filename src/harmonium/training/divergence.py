@@ -74,12 +74,17 @@ class Snapshot:
     """A copy of tensors, and after how many updates it was taken."""
 
     def __init__(self, tensors: list[Tensor], step: int) -> None:
-        self.step = step
-        self.tensors = [tensor.clone() for tensor in tensors]
+        self.step, self._tensors = step, tensors
+        self._copies = [tensor.clone() for tensor in tensors]
 
-    def take(self, tensors: list[Tensor], step: int) -> None:
-        torch._foreach_copy_(self.tensors, tensors)
+    def take(self, step: int) -> None:
+        """Copies the tensors as they are now."""
+        torch._foreach_copy_(self._copies, self._tensors)
         self.step = step
+
+    def restore(self) -> None:
+        """Gives the tensors the values that they had."""
+        torch._foreach_copy_(self._tensors, self._copies)
 
 
 class DivergenceMonitor:
@@ -152,7 +157,7 @@ class DivergenceMonitor:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
         problem = self._find_not_finite()
         if not problem:
-            self._noted.take(self._current, step)
+            self._noted.take(step)
         return problem
 
     def is_due(self, step: int) -> bool:
@@ -163,7 +168,7 @@ class DivergenceMonitor:
         """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
         problem = self._find_not_finite() or self._find_run_away()
         if not problem and self._gap <= self._limit / _ABSURD:
-            self._good.take(self._current, step)
+            self._good.take(step)
         return problem
 
     def warn(self) -> None:
@@ -205,10 +210,10 @@ class DivergenceMonitor:
     def _put_parameters_back(self) -> str:
         """Restores the last finite parameters if they are good, else the last that were found good."""
         if self._noted.step > self._good.step:
-            torch._foreach_copy_(self._current, self._noted.tensors)
+            self._noted.restore()
             if self._is_plausible():
                 return f"put back to those after {self._noted.step} updates"
-        torch._foreach_copy_(self._current, self._good.tensors)
+        self._good.restore()
         return f"put back to those after {self._good.step} updates"
 
     def _find_worst(self, tensors: Sequence[Tensor]) -> str:

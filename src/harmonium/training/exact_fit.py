@@ -18,7 +18,7 @@ from harmonium.learning import Estimate, Parametrisation, exact_gradient
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
-from harmonium.training.divergence import TrainingDiverged
+from harmonium.training.divergence import Snapshot, TrainingDiverged
 from harmonium.training.history import Record
 from harmonium.training.optimizers import Adam
 from harmonium.training.penalties import L2
@@ -328,7 +328,7 @@ def fit_exact(
             metrics={"validation_score": score},
             callbacks=[falling],
         ).whole()
-        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.best_step]
+        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.kept.step]
     falling.put_back()
     return ExactFit(falling.best, history)
 
@@ -342,16 +342,15 @@ class _FallingRate:
     """
 
     def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:
-        self.parameters = [parameter.detach() for parameter in machine.parameters()]
-        self.best, self.best_step, self.to_beat = score, 0, to_beat
+        self.kept = Snapshot([parameter.detach() for parameter in machine.parameters()], 0)
+        self.best, self.to_beat = score, to_beat
         self.scores, self.bar, self.waited = [score], score, 0
         self.falls = iter(_FALLS)
         self.factor, self.patience = next(self.falls)
 
     def watch(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Keeps the state at the start, with that of the run's optimiser, which comes back."""
-        self.optimizer = optimizer
-        self.keep()
+        self.optimizer, self.momenta = optimizer, _copy(optimizer.state)
         return optimizer
 
     def schedule(self, step: int, total: int) -> float:
@@ -371,8 +370,8 @@ class _FallingRate:
         gains = score > self.bar + _GAIN
         self.bar, self.waited = (score, 0) if gains else (self.bar, self.waited + 1)
         if score > self.best:
-            self.best, self.best_step = score, update.step
-            self.keep()
+            self.best, self.momenta = score, _copy(self.optimizer.state)
+            self.kept.take(update.step)
         if len(self.scores) > _TREND and 2 * score - self.scores[-1 - _TREND] < self.to_beat:
             return STOP
         if self.waited >= self.patience:
@@ -383,14 +382,9 @@ class _FallingRate:
             (self.factor, self.patience), self.bar, self.waited = fall, self.best, 0
         return None
 
-    def keep(self) -> None:
-        """Copies parameters and momenta."""
-        self.kept = [parameter.clone() for parameter in self.parameters]
-        self.momenta = _copy(self.optimizer.state)
-
     def put_back(self) -> None:
         """Goes back to the best parameters, and the momenta that were theirs."""
-        torch._foreach_copy_(self.parameters, self.kept)
+        self.kept.restore()
         self.optimizer.state.clear()
         self.optimizer.state.update(_copy(self.momenta))
 
