@@ -19,7 +19,7 @@ from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
 from harmonium.data.transforms import full_intensity
-from harmonium.tables import Codec, Column, OneOf, Table, blank_rows
+from harmonium.tables import Codec, Column, OneOf, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
 
@@ -87,15 +87,12 @@ def counted(
     with _naming_visible():
         blank = blank_rows(X, encoder, estimator.visible) & chosen
     if blank.any():
-        first = int(blank.argmax())
         if not (chosen & ~blank).any():
+            row = int(blank.argmax())
             raise ValueError(
-                f"X: expected a row to learn from, all of row {first} and of every other is missing (NaN)"
+                f"X: expected a row to learn from, all of row {row} and of every other is missing (NaN)"
             )
-        _checks.warn(
-            f"X: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row {first}, "
-            "as every cell is missing"
-        )
+        warn_of_blank(blank, "X")
     chosen &= ~blank
     if chosen.all():
         return slice(None), weights

@@ -14,5 +14,10 @@ from harmonium.tables.correlated import (
     fold as fold,
 )
 from harmonium.tables.label_fit import fit_labels as fit_labels
-from harmonium.tables.table import UNKNOWN as UNKNOWN, Table as Table, blank_rows as blank_rows
+from harmonium.tables.table import (
+    UNKNOWN as UNKNOWN,
+    Table as Table,
+    blank_rows as blank_rows,
+    warn_of_blank as warn_of_blank,
+)
 from harmonium.tables.table_fit import fit_exactly as fit_exactly, fit_table as fit_table

@@ -38,7 +38,7 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.codings import BITS, Numbered, Seen, encoder_of_bits, fit_array, states_of
 from harmonium.tables.column import Column
-from harmonium.tables.table import Table, blank_rows, states_of_cells
+from harmonium.tables.table import Table, blank_rows, states_of_cells, warn_of_blank
 
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
@@ -466,19 +466,13 @@ class Codec:
         if rest.samples.dtype.kind == "O" or self.encoder.tabular:
             X: Any = rest.frame()
         else:
-            X = (
-                rest.samples
-                if type(rest.samples) is np.ndarray
-                else np.empty((rest.samples.shape[0], 0), int)
-            )
+            plain = type(rest.samples) is np.ndarray
+            X = rest.samples if plain else np.empty((rest.samples.shape[0], 0), int)
         blank = blank_rows(X, self.encoder)
         blank &= True if labels is None else labels.missing
         if not blank.any() or blank.all():
             return rest, labels
-        _checks.warn(
-            f"{rest.name}: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row "
-            f"{int(blank.argmax())}, as every cell is missing"
-        )
+        warn_of_blank(blank, rest.name)
         labels_beside = None if rest.labels is None else rest.labels[~blank]
         kept = replace(rest, samples=rest.samples[~blank], labels=labels_beside, texts=None)
         return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)

@@ -359,3 +359,11 @@ def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Arr
         return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)
     plain = isinstance(X, np.ndarray) and X.dtype.kind == "f"
     return np.isnan(X).all(1) if plain else np.zeros(X.shape[0], dtype=bool)
+
+
+def warn_of_blank(blank: Array, name: str) -> None:
+    """Warns that nothing is learned from rows of data of this name, marked in (rows,) bool."""
+    _checks.warn(
+        f"{name}: nothing is learned from {blank.sum()} of {len(blank)} rows, the first of them row "
+        f"{int(blank.argmax())}, as every cell is missing"
+    )
