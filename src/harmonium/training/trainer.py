@@ -83,66 +83,66 @@ def train(
     With ``distributed`` that holds for any number of processes that divides ``shards``.
 
     Args:
-        machine: trained in place; parameters with ``requires_grad=False`` stay as they are.
+        machine: Machine, trained in place; parameters with ``requires_grad=False`` stay as they are.
         X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
             tensor, a scipy sparse matrix or an h5py dataset; or a ``training.Stream`` of batches with a
             state, with ``updates`` and without ``sample_weight`` and ``batch_size``. Data in memory are
             checked before the first update, others batch by batch. NaN is an entry that was not observed (all
             columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
-        rule: estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a recipe,
-            ``"pcd"``, for its own settings.
-        sample_weight: of the rows, (rows,), finite, at least 0 and not all 0; only their ratios count. The
+        rule: Rule that estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a
+            recipe, ``"pcd"``, for its own settings.
+        sample_weight: Row weights, (rows,), finite, at least 0 and not all 0; only their ratios count. The
             mean is Σ w ln p(v) / Σ w, of which a batch gives an unbiased estimate. Rows of weight 0 are never
-            read but to be checked, and belong to no epoch. None: all count alike.
-        updates: length of the run, >= 1; or
-        epochs: passes over the data, >= 1. Exactly one of the two.
-        batch_size: rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
+            read but to be checked, and belong to no epoch. None means uniform.
+        updates: Length of the run, >= 1; or
+        epochs: Passes over the data, >= 1. Exactly one of the two.
+        batch_size: Rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
             one an epoch, so that all are full and every row appears once an epoch; a batch of at least all
             rows is the whole data set in its own order. Permutations of more than 4,194,304 rows are not
             drawn from all, but computed from a key (``docs/distributed.md``).
         optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
             minimises, which then sets its own learning rates.
-        learning_rate: of the named optimisers, >= 0.
-        schedule: multiplies the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
+        learning_rate: Learning rate of the named optimisers, >= 0.
+        schedule: Factor of the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
             end), ``"warmup_cosine"`` (rising over the first twentieth), ``"inverse_sqrt"``
             (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
-        momentum: of ``"sgd"``, in [0, 1).
-        clip_norm: largest Euclidean norm of the gradient, over all parameters together and after decay terms.
-        weight_decay: >= 0; adds -weight_decay · W to the gradient of the couplings W, and of nothing else.
-        l1: >= 0; adds -l1 · sign(W) to the gradient of the couplings, and of nothing else.
-        penalties: others on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
-        averaging: decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
+        momentum: Momentum of ``"sgd"``, in [0, 1).
+        clip_norm: Largest Euclidean norm of the gradient, over all parameters together and after decay terms.
+        weight_decay: Strength >= 0; adds -weight_decay · W to the gradient of the couplings W.
+        l1: Strength >= 0; adds -l1 · sign(W) to the gradient of the couplings.
+        penalties: Other penalties on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
+        averaging: Decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
         ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
             samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
-            (FORMULAS §8). A ``Ladder`` without rungs says how they are spaced and how many they may be.
-        transform: makes visible states of a batch, ``(rows, generator) -> states``, anew at every update: for
-            instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a function of the seed
-            and the step. None: the rows are states.
-        rule_state: what the rule starts with, ``TrainingRun.rule_state`` of an earlier run: its chains go on
-            from there. A resumed run goes on with its own. None: the rule starts afresh.
-        seed: of the order of the rows and of the rule's noise: an int in [0, 2**63), or a generator, of which
-            one is drawn. To resume, the generator has to be where it was.
-        device: where to train; the machine is moved there. None: where it is. Data stay where they are, and
-            batches are sent.
-        precision: of the fields that the rule computes: "float32", "tf32" or "bf16", see
+            (FORMULAS §8). A ``Ladder`` without rungs has their spacing and largest number.
+        transform: Function that makes visible states of a batch at every update, ``(rows, generator) ->
+            states``: for instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a
+            function of the seed and the step. None: the rows are states.
+        rule_state: State to start the rule with, ``TrainingRun.rule_state`` of an earlier run, whose chains
+            go on. A resumed run goes on with its own. None: the rule starts afresh.
+        seed: Seed of the order of the rows and of the rule's noise: an int in [0, 2**63), or a generator, of
+            which one is drawn. To resume, the generator has to be where it was.
+        device: Device to train on; the machine is moved there. None: where it is. Data stay where they are,
+            and batches are sent.
+        precision: Precision of the fields that the rule computes: "float32", "tf32" or "bf16", see
             ``harmonium.backends.precision``. Statistics and parameters are in the machine's own.
-        validation: rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
+        validation: Rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
-        validation_weight: of these rows, as ``sample_weight``. Metrics do not get it, nor rows of weight 0.
-        metrics: callables ``(machine, validation)`` by name that return a value for every row, such as
+        validation_weight: Weights of these rows, as ``sample_weight``. Metrics do not get them, nor rows of
+            weight 0.
+        metrics: Callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
             ``validation_weight`` also a number. With ``averaging`` they judge the average.
-        evaluate_every: updates between two evaluations; None: an epoch, 1000 with a stream. The end
+        evaluate_every: Updates between two evaluations; None: an epoch, 1000 with a stream. The end
             of the run is always evaluated.
-        record_every: updates between two records of the history; None: 100, or a hundredth of a shorter run.
-        callbacks: called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
-        run_dir: folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
+        record_every: Updates between two records of the history; None: 100, or a hundredth of a shorter run.
+        callbacks: Objects called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
+        run_dir: Folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
             ``checkpoint-previous.safetensors``, ``history.jsonl``, and at the end of the run
             ``machine.safetensors``, with averaging ``averaged.safetensors``, with ``ladder``
-            ``ladder.safetensors``. One process at a
-            time trains in it, the one that its ``lock.json`` names.
-        checkpoint_every: updates between two checkpoints; None: about a minute of training. One is also
+            ``ladder.safetensors``. One process at a time trains in it, that of its ``lock.json``.
+        checkpoint_every: Updates between two checkpoints; None: about a minute of training. One is also
             written at the end, on Ctrl-C and on SIGTERM.
         resume: continue from the checkpoint in ``run_dir``, or start where it holds none. Where the last one
             is damaged, the one before is taken, with a warning. The settings must be the same; ``updates`` or
@@ -154,8 +154,8 @@ def train(
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
             evaluates and calls callbacks; a signal to any of them ends the run in all. None: this process by
             itself, with one stream of noise in place of one for each shard.
-        shards: with ``distributed``, into how many parts each batch and its chains are cut, each with noise
-            of its own: a power of two that the number of processes divides and that divides every number of
+        shards: Parts into which each batch and its chains are cut with ``distributed``, each with noise of
+            its own: a power of two that the number of processes divides and that divides every number of
             chains, at most the rows of a batch. Another number gives other bits of the same law.
 
     Returns:
@@ -193,14 +193,14 @@ class Run:
     """One training: ``prepare``, then ``step``, ``record`` and ``save`` in turns, then ``finish``.
 
     Args:
-        machine: trained in place.
-        X: rows or a stream.
-        settings: by which a run is recognised; ``updates`` counts those before it too.
+        machine: Machine, trained in place.
+        X: Rows or a stream.
+        settings: Settings by which a run is recognised; ``updates`` counts those before it too.
         parts: shards into which batches and chains are cut; None: they are not.
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
-        earlier: records of updates that were made before; this run goes on counting from the last of them.
-        notes: numbers for the records after so many updates that are known before.
+        earlier: Records of updates that were made before; this run goes on counting from the last of them.
+        notes: Numbers for the records after so many updates that are known before.
 
     Further arguments are those of ``train``, which documents them.
 
@@ -370,7 +370,7 @@ class Run:
         )
 
     def look_at_data(self, v: Tensor) -> None:
-        """Looks at the first batch: whether all processes have it, and whether the machine can learn it."""
+        """Checks that all processes have the same first batch, and warns of a machine at a saddle."""
         if self.sharded:
             require_one_run(self.group.all_gather({"first batch": digest(v)}))
         if self.state.step == 0 and self.group.is_rank_zero:
@@ -449,7 +449,7 @@ class Run:
                 directory.save(state, content)
 
     def finish(self) -> BoltzmannMachine:
-        """Lets callbacks have their last say and writes what the run leaves; returns the judged machine."""
+        """Finishes callbacks, writes the files of a finished run and returns the judged machine."""
         judged = self.judged
         if self.group.is_rank_zero:
             self.monitor.warn()
