@@ -69,8 +69,8 @@ class Setting:
         option: the option's name, such as ``--from``, where it is not that of the setting.
         metavar: stands for the value in the help.
         argument: whether it is given by its place on the command line.
-        complete: for the shell, ``(incomplete) -> words`` or ``(context, incomplete) -> words``; None: it
-            completes the words that are allowed.
+        complete: Completion for the shell, ``(incomplete) -> words`` or ``(context, incomplete) -> words``;
+            None: it completes the words that are allowed.
         belongs_to: settings whose new value replaces what a file has for this one.
         kind: its type.
         help: a line, for the command and ``run.toml``, where the docstring has none.

@@ -176,7 +176,7 @@ class Backend:
     """The backend of products of large matrices in float32 on a CPU.
 
     Attributes:
-        library: of products of real numbers: "torch" (what torch was built with) or "onednn".
+        library: Library of products of real numbers: "torch" (what torch was built with) or "onednn".
         bits_from: rows of states of two values from which on they are multiplied by their bits; None: never.
     """
 

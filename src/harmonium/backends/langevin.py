@@ -29,8 +29,8 @@ def run_small_chains(
     Args:
         law: the machine in natural parameters.
         moves: the ``chains.langevin.Relaxation`` of every sweep.
-        states: of the chains, for each layer (chains, width_l).
-        key: of the noise.
+        states: States of the chains, for each layer (chains, width_l).
+        key: Key of the noise.
         into, weight, burn_in, marginal: as for ``chains.relax_alone``.
 
     Returns:

@@ -28,8 +28,8 @@ class KernelState(NamedTuple):
         sweeps: that they have taken since they began.
         memory: what the kernel keeps beside them, such as a step size: a record, or nested dicts and lists,
             of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.
-        fields: of layers given the others of ``states``, where the last sweep has made them. A cache, which
-            is dropped when the law changes.
+        fields: Fields of layers given the others of ``states``, where the last sweep has made them. A cache,
+            which is dropped when the law changes.
         known: anything else that the kernel may use again under the same law. A cache too.
     """
 

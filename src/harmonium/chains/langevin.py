@@ -197,7 +197,7 @@ class Relaxation(NamedTuple):
 
     Attributes:
         keep: what is kept of the distance to the mean.
-        spread: of the noise, in units of σ.
+        spread: Deviation of the noise, in units of σ.
         collapsed: m is taken at the conditional means of the neighbours, which are summed out (Langevin on
             the marginal density), rather than at their states.
         adjusted: whether a Metropolis test follows, which makes the machine's law invariant.
@@ -382,7 +382,7 @@ def relax_alone(
 
     Args:
         into: where to add.
-        weight: of every state of every chain after burn-in.
+        weight: Weight of every state of every chain after burn-in.
         burn_in: sweeps left out of the statistics.
         marginal: whether the hidden layer is summed out of them.
 

@@ -148,7 +148,7 @@ def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps:
         law: the machine.
         states: for each layer (batch, width_l).
         parts: layers or parts in the order of a sweep.
-        sweeps: at most; it ends before where nothing changes.
+        sweeps: Most sweeps; it ends before where nothing changes.
     """
     for _ in range(sweeps):
         before = list(states)
@@ -174,7 +174,7 @@ def _climb_alone(
 
     Args:
         law, free, states: of ``search``.
-        fields: of all layers that are free.
+        fields: Fields of all layers that are free, (batch, width_l).
         half: half-steps that all have made.
 
     Returns:

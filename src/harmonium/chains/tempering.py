@@ -25,7 +25,7 @@ class Replicas:
 
     Attributes:
         states: those of one temperature side by side, for each layer (temperatures · chains, width_l).
-        memory: of the inner kernel, or None.
+        memory: Memory of the inner kernel, or None.
     """
 
     states: States

@@ -28,7 +28,7 @@ class Block:
 
     Attributes:
         hamiltonian: the machine.
-        parts: of one colour of its graph.
+        parts: Parts of one colour of its graph.
         fields: B of each of these parts, (rows, columns).
     """
 

@@ -271,7 +271,7 @@ class SignedAccumulator:
     Args:
         hamiltonian: the machine.
         into: the sums; None keeps none.
-        row_weights: of the pairs, (pairs,), beside the weight of an entry; None where all count alike.
+        row_weights: Weights of the pairs, (pairs,), beside that of an entry; None means uniform.
 
     Attributes:
         unread: layers whose states are not read.

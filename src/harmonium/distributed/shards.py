@@ -54,7 +54,7 @@ class Shards:
         """Divides a number by the number of shards.
 
         Args:
-            number: for all shards together.
+            number: The number for all shards together.
             name: Name of the argument, for messages.
 
         Raises:

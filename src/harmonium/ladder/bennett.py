@@ -29,11 +29,11 @@ class BennettRatio(NamedTuple):
 
     Attributes:
         value: the difference.
-        influence: of every state of a, then of every state of b, on the value, (n_a + n_b,): the value errs
+        influence: Influence of every state of a, then of b, on the value, (n_a + n_b,): the value errs
             by their sum, to first order. Their squares add up to its variance where states are independent;
             where they are chains, sum those of each chain first.
-        standard_error: of the value, if all states are independent.
-        overlap: of the two laws, from 0 to 1 where they are equal: the mean of 4 σ(u) σ(-u) over the states.
+        standard_error: Standard error of the value, if all states are independent.
+        overlap: Overlap of the two laws, 1 where they are equal: the mean of 4 σ(u) σ(-u) over the states.
             Below a few hundredths the value rests on hardly any state, and its error cannot be trusted.
     """
 
@@ -101,12 +101,12 @@ class LadderPartition(NamedTuple):
     """ln Z along a ladder.
 
     Attributes:
-        log_partition: of the machine at the top. ``lower`` and ``upper`` are three standard errors away, and
-            no bounds; ``ess`` is the least effective sample size of any rung; ``vouched``: data took part in
-            the run, at the top or along the training, and were renewed from rung 0 as all else.
-        values: of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
-        standard_errors: of them, (rungs + 1,), from the spread over chains, which are independent.
-        overlaps: of neighbours, (rungs,), from 0 to 1.
+        log_partition: ln Z of the machine at the top. ``lower`` and ``upper`` are three standard errors away,
+            and no bounds; ``ess`` is the least effective sample size of any rung; ``vouched``: data took part
+            in the run, at the top or along the training, and were renewed from rung 0 as all else.
+        values: ln Z of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
+        standard_errors: Their standard errors, (rungs + 1,), from the spread over independent chains.
+        overlaps: Overlaps of neighbours, (rungs,), from 0 to 1.
         integrated: ln Z of every rung by thermodynamic integration of the same states, (rungs + 1,). It lacks
             what lies between the rungs, and shows gaps that are too wide.
         traffic: exchanges, ages and round trips of the run.
@@ -228,7 +228,7 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
     Its standard errors by ln Z are ``found.standard_errors``; the spread of the rows shifts all alike.
 
     Args:
-        machine: at the top, whose hidden layers can all be summed out.
+        machine: The machine at the top, whose hidden layers can all be summed out.
         found: what ``log_partitions`` has found for it.
         X: visible states, (rows, visible_width), nothing missing.
 

@@ -200,11 +200,11 @@ class PttState:
     """Holds what a training in equilibrium keeps from update to update.
 
     Attributes:
-        chains: of the machine, for each layer (chains, width_l), after so many ``sweeps``.
+        chains: States of the machine, for each layer (chains, width_l), after so many ``sweeps``.
         rungs: the natural parameters of the frozen machines, from independent units on.
         populations: a sample of every frozen machine for each chain, as in ``Population.states``.
         log_partitions, variances: ln Z of the frozen machines, and of its errors, (rungs,) float64.
-        samples: of the machine that was frozen last, a multiple of the chains.
+        samples: Samples of the machine that was frozen last, a multiple of the chains.
         reservoir: a copy of the samples that chains exchange with.
         offering, energies: rows of the chains that offer to exchange at the next update, and their free
             energies under the machine before its last step, (offers,).
@@ -452,7 +452,7 @@ def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Genera
     Args:
         machine: the trained machine, which is the top.
         state: ``TrainingRun.rule_state``.
-        seed: of the layers that are summed out: an int or a generator.
+        seed: Source of noise for the layers that are summed out: an int or a generator.
 
     Returns:
         The chains of a ``ladder.Ladder``, for each layer (chains, width_l).

@@ -26,11 +26,11 @@ class Averages:
     """The rungs so far, and what the next ones are made of.
 
     Attributes:
-        rungs: from the bottom.
+        rungs: Rungs from the bottom.
         ages: updates after which they stood, not falling.
-        average: of the machine, as a rung.
+        average: Running average of the machine, as a rung.
         pilots: states that follow the last rung, for each layer (200, width_l).
-        acceptance: of exchanges, that gaps are made for.
+        acceptance: Acceptance of exchanges that gaps are made for.
         step: updates that were averaged.
     """
 
@@ -113,7 +113,7 @@ class KeptLadder:
         """Goes on from a checkpoint.
 
         Raises:
-            ValueError: of another machine, or damaged.
+            ValueError: a checkpoint of another machine, or a damaged one.
         """
         kept = state["kept"]
         if kept is not None:

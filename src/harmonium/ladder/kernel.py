@@ -42,7 +42,7 @@ class LadderState:
 
     Attributes:
         rungs: the natural parameters of every machine below the top, each (width_l,) or (width_l, width_m).
-        states: at these rungs, for each layer (chains, width_l).
+        states: States at these rungs, for each layer (chains, width_l).
         births: the round in which the state at a rung was drawn at rung 0, or 0, (rungs + 1, chains).
         from_bottom: 1 where a state was at the bottom after it was last at the top, (rungs + 1, chains).
         climbs: number of passages from the bottom to the top so far, of all chains.
@@ -63,7 +63,7 @@ class Traffic(NamedTuple):
     """Exchanges along a ladder since its chains began.
 
     Attributes:
-        acceptance: of the exchanges of every pair of neighbours from the bottom, (rungs,); NaN before the
+        acceptance: Acceptance of every pair of neighbours from the bottom, (rungs,); NaN before the
             first.
         ages: rounds since every state was born at rung 0, or since the start if it was there before,
             (rungs + 1, chains).
@@ -100,8 +100,8 @@ class Ladder(Kernel):
         rungs: machines below the top from rung 0 on, at least one. None: ``init`` makes them along the
             couplings of its law. ``ladder.lead_to`` adds some where exchanges fail.
         kernel: moves the states of every rung but the first; Gibbs by default.
-        sweeps: of the inner kernel in a round, at least 1.
-        acceptance: of exchanges, which decides how many rungs are made, in (0, 1).
+        sweeps: Sweeps of the inner kernel in a round, at least 1.
+        acceptance: Acceptance of exchanges, in (0, 1), which decides how many rungs are made.
         max_rungs: most rungs, at least 1.
         max_bytes: most memory of all rungs, in bytes.
         ages: updates of a training after which the given rungs stood, one for each, not falling; None: they
@@ -202,7 +202,7 @@ class Ladder(Kernel):
             states: for each layer (chains, width_l).
             generator: source of noise.
             planned: rounds of the run, or None.
-            rungs: as in ``LadderState``; None: those of the ladder, or made for the law.
+            rungs: Rungs as in ``LadderState``; None: those of the ladder, or made for the law.
             below: states at the rungs, for each layer (chains, width_l).
 
         Raises:
@@ -318,7 +318,7 @@ def traffic(state: KernelState) -> Traffic:
     """Returns the exchanges along a ladder, the ages of its states, and its round trips.
 
     Args:
-        state: of a ``Ladder``.
+        state: State of a ``Ladder``.
 
     Returns:
         Acceptances (rungs,), ages (rungs + 1, chains), and numbers; see ``Traffic``.
@@ -409,7 +409,7 @@ def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladd
 
     Args:
         path: the file.
-        machine: at its top, or another of the same graph.
+        machine: The machine at its top, or another of the same graph.
 
     Raises:
         FileNotFoundError: no such file.

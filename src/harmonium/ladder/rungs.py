@@ -158,8 +158,8 @@ class Pilots(NamedTuple):
     """States that follow a rung, and tell how far exchanges with it reach.
 
     Attributes:
-        law: of the rung.
-        states: for each layer (200, width_l).
+        law: Law of the rung.
+        states: Pilots, for each layer (200, width_l).
     """
 
     law: Hamiltonian

@@ -29,7 +29,7 @@ class PreviousBatch:
 
     Attributes:
         rows: (batch, visible_width), with means for what was not observed; None before the first batch.
-        weights: of the rows, (batch,), above 0 and of mean 1; None where all count alike.
+        weights: Row weights, (batch,), above 0 and of mean 1; None means uniform.
         free: the state of the free side of the rule.
     """
 

@@ -41,7 +41,7 @@ def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
     Args:
         rule: as in ``conditional``, and its label of bias too, but that "exact" needs both sides of the rule.
         condition_on: x, as in ``conditional``.
-        joint: in [0, 1]: 0 is ``conditional``, 1 the rule itself.
+        joint: A number in [0, 1]: 0 is ``conditional``, 1 the rule itself.
     """
     layers = _layers(rule, condition_on)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0)

@@ -36,10 +36,10 @@ def exact_gradient(
         machine: that ``likelihood.HiddenStates`` takes; or its parametrisation, where it is asked again and
             again.
         X: visible states, (rows, visible_width), NaN where missing. Their support is not looked at.
-        weights: of the rows, (rows,), at least 0 and not all 0; None: all count alike.
+        weights: Row weights, (rows,), at least 0 and not all 0; None means uniform.
         roots: see ``rules.exact``; the likelihood is that of the columns before they are turned.
         condition_on: visible layers, but not all, as of ``rules.hybrid``.
-        joint: in [0, 1]; without ``condition_on`` it says nothing.
+        joint: A number in [0, 1], not read without ``condition_on``.
 
     Returns:
         The mean in nats, and for the name of every learnable parameter its gradient, of its shape.

@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     """The result of an expectation beside the statistics that it added.
 
     Attributes:
-        state: for its next call, or None.
+        state: State for its next call, or None.
         diagnostics: numbers about the estimate.
         is_plain_mean: whether it is the plain mean over states of independent chains, as that of the data is
             over rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
@@ -81,10 +81,10 @@ class ExpectationRequest:
         into: where to add.
         weight: +1 for the clamped phase of a gradient, -1 for the free phase.
         state: what the last call returned, None at first.
-        row_weights: of the rows of v, (batch,), above 0 and of mean 1; None where all count alike.
+        row_weights: Weights of the rows of v, (batch,), above 0 and of mean 1; None means uniform.
         complete: whether every entry of v is observed.
-        fields: of hidden layers given v, where one side of a gradient has made them for the other.
-        shards: of which this request is one; ``weight`` has its share of the rows. None: it is all.
+        fields: Fields of hidden layers given v, where one side of a gradient has made them for the other.
+        shards: Shards of which this request is one; ``weight`` has its share of the rows. None: it is all.
         parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
             where they are not known.
     """
@@ -212,7 +212,7 @@ class Enumeration(Expectation):
 
     Args:
         clamped: whether the visible layer is clamped to the data.
-        roots: of columns of the data, see ``likelihood.HiddenStates``.
+        roots: Roots of columns of the data, see ``likelihood.HiddenStates``.
         grid: whether visible Gaussian units, one to three, or those that a row does not observe, are
             integrated by quadrature.
     """

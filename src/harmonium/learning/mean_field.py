@@ -28,9 +28,9 @@ class MeanField(Expectation):
     Args:
         scheme: makes a ``meanfield.Scheme`` from a machine with what is held; naive mean field by default.
         clamped: whether the visible layer is clamped to the data, one solution a row.
-        start: of free solutions: "data" (rows of the batch, without variance), "persistent" (the last call's
-            solutions), "noise" (pure noise), or "mixture" (half of them rows of the batch, the others the
-            means of the last call's).
+        start: Start of free solutions: "data" (rows of the batch, without variance), "persistent" (the last
+            call's solutions), "noise" (pure noise), or "mixture" (half of them rows of the batch, the others
+            the means of the last call's).
         solutions: how many free solutions; None is as many as the batch has rows. Starts that the batch has
             no rows for are noise.
         tolerance: see ``meanfield.solve``; None: every row takes all of ``max_sweeps``.

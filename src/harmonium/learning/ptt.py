@@ -95,7 +95,7 @@ def ptt(
         chains: how many; None is as many as the first batch has rows. The samples are only as good as their
             number: some hundreds serve.
         freeze: acceptance below which the machine is frozen, in (0.1, 1); a higher one makes more rungs.
-        samples: of a frozen machine, as a multiple of the chains.
+        samples: Samples of a frozen machine, as a multiple of the chains.
         offers: chains that offer to change places at an update, others at the next; None: all. The decision
             rests on so many; with a quarter of 1,000 an update costs half as much.
         max_rungs: frozen machines, after which the run is stopped with a warning.

@@ -97,7 +97,7 @@ class Rule:
             state: ``Estimate.state`` of the last call, None at first.
             seed: source of all noise: an int, or a generator on the machine's device. From update to update
                 hand in one generator: an int would repeat its noise.
-            weights: of the rows, (batch,), at least 0 and not all 0; the mean is Σ w ln p(v) / Σ w. None: all
+            weights: Row weights, (batch,), at least 0, not all 0; the mean is Σ w ln p(v) / Σ w. None: all
                 count alike. Rows of weight 0 are as if they were not there.
 
         Raises:
@@ -125,11 +125,11 @@ class Rule:
         """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
 
         Args:
-            law: of the machine.
+            law: Parametrisation of the machine.
             v: data, (batch, visible_width), on its device and in its dtype; NaN is not observed.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise.
-            row_weights: of the rows, (batch,), above 0 and of mean 1; None where all count alike.
+            row_weights: Row weights, (batch,), above 0 and of mean 1; None means uniform.
             observed: whether all of v is; None: not known.
         """
         hamiltonian = law.hamiltonian()

@@ -58,7 +58,7 @@ def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
     bits.
 
     Args:
-        roots: for visible Gaussian layers matrices R, (width_l, width_l), where the data have columns x = R u
+        roots: Matrices R for visible Gaussian layers, (width_l, width_l), where the data have columns x = R u
             and the machine is one of u; rows may lack any of x. See ``tables.fold``. None: x = u.
     """
     return Rule("exact", Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
@@ -180,8 +180,8 @@ def mean_field_pcd(
     Args:
         k: sweeps of the free chains, at least 1.
         chains: how many; None is as many as the first batch has rows.
-        tolerance: of the mean-field solver, see ``meanfield.naive``.
-        max_sweeps: of the mean-field solver.
+        tolerance: Tolerance of the mean-field solver, see ``meanfield.naive``.
+        max_sweeps: Most sweeps of the mean-field solver.
     """
     _checks.positive_int(k, "k")
     clamped = MeanField(tolerance=tolerance, max_sweeps=max_sweeps)

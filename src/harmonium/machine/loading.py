@@ -74,9 +74,9 @@ def rebuild(
     """Rebuilds a machine from its description and its parameters.
 
     Args:
-        description: from JSON: a mapping with ``layers``, for each its kind and arguments, and, where there
+        description: A mapping from JSON with ``layers``, for each its kind and arguments, and, where there
             are any, ``metadata``.
-        tensors: by the names, and of the shapes, of ``BoltzmannMachine.state_dict``.
+        tensors: Parameters by the names, and of the shapes, of ``BoltzmannMachine.state_dict``.
         device: Device of the machine.
 
     Raises:

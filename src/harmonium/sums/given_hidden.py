@@ -28,9 +28,9 @@ class Sums(NamedTuple):
     """Weighted sums over rows and hidden states, for some layers side by side.
 
     Attributes:
-        statistics: of t(x), by layer, as in ``Layer.natural`` each (width_l,).
-        crossed: of x ⊗ hidden, (width, hidden columns).
-        squared: of x ⊗ x, (width, width); None where no edge joins the layers.
+        statistics: Sums of t(x) by layer, in the order of ``Layer.natural``, each (width_l,).
+        crossed: Sum of x ⊗ hidden, (width, hidden columns).
+        squared: Sum of x ⊗ x, (width, width); None where no edge joins the layers.
     """
 
     statistics: dict[int, Theta]
@@ -76,8 +76,8 @@ class IndependentUnits:
         states: the same by layer; entries of visible layers are not read.
 
     Attributes:
-        places: of layers, in the columns of rows.
-        row_bytes: that a block takes for each row, beside those for its hidden states.
+        places: Columns of the layers in rows.
+        row_bytes: Bytes that a block takes for each row, beside those for its hidden states.
     """
 
     def __init__(self, law: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:

@@ -95,13 +95,13 @@ class HiddenStates:
     Args:
         law: the machine: discrete hidden layers with at most ``TABLE_STATES`` joint states, and visible
             layers of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
-        roots: for visible Gaussian layers matrices R, (width_l, width_l), where rows have columns x = R u and
+        roots: Matrices R for visible Gaussian layers, (width_l, width_l), where rows have columns x = R u and
             the machine is one of u. With a root of the covariance it is of columns without correlations, so
             that those of x need not be learned. None: x = u throughout.
 
     Attributes:
         law: the machine.
-        states: of the hidden layers, (states, columns), those of the layers side by side.
+        states: States of the hidden layers side by side, (states, columns).
         state_log_weights: c·h of every state, (states,) float64.
 
     Raises:
@@ -187,7 +187,7 @@ class HiddenStates:
 
         Args:
             into: where to add.
-            weight: of every row, a number or (rows,).
+            weight: Weight of every row, a number or (rows,).
             v: (rows, visible_width), NaN where missing; None: one row that shows nothing.
 
         Returns:
@@ -207,7 +207,7 @@ class HiddenStates:
         Args:
             v: (rows, visible_width), NaN where missing; ``nothing_seen(rows)`` for draws of whole rows.
             generator: source of noise.
-            draws: of every row, independent of each other.
+            draws: Independent draws of every row.
 
         Returns:
             (draws, rows, visible_width).

@@ -42,9 +42,9 @@ class _Block(NamedTuple):
 
     Attributes:
         law: the machine for these rows.
-        states: of the listed layers, (states, width_l), or (rows · states, width_l) where rows show some of
-            their units; of the others empty.
-        fields: of the summed layers, (rows · states, width_l).
+        states: States of the listed layers, (states, width_l), or (rows · states, width_l) where rows show
+            some of their units; of the others empty.
+        fields: Fields of the summed layers, (rows · states, width_l).
         log_weights: -F, (rows, states) float64, with the volume of a cell of the grid; -inf where a listed
             state contradicts what the row shows.
     """
@@ -388,7 +388,7 @@ def unit_log_weights(law: Hamiltonian, v: Tensor, layer: int, unit: int) -> Tens
     Args:
         law: the machine.
         v: (rows, visible_width), NaN where not observed; the unit's columns are not read.
-        layer: of the unit.
+        layer: Layer of the unit.
         unit: its number in the layer.
     """
     kind, states = law.layers[layer], law.split(v.clone())
@@ -429,10 +429,10 @@ def expect(
     Args:
         law: the machine, in float64 for exact answers.
         into: where to add.
-        weight: of every row, a number or (rows,).
+        weight: Weight of every row, a number or (rows,).
         v: (rows, visible_width), NaN where not observed; None: one row that shows nothing.
         complete: whether the rows are known to be observed throughout, and checked.
-        roots: of columns of the rows, see ``HiddenStates``; hidden states are then listed.
+        roots: Roots of columns, see ``HiddenStates``; hidden states are then listed.
         grid: see ``log_weights``; rows that lack the same units are then integrated together.
 
     Raises:
