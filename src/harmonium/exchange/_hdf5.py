@@ -37,10 +37,10 @@ def opened(path: Path) -> Iterator[Any]:
 
 def group_of(group: Any, name: str) -> Any:
     """Returns a group in a group, or None; ValueError: something else."""
-    found = inside(group, name)
-    if found is not None and not isinstance(found, import_h5py().Group):
+    inner = inside(group, name)
+    if inner is not None and not isinstance(inner, import_h5py().Group):
         raise ValueError(f"{name}: expected a group")
-    return found
+    return inner
 
 
 def array(group: Any, name: str) -> Tensor:
@@ -49,13 +49,13 @@ def array(group: Any, name: str) -> Tensor:
     Raises:
         ValueError: there is none, it is elsewhere, claims more than the file can hold, or is not finite.
     """
-    found = inside(group, name)
-    if found is None or not isinstance(found, import_h5py().Dataset):
+    dataset = inside(group, name)
+    if dataset is None or not isinstance(dataset, import_h5py().Dataset):
         raise ValueError(f"{name}: expected an array in the file; it holds {', '.join(group) or 'none'}")
-    check_dataset(found, name, Path(found.file.filename).stat().st_size)
-    if found.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: expected numbers, received {found.dtype}")
-    values = torch.from_numpy(np.asarray(found[()], dtype=np.float64).copy())
+    check_dataset(dataset, name, Path(dataset.file.filename).stat().st_size)
+    if dataset.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: expected numbers, received {dataset.dtype}")
+    values = torch.from_numpy(np.asarray(dataset[()], dtype=np.float64).copy())
     if not bool(values.isfinite().all()):
         raise ValueError(f"{name}: expected finite numbers")
     return values
@@ -79,11 +79,11 @@ def _check_heap(dataset: Any, name: str) -> None:
 
 def text(group: Any, name: str) -> str | None:
     """Returns a short text, or None."""
-    found = inside(group, name)
-    if found is None:
+    dataset = inside(group, name)
+    if dataset is None:
         return None
-    if not isinstance(found, import_h5py().Dataset) or found.shape != ():
+    if not isinstance(dataset, import_h5py().Dataset) or dataset.shape != ():
         raise ValueError(f"{name}: expected a text")
-    _check_heap(found, name)
-    value = found[()]
+    _check_heap(dataset, name)
+    value = dataset[()]
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

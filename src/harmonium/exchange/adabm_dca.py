@@ -82,7 +82,7 @@ class AdabmDCA(Format):
             raise misfit(machine, "one layer of categorical visible units for adabmDCA")
         bias: Any = layer.bias
         sites, q = bias.shape
-        usual = {len(each): each for each in reversed(ALPHABETS.values())}.get(q)
+        usual = {len(known): known for known in reversed(ALPHABETS.values())}.get(q)
         alphabet = machine.metadata.get("alphabet", usual)
         if not isinstance(alphabet, str) or len(alphabet) != q:
             raise ValueError(
@@ -132,12 +132,10 @@ def _parse(path: Path) -> tuple[list[_Field], list[_Pair]]:
 def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> str:
     """Returns the letters in the order of their states: those of a known alphabet, or as they first come."""
     letters = dict.fromkeys(a for _, a, _ in fields)
-    found = set(letters) | {x for _, _, a, b, _ in pairs for x in (a, b)}
-    if any(len(letter) != 1 for letter in found) or found != set(letters) or len(found) < 2:
-        raise ValueError(
-            f"expected letters that all have fields, at least two, received {sorted(found)[:30]}"
-        )
+    seen = set(letters) | {x for _, _, a, b, _ in pairs for x in (a, b)}
+    if any(len(letter) != 1 for letter in seen) or seen != set(letters) or len(seen) < 2:
+        raise ValueError(f"expected letters that all have fields, at least two, received {sorted(seen)[:30]}")
     for known in ALPHABETS.values():
-        if found == set(known):
+        if seen == set(known):
             return known
     return "".join(letters)

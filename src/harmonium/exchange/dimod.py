@@ -26,7 +26,7 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     """Returns a machine as a ``dimod.BinaryQuadraticModel`` of the same energies.
 
     Args:
-        machine: whose units all have two values. A variable is (layer, unit); all of them are SPIN where all
+        machine: Machine of units with two values. A variable is (layer, unit); all of them are SPIN where all
             units are spins, else BINARY, 1 at a unit's upper value.
 
     Raises:
@@ -66,7 +66,7 @@ def from_dimod(model: Any) -> BoltzmannMachine:
     Its energies are those of the model less the constant ``offset`` of the model; the temperature is 1.
 
     Args:
-        model: of SPIN or BINARY variables, which become ``Spin`` or ``Bernoulli`` units in their order;
+        model: Model of SPIN or BINARY variables, which become ``Spin`` or ``Bernoulli`` units in their order;
             ``metadata["variables"]`` has their names as text.
 
     Raises:
@@ -97,7 +97,7 @@ def states_from_dimod(machine: BoltzmannMachine, samples: Any) -> States:
     """Returns the samples of an annealer as states of a machine, for ``chains.run`` and rules to go on from.
 
     Args:
-        machine: that ``to_dimod`` made the model of.
+        machine: Machine that ``to_dimod`` made the model of.
         samples: a ``dimod.SampleSet`` of it; a sample that occurs n times comes n times.
 
     Returns:

@@ -19,7 +19,7 @@ class Exchanged(NamedTuple):
     """A machine of another program.
 
     Attributes:
-        machine: with what the file says of its origin in ``metadata["origin"]``.
+        machine: Machine whose ``metadata["origin"]`` has what the file says of its origin.
         chains: its persistent chains, (chains, visible_width), as visible states; None: the file has none.
         form: the name of the format.
     """
@@ -34,8 +34,8 @@ class Format(ABC):
 
     Attributes:
         form: its name, for ``read`` and ``write``.
-        suffix: that files usually have.
-        program: whose files they are, in words.
+        suffix: Suffix that files usually have.
+        program: The files in words, by the program that writes them.
         ages: whether a file may have a machine at several ages.
     """
 
@@ -60,7 +60,7 @@ class Format(ABC):
         """Reads a file; ValueError: damaged, or a machine that harmonium has not.
 
         Args:
-            path: of the file.
+            path: Path of the file.
             update: age of the machine; None: the last. Read where a file has ``ages``.
         """
 
@@ -69,7 +69,7 @@ class Format(ABC):
         """Returns a file's contents.
 
         Args:
-            machine: to write.
+            machine: Machine to write.
             chains: visible states, (chains, visible_width), or None.
 
         Raises:
@@ -103,7 +103,7 @@ def misfit(machine: BoltzmannMachine, expected: str) -> ValueError:
 
 def writable() -> list[str]:
     """Returns the names of the formats that are written."""
-    return [name for name, each in Format.registry.items() if "pack" in vars(each)]
+    return [name for name, kind in Format.registry.items() if "pack" in vars(kind)]
 
 
 def form_by_suffix(path: Path) -> str:
@@ -168,9 +168,10 @@ def write(
     """Writes a machine for another program.
 
     Args:
-        machine: that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside Bernoulli or
-            categorical visible ones, "adabmdca" categorical visible units alone, "npz" and "text" any.
-        path: of the file.
+        machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
+            Bernoulli or categorical visible ones, "adabmdca" categorical visible units alone, "npz" and
+            "text" any.
+        path: Path of the file.
         form: "rbms", "adabmdca", "npz", "text"; "auto": by the suffix: .h5 rbms, .dat adabmdca, .npz, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
@@ -203,5 +204,5 @@ def _recognise(path: Path) -> type[Format]:
     for chosen in Format.registry.values():
         if chosen.recognises(path):
             return chosen
-    known = "; ".join(f"{name} ({each.program})" for name, each in Format.registry.items())
+    known = "; ".join(f"{name} ({kind.program})" for name, kind in Format.registry.items())
     raise ValueError(f"expected a file of a known format, {known}; harmonium.load reads harmonium's own")

@@ -138,8 +138,8 @@ def _read_side(file: Any, side: str) -> tuple[_Kind, Layer, list[Tensor]]:
         raise ValueError(
             f"{side}_par: expected (…, {kind.parameters}) for {name} units, received {tuple(par.shape)}"
         )
-    each = [x.reshape(-1, x.shape[-1]) if states else x.flatten() for x in par.unbind(-1)]
-    return kind, kind.make(*each[0].shape), each
+    theta = [x.reshape(-1, x.shape[-1]) if states else x.flatten() for x in par.unbind(-1)]
+    return kind, kind.make(*theta[0].shape), theta
 
 
 def _shifted(theta: list[Tensor], field: Tensor, linear: int) -> list[Tensor]:

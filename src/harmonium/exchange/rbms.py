@@ -46,7 +46,7 @@ class Rbms(Format):
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
         with _hdf5.opened(path) as file:
-            ages = sorted(int(found[1]) for name in file if (found := _AGE.fullmatch(name)))
+            ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
             if not ages or update not in (None, *ages):
                 raise ValueError(
                     f"update: expected one of {ages[:5]}{'…' if len(ages) > 5 else ''}, received {update}"

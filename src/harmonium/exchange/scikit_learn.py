@@ -17,7 +17,7 @@ def from_sklearn(rbm: Any) -> BoltzmannMachine:
     """Returns the machine of a fitted ``sklearn.neural_network.BernoulliRBM``, in its dtype.
 
     Args:
-        rbm: with ``components_``, ``intercept_visible_`` and ``intercept_hidden_``.
+        rbm: Object with ``components_``, ``intercept_visible_`` and ``intercept_hidden_``.
 
     Raises:
         TypeError: another object, or one that is not fitted.

@@ -19,8 +19,8 @@ def to_program(machine: BoltzmannMachine) -> Any:
     Bernoulli, Spin, Categorical and Gaussian units.
 
     Args:
-        machine: whose hidden layers are not joined to each other and have no inner edges, such as an RBM; or
-            without hidden layers.
+        machine: Machine whose hidden layers are not joined to each other and have no inner edges, such as an
+            RBM; or without hidden layers.
 
     Returns:
         A ``torch.export.ExportedProgram``: (rows, visible_width) to E[h | v], (rows, hidden width), the

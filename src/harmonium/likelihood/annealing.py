@@ -64,7 +64,7 @@ def ais(
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
         data: visible states (rows, visible_width) for the base and the reverse start; training data serve
             best. Without them the result is not ``vouched``.
-        weights: of the rows of ``data``, (rows,), at least 0 and not all 0; None: all count alike.
+        weights: Row weights of ``data``, (rows,), at least 0 and not all 0; None means uniform.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
         distributed: processes that share the runs, as in ``harmonium.train``; all get the result.
@@ -198,13 +198,13 @@ def anneal_chains(
     total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
     states, graph = list(states), target.graph
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
-    given = [l for l in graph.kept if l not in clamped]
+    free = [l for l in graph.kept if l not in clamped]
     parts = [part for part in graph.backwards if part.layer not in clamped]
     cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
     ends = [(cold.units(part)[1], target.units(part)[1]) for part in parts]
     thetas = [tuple(torch._foreach_lerp(*end, betas[0])) for end in ends]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
-    slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in given]
+    slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in free]
     compiled = [
         choice.half_step(part.select_states(states[part.layer]), theta, target.units(part)[0].two_values)
         for part, (_, theta) in zip(parts, ends, strict=True)
@@ -212,7 +212,7 @@ def anneal_chains(
     for now, following in pairwise(betas):
         if joined:
             total += (following - now) * target.coupling_energy(states, graph.kept)
-        for l, slope in zip(given, slopes, strict=True):
+        for l, slope in zip(free, slopes, strict=True):
             x = states[l]  # the first statistic is x itself
             if fields is not None:
                 total -= (following - now) * (fields[l] * x).sum(-1, dtype=torch.float64)

@@ -91,7 +91,7 @@ class Mixture(NamedTuple):
     Attributes:
         log_weights: normalised, (components,).
         means: (components, n_0).
-        variance: of every unit, in every component, (n_0,).
+        variance: Variance of every unit, in every component, (n_0,).
     """
 
     log_weights: Tensor

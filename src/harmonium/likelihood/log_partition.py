@@ -22,9 +22,9 @@ class LogPartition(NamedTuple):
 
     Attributes:
         value: the estimate, the log of the mean importance weight; on average too low.
-        standard_error: of the value, by the delta method from the spread of the weights that were drawn. It
-            knows nothing of weights that were not: unless the sample size is at least half the number of
-            chains it is too small, and the value may lie many standard errors below ln Z.
+        standard_error: Standard error of the value, by the delta method from the spread of the weights that
+            were drawn. Of others it has nothing: unless the sample size is at least half the number of chains
+            it is too small, and the value may lie many standard errors below ln Z.
         ess: effective sample size of the weights, (Σw)²/Σw², between 1 and the number of chains. What runs
             have missed altogether it cannot show.
         lower: value minus three standard errors. What the runs missed makes it lower and so no less a bound;
@@ -128,7 +128,7 @@ def tap_log_partition(
     Raises:
         ValueError: no start that converges.
     """
-    found = landscape(
+    solutions = landscape(
         machine,
         X,
         order=order,
@@ -137,12 +137,12 @@ def tap_log_partition(
         damping=damping,
         max_sweeps=max_sweeps,
     )
-    values = -found.free_energies
+    values = -solutions.free_energies
     return TapPartition(
         float(values.mean()),
         float(values.std(correction=0)),
         len(values),
-        float((found.basin >= 0).double().mean()),
+        float((solutions.basin >= 0).double().mean()),
     )
 
 

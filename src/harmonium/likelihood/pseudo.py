@@ -12,7 +12,7 @@ from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.meanfield import naive
 
-_ROWS = 4096
+_ROWS = 4096  # at a time: 26 MB of 784 pixels and 800 hidden fields
 _BLOCK_ELEMENTS = 1 << 20  # hidden fields at a time
 _TOLERANCE, _SWEEPS = 1e-3, 30  # of mean field given what is not hidden
 
@@ -104,7 +104,7 @@ def predictive_log_score(
     Args:
         machine: on any graph.
         X: visible states, (batch, visible_width); NaN is not observed, and not asked for.
-        share: of the units that are hidden, in (0, 1).
+        share: Share of the units that are hidden, in (0, 1).
         seed: draws which; the same int hides the same units of as many rows.
 
     Returns:
@@ -145,8 +145,8 @@ class _Present(NamedTuple):
 
     Attributes:
         hamiltonian: the machine.
-        states: of the visible layers.
-        fields: of every layer; visible ones hear the visible layers alone.
+        states: States of the visible layers.
+        fields: Fields of every layer; those of visible ones come from the visible layers alone.
         normalisers: ψ of the hidden layers, (rows,).
     """
 
@@ -180,8 +180,8 @@ class _Present(NamedTuple):
         row = torch.arange(rows, device=law.device)
         size = max(1, _BLOCK_ELEMENTS // (rows * sum(J.shape[1] for _, J in hidden)))
         for block in torch.split(torch.arange(layer.n_units, device=law.device), size):
-            found = self.score_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
-            total += found.view(rows, -1).sum(-1)
+            scores = self.score_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
+            total += scores.view(rows, -1).sum(-1)
         return total
 
     def score_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
@@ -194,8 +194,8 @@ class _Present(NamedTuple):
         # What every state weighs but for the hidden layers, (pairs, states).
         alone = layer.unit_log_weights(values.repeat(1, layer.n_units), law.thetas[l]).t()[unit]
         alone = (alone + layer.by_unit(self.fields[l])[row, unit] @ values.t()).double()
-        own = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
-        hidden = [(h, self.fields[h][row], J[own]) for h, J in self.find_hidden(l)]
+        places = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
+        hidden = [(h, self.fields[h][row], J[places]) for h, J in self.find_hidden(l)]
         log_weights = []
         for step in range(states):  # the state that is there, then the others
             state = (digit + step) % states

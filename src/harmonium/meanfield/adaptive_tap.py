@@ -143,7 +143,7 @@ class _Gaussian:
         diagonal: T_ii, (rows, units), NaN where there is no normaliser.
         reply: T g, (rows, units).
         energy: g·T g, (rows,).
-        log_determinant: of 1 - D^½ J D^½, (rows,).
+        log_determinant: ln det(1 - D^½ J D^½), (rows,).
     """
 
     def __init__(self, J: Tensor, D: Tensor, g: Tensor, width: int) -> None:

@@ -84,8 +84,8 @@ def _solve_blocks(
     for place in range(0, rows, size):
         block = slice(place, place + size)
         part = scheme if size >= rows else scheme.take(block)
-        begun = start.take(block).copy() if isinstance(start, Point) else part.begin(start[block])
-        yield part, *_iterate(part, begun, tolerance, damping, max_sweeps)
+        point = start.take(block).copy() if isinstance(start, Point) else part.begin(start[block])
+        yield part, *_iterate(part, point, tolerance, damping, max_sweeps)
 
 
 def _iterate(
@@ -143,7 +143,7 @@ def _iterate(
     if len(active) == rows:
         return current, status, sweeps
     point.put(active, current)
-    places, status, sweeps = (torch.cat(each) for each in zip(*ends, (active, status, sweeps), strict=True))
+    places, status, sweeps = (torch.cat(parts) for parts in zip(*ends, (active, status, sweeps), strict=True))
     order = places.argsort()
     return point, status[order], sweeps[order]
 
@@ -165,15 +165,15 @@ def prepare(machine: BoltzmannMachine, start: Numbers, clamp: ClampLike) -> tupl
         TypeError, ValueError: start of another shape or infinite, or a clamp that does not fit.
     """
     width = machine.visible_width
-    begun = _checks.tensor(start, "start", machine.dtype, machine.device)
-    if begun.dim() != 2 or begun.shape[1] != width or len(begun) == 0:
+    means = _checks.tensor(start, "start", machine.dtype, machine.device)
+    if means.dim() != 2 or means.shape[1] != width or len(means) == 0:
         raise ValueError(
-            f"start: expected (batch, {width}) with at least one row, received {tuple(begun.shape)}"
+            f"start: expected (batch, {width}) with at least one row, received {tuple(means.shape)}"
         )
-    known = begun.masked_fill(begun.isnan(), 0.0)  # NaN is no guess
+    known = means.masked_fill(means.isnan(), 0.0)  # NaN is no guess
     _checks.finite(known, "start")
     _checks.squares(known, "start")
-    return machine.hamiltonian().clamp(clamp, len(begun)), begun.clone()
+    return machine.hamiltonian().clamp(clamp, len(means)), means.clone()
 
 
 def _measure_change(old: list[Tensor], new: list[Tensor], free: list[int]) -> Tensor:

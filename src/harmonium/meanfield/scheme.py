@@ -93,9 +93,9 @@ class Scheme(ABC):
         """Returns Σ_rows weight · (E[x_l ⊗ x_m] - a_l ⊗ a_m) over an edge (l, m), (width_l, width_m).
 
         Args:
-            edge: of the graph.
-            point: with the means a.
-            weight: of the rows, (batch,), in the machine's dtype; half where the edge lies within a layer.
+            edge: Number of an edge of the graph.
+            point: Point with the means a.
+            weight: Row weights, (batch,), in the machine's dtype; half where the edge lies within a layer.
 
         Returns:
             None: there are none, as in naive mean field.
@@ -122,7 +122,7 @@ class Scheme(ABC):
         hamiltonian, graph = self.hamiltonian, self.hamiltonian.graph
         means = hamiltonian.split(start)
         fields, variances = list(means), list(means)
-        given = set(graph.visible)
+        known = set(graph.visible)
         for l in graph.visible:
             if hamiltonian.is_clamped(l):
                 means[l] = hamiltonian.apply_clamp(l, means[l])
@@ -132,9 +132,9 @@ class Scheme(ABC):
                 means[l] = hamiltonian.apply_clamp(l, a).clone()  # rows are written over in place
             fields[l], variances[l] = torch.zeros_like(means[l]), torch.zeros_like(means[l])
         for l in graph.order:
-            fields[l] = hamiltonian.field(l, means, given)
+            fields[l] = hamiltonian.field(l, means, known)
             means[l], variances[l] = self.moments(l, fields[l], 0.0)
-            given.add(l)
+            known.add(l)
         for l in graph.visible:
             if not self.hamiltonian.is_clamped(l):
                 fields[l] = hamiltonian.field(l, means)

@@ -32,8 +32,8 @@ class Solution(NamedTuple):
     """Fixed points, one a row; every number is finite, whatever the status.
 
     Attributes:
-        means: for each layer (batch, width_l).
-        variances: for each layer (batch, width_l), zero for held units.
+        means: Means, for each layer (batch, width_l).
+        variances: Variances, for each layer (batch, width_l), zero for held units.
         free_energy: (batch,), float64, approximates -ln Z, or -ln Σ exp(-E) over what a clamp leaves free.
         status: (batch,), a ``Status`` as int64.
         sweeps: (batch,), sweeps that the row took.

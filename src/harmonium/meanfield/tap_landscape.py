@@ -29,9 +29,9 @@ class Landscape(NamedTuple):
     Attributes:
         solutions: one row for each distinct solution.
         counts: starts that flow to it, (solutions,).
-        free_energies: of the solutions, (solutions,), float64.
-        basin: for every start the index of its solution, (starts,); -1 where it did not converge.
-        status: of every start, (starts,), a ``Status`` as int64.
+        free_energies: Free energies of the solutions, (solutions,), float64.
+        basin: Number of the solution of every start, (starts,); -1 where it did not converge.
+        status: Status of every start, (starts,), a ``Status`` as int64.
     """
 
     solutions: Solution

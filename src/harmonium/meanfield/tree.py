@@ -21,7 +21,7 @@ class Node(NamedTuple):
 
     Attributes:
         age: the last at which it is one.
-        rows: that lie in it.
+        rows: Number of rows that lie in it.
         children: none for a solution of the last age.
     """
 
@@ -40,7 +40,7 @@ class SolutionTree(NamedTuple):
     """The solutions of the last machine as leaves, which merge in those of earlier ones.
 
     Attributes:
-        root: of the tree, at the first age.
+        root: Root of the tree, at the first age.
         solutions: how many there are at every age, (ages,) int64.
         basin: leaf of every row, (rows,) int64, from 0 in the order of first appearance.
         newick: the tree as text, as programs for phylogenies read it.
@@ -73,10 +73,10 @@ def solution_tree(
     Args:
         machine: gives the form of the rows.
         laws: its laws at rising ages, the last its own: ``ladder.laws_along(machine, ladder)``.
-        ages: of the laws, not falling, such as updates.
+        ages: Ages of the laws, not falling, such as updates.
         X: visible states, (rows, visible_width).
         order: see ``tap``; 1 is naive mean field.
-        resolution: as in ``landscape``.
+        resolution: Resolution, as in ``landscape``.
         tolerance: see ``tap``.
         max_sweeps: see ``tap``.
 
@@ -92,17 +92,17 @@ def solution_tree(
     basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
     for place in range(len(laws) - 1, -1, -1):
         law, age = laws[place], float(ages[place])
-        found = solve(
+        solution = solve(
             Plefka(law, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
         )
-        group = distinct(found.means, resolution).cpu()
+        group = distinct(solution.means, resolution).cpu()
         groups, first, sizes = find_first(group)
         if place == len(laws) - 1:
             basin, nodes = group, [Node(age, size, ()) for size in sizes.tolist()]
         else:
             nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in groups]
         numbers.append(len(groups))
-        starts = law.visible_states([x[first] for x in found.means])
+        starts = law.visible_states([x[first] for x in solution.means])
     root = nodes[0] if len(nodes) == 1 else Node(float(ages[0]), len(basin), tuple(nodes))
     return SolutionTree(root, torch.tensor(numbers[::-1]), basin, root.newick())
 

@@ -18,9 +18,9 @@ class Baselines(NamedTuple):
     """Mean ln p of rows, in nats of the machine's states.
 
     Attributes:
-        independent: by columns that nothing joins.
-        gaussian: by a Gaussian of all real columns beside independent others; None where fewer than two are
-            real.
+        independent: Mean under independent columns.
+        gaussian: Mean under a Gaussian of all real columns beside independent others; None where fewer than
+            two are real.
     """
 
     independent: float
@@ -32,7 +32,7 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
     """Scores rows by the simplest laws of the same columns.
 
     Args:
-        machine: whose visible layers say what the columns are; it is not changed.
+        machine: Machine with the columns' visible layers; it is not changed.
         rows: complete visible states to score, (rows, visible_width).
         training: complete rows that the laws are fitted to, (rows, visible_width).
     """
@@ -45,7 +45,7 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
         layer.log_conditional(x, torch.zeros_like(x), theta).sum(1)
         for layer, theta, x in zip(law.layers, law.thetas, split, strict=True)
     ]
-    independent = float(sum(each.mean() for each in by_layer))
+    independent = float(sum(scores.mean() for scores in by_layer))
     real = [i for i, layer in enumerate(layers) if layer.gaussian]
     if sum(layers[i].width for i in real) < 2:
         return Baselines(independent, None)

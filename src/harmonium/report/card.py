@@ -23,12 +23,12 @@ def model_card(
     What nobody but its author knows, such as what it is meant for, stands there as a question.
 
     Args:
-        machine: that is published.
-        evaluation: as the JSON of ``harmonium evaluate``, with ``log_partition``, ``results`` and
+        machine: Machine that is published.
+        evaluation: Results as in the JSON of ``harmonium evaluate``, with ``log_partition``, ``results`` and
             ``notes``; None: the card says that there is none.
         training: settings of the run by name, such as those of ``run.toml``; None is left out.
-        title: of the card.
-        file: that the machine is published as.
+        title: Title of the card.
+        file: Name of the file that the machine is published as.
 
     Examples:
         >>> import harmonium as hm

@@ -13,7 +13,7 @@ from harmonium.data import Series, frame_of
 from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")
-_BINS = 25
+_BINS = 25  # 200 rows have 8 in a bin on average
 _LETTERS = 18  # of labels that stand side by side below a panel
 _SPREAD = 0.6  # of a label's place, over which its points are spread
 _PLASTIC = 1.32471795724474602596  # multiples of its inverse powers fill a square evenly, without a draw

@@ -33,7 +33,7 @@ class Resampling(NamedTuple):
             jackknife, (times,); 0 at the end. Where pairs are few the correlation itself is far from normal.
         data: the correlation of as many rows of the data, or of half of them if they are fewer, with the
             other rows: what a perfect machine would reach.
-        states: of the chains after the last sweep, for each layer (chains, width_l).
+        states: States of the chains after the last sweep, for each layer (chains, width_l).
     """
 
     sweeps: Tensor
@@ -130,8 +130,8 @@ def resampling(
     drop_z, error_z = _drop(_transform(correlation), _transform(without))
     score = torch.where(error_z > 0, drop_z / error_z, 0.0)
     some = min(chains, len(rows) // 2)
-    own = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
-    return Resampling(torch.tensor(marks), correlation, drop, error, score, own, states)
+    between = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
+    return Resampling(torch.tensor(marks), correlation, drop, error, score, between, states)
 
 
 def _drop(values: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:

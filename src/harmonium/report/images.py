@@ -19,11 +19,11 @@ from harmonium.machine import BoltzmannMachine
 
 _HIDDEN = (120, 120, 190)  # the colour of pixels that a model was not given
 _WARM, _COOL = np.array([178, 24, 43]), np.array([33, 102, 172])  # of positive and negative numbers
-_GAP_GREY = 96
+_GAP_GREY = 96  # of the lines between images: neither black nor white nor the middle
 _VISIBLE_SIDE = 48  # smaller images are enlarged to at least this many pixels
 _MARGIN, _BETWEEN, _GAP, _LETTERS = 12, 12, 8, 14  # pixels
 _NARROWEST = 360  # where there is a title
-_INK, _PAPER = (30, 30, 30), (255, 255, 255)
+_INK, _PAPER = (30, 30, 30), (255, 255, 255)  # of labels and of what is below them
 _ACROSS = 10  # images of a strip, or more where there are many
 
 
@@ -92,7 +92,7 @@ def image_panels(
         columns: images beside each other; None: 10, or more where there are many.
         limits: the numbers that are black and white, such as the range of the data; what lies beyond is
             black or white too. None: 0 and 1 where all numbers lie in between, else the smallest and largest.
-        hidden: for some panels which pixels are not shown, (n, pixels): these are violet, and may be NaN.
+        hidden: Masks of pixels that are not shown, (n, pixels), by panel: these are violet, and may be NaN.
         enlarge: side of the square that a pixel becomes; None: as for ``image_grid``.
 
     Returns:

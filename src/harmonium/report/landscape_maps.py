@@ -15,7 +15,7 @@ from harmonium import _checks
 from harmonium.meanfield import Landscape
 from harmonium.report.plots import new_figure, save_figure
 
-_NEIGHBOURS = 10
+_NEIGHBOURS = 10  # of a point in its map: with few of them it falls apart, with many it leaves the surface
 _NUMBERED = 30  # solutions whose number of starts is written beside them
 _FITTED = 1500  # points that a map is fitted to: geodesics take time and memory like their square
 
@@ -43,7 +43,7 @@ def embedding(fitted: Tensor, *others: Tensor, method: str = "isomap") -> list[N
         if x.dim() != 2 or x.shape[1:] != fitted.shape[1:] or len(fitted) == 0:
             raise ValueError(
                 "fitted: expected at least one point, and all points in (points, columns) with the same "
-                f"columns, received {[tuple(each.shape) for each in (fitted, *others)]}"
+                f"columns, received {[tuple(x.shape) for x in (fitted, *others)]}"
             )
         _checks.finite(x, "fitted")
     from sklearn.decomposition import PCA
@@ -72,7 +72,7 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     of up to four of the landscapes, a solution counted once.
 
     Args:
-        landscapes: by what they are called, such as the epoch, in their order.
+        landscapes: Landscapes by name, such as the epoch, in their order.
         path: PNG file; one that is there is replaced in one step.
 
     Raises:
@@ -83,7 +83,7 @@ def free_energy_bands(landscapes: Mapping[str, Landscape], path: str | os.PathLi
     figure = new_figure("free_energy_bands", (7.0, 6.0))
     upper, lower = figure.subplots(2, 1)
     names = list(landscapes)
-    energies = [each.free_energies.cpu().numpy() for each in landscapes.values()]
+    energies = [landscape.free_energies.cpu().numpy() for landscape in landscapes.values()]
     for place, values in enumerate(energies):
         upper.plot(np.full(len(values), place), values, ".", color="tab:blue", alpha=0.4, markersize=6)
     means = [values.mean() for values in energies]
@@ -116,7 +116,7 @@ def solution_maps(
     of its panel, size the number of starts.
 
     Args:
-        landscapes: by what they are called, in their order, of machines of one shape.
+        landscapes: Landscapes of machines of one shape, by name, in their order.
         path: PNG file; one that is there is replaced in one step.
         method: see ``embedding``.
 
@@ -125,14 +125,14 @@ def solution_maps(
         ValueError: no landscape.
     """
     _require_some(landscapes)
-    clouds = [torch.cat(each.solutions.means, -1) for each in landscapes.values()]
+    clouds = [torch.cat(landscape.solutions.means, -1) for landscape in landscapes.values()]
     # Fitted to all: a map of the last alone has no place for two earlier solutions where it has one itself.
     _, *places = embedding(torch.cat(clouds), *clouds, method=method)
     figure = new_figure("solution_maps", (max(4.4, 3.2 * len(places)), 3.8))
     panels = np.atleast_1d(figure.subplots(1, len(places), sharex=True, sharey=True))
-    for panel, place, (name, each) in zip(panels, places, landscapes.items(), strict=True):
-        sizes = 30 + 120 * (each.counts / each.counts.sum()).sqrt().cpu().numpy()
-        energies = each.free_energies.cpu().numpy()
+    for panel, place, (name, landscape) in zip(panels, places, landscapes.items(), strict=True):
+        sizes = 30 + 120 * (landscape.counts / landscape.counts.sum()).sqrt().cpu().numpy()
+        energies = landscape.free_energies.cpu().numpy()
         dots = panel.scatter(*place.T, c=energies, s=sizes, cmap="viridis", alpha=0.8, edgecolors="white")
         panel.set_title(f"{name}: {_number(len(place), 'solution')}", fontsize="small")
         _unmark(panel, method)
@@ -158,9 +158,9 @@ def basin_map(
 
     Args:
         X: visible states that the landscape started from, (starts, visible_width).
-        landscape: of these.
+        landscape: Landscape from these starts.
         path: PNG file; one that is there is replaced in one step.
-        labels: of the starts, (starts,), for their colours; without them a colour is a basin.
+        labels: Labels of the starts, (starts,), for their colours; None: a colour is a basin.
         method: see ``embedding``; the map is fitted to starts and solutions.
 
     Raises:

@@ -48,13 +48,13 @@ def compare_links(real: Any, sampled: Any) -> list[Link]:
     tables = _matched(real, sampled)
     codes = [[_indicators(*pair, side) for pair in tables] for side in (0, 1)]
     names = [str(pair[0].name) for pair in tables]
-    found = []
+    links = []
     for i in range(len(names)):
         for j in range(i + 1, len(names)):
             if codes[0][i] is not None and codes[0][j] is not None:
                 both = [_correlate(side[i], side[j]) for side in codes]
-                found.append(Link(names[i], names[j], *both))
-    return sorted(found, key=lambda link: -link.real)
+                links.append(Link(names[i], names[j], *both))
+    return sorted(links, key=lambda link: -link.real)
 
 
 def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
@@ -63,10 +63,10 @@ def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
     Of numbers it is Kolmogorov's distance, of labels the total variation.
 
     Args:
-        real: as in ``compare_links``.
+        real: Rows, as in ``compare_links``.
         sampled: rows of the same columns.
     """
-    found = {}
+    distances = {}
     for one, other in _matched(real, sampled):
         x, y = (cells.values[~cells.missing] for cells in (one, other))
         if not len(x) or not len(y):
@@ -74,22 +74,22 @@ def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
         if one.numeric and other.numeric:
             places = np.sort(np.concatenate([x, y]))
             shares = [np.searchsorted(np.sort(z), places, side="right") / len(z) for z in (x, y)]
-            found[str(one.name)] = float(np.abs(shares[0] - shares[1]).max())
+            distances[str(one.name)] = float(np.abs(shares[0] - shares[1]).max())
         else:
             x, y = x.tolist(), y.tolist()
             shares = [np.array([z.count(label) / len(z) for label in {*x, *y}]) for z in (x, y)]
-            found[str(one.name)] = float(np.abs(shares[0] - shares[1]).sum() / 2)
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            distances[str(one.name)] = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    return dict(sorted(distances.items(), key=lambda item: -item[1]))
 
 
 def _matched(real: Any, sampled: Any) -> list[tuple[Series, Series]]:
     """Returns the columns of both, some of their rows."""
-    own, others = (_some(frame_of(X)) for X in (real, sampled))
-    other = {cells.name: cells for cells in others.columns}
-    lacking = [cells.name for cells in own.columns if cells.name not in other]
+    frame, drawn = (_some(frame_of(X)) for X in (real, sampled))
+    other = {cells.name: cells for cells in drawn.columns}
+    lacking = [cells.name for cells in frame.columns if cells.name not in other]
     if lacking:
         raise ValueError(f"sampled: expected a column {lacking[0]!r}, as the real rows have, received none")
-    return [(cells, other[cells.name]) for cells in own.columns]
+    return [(cells, other[cells.name]) for cells in frame.columns]
 
 
 def _some(frame: Frame) -> Frame:
@@ -102,7 +102,7 @@ def _indicators(one: Series, other: Series, side: int) -> NDArray[np.float64] | 
     cells = (one, other)[side]
     if one.numeric and other.numeric:
         return cells.values.astype(float)[:, None]
-    labels = {value for each in (one, other) for value in each.values[~each.missing].tolist()}
+    labels = {value for column in (one, other) for value in column.values[~column.missing].tolist()}
     if len(labels) > _LABELS:
         return None
     codes = np.array([[float(value == label) for label in labels] for value in cells.values.tolist()])

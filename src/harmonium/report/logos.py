@@ -92,7 +92,7 @@ def draw_logos(weights: Tensor, alphabet: str, path: str | os.PathLike[str], tit
         weights: heights of the letters, (logos, sites, states), above the line or below it.
         alphabet: the letters in the order of the states.
         path: PNG file; one that is there is replaced in one step.
-        titles: of the logos.
+        titles: Titles of the logos, in their order.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
@@ -105,13 +105,15 @@ def draw_logos(weights: Tensor, alphabet: str, path: str | os.PathLike[str], tit
 
     panels = figure.subplots(logos, 1, squeeze=False)[:, 0]
     for axes, heights, title in zip(panels, weights, titles, strict=True):
-        for each in stack_letters(heights, alphabet):
-            outline = TextPath((0, 0), each.letter, size=1)
+        for stacked in stack_letters(heights, alphabet):
+            outline = TextPath((0, 0), stacked.letter, size=1)
             box = outline.get_extents()
             if box.width and box.height:  # a gap is a dash, and wide
                 scale = Affine2D().translate(-box.x0, -box.y0).scale(0.9 / box.width, 1 / box.height)
-                placed = scale.scale(1, each.top - each.bottom).translate(each.site + 0.55, each.bottom)
-                colour = _COLOURS[alphabet.index(each.letter) % len(_COLOURS)]
+                placed = scale.scale(1, stacked.top - stacked.bottom).translate(
+                    stacked.site + 0.55, stacked.bottom
+                )
+                colour = _COLOURS[alphabet.index(stacked.letter) % len(_COLOURS)]
                 axes.add_patch(PathPatch(outline, transform=placed + axes.transData, color=colour, lw=0))
         top, low = heights.clamp(min=0).sum(1).max(), heights.clamp(max=0).sum(1).min()
         axes.set(xlim=(0.4, sites + 0.6), ylim=(1.05 * float(low) - 1e-6, 1.05 * float(top) + 1e-6))

@@ -21,10 +21,10 @@ class MomentErrors(NamedTuple):
     NaN where there are no such moments, or where training data are no better than shuffled ones.
 
     Attributes:
-        visible: of the means of visible units.
-        hidden: of the means of hidden units given the rows.
-        products: of the means of products of visible and hidden units that an edge joins.
-        covariances: of covariances of pairs of visible units.
+        visible: Error of the means of visible units.
+        hidden: Error of the means of hidden units given the rows.
+        products: Error of the means of products of visible and hidden units that an edge joins.
+        covariances: Error of the covariances of pairs of visible units.
     """
 
     visible: float
@@ -64,8 +64,8 @@ def moment_errors(
         TypeError, ValueError: rows that do not fit the machine, or fewer than two.
     """
     generator = _random.as_generator(seed, machine.device)
-    given = {"samples": samples, "held_out": held_out, "training": training}
-    rows = {name: machine.visible_rows(v, name) for name, v in given.items()}
+    sets = {"samples": samples, "held_out": held_out, "training": training}
+    rows = {name: machine.visible_rows(v, name) for name, v in sets.items()}
     for name, v in rows.items():
         if len(v) < 2:
             raise ValueError(f"{name}: expected at least two rows, received {len(v)}")
@@ -74,7 +74,7 @@ def moment_errors(
         rows[name] = rows[name][_random.permutation(len(rows[name]), generator)[:n]]
     pairs = PairStatistics(machine, rows["held_out"])
     kinds = [_find_moments(machine, v, pairs, generator) for v in rows.values()]
-    return MomentErrors(*(_scale(*each) for each in zip(*kinds, strict=True)))
+    return MomentErrors(*(_scale(*moments) for moments in zip(*kinds, strict=True)))
 
 
 def _find_moments(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _random
 
-_ROWS = 1000
+_ROWS = 1000  # at a time: their features, or distances from 60,000 rows, fit in half a gigabyte
 
 
 class KernelDistance(NamedTuple):
@@ -22,7 +22,7 @@ class KernelDistance(NamedTuple):
 
     Attributes:
         value: mean over the subsets.
-        standard_error: of the mean; the subsets overlap, so it is a little too small.
+        standard_error: Standard error of the mean, a little too small, as the subsets overlap.
     """
 
     value: float
@@ -34,7 +34,7 @@ class Neighbours(NamedTuple):
 
     Attributes:
         distances: Euclidean, (samples,).
-        indices: of the nearest rows, (samples,) int64.
+        indices: Places of the nearest rows in the data, (samples,) int64.
     """
 
     distances: Tensor
@@ -93,7 +93,7 @@ def kernel_distance(
         features: what looks at them.
         subsets: how many, at least 2.
         subset_size: rows of each, from 2 to the smaller of n and m; None: 1000, or that number if it is less.
-        seed: of the subsets: an int or a generator.
+        seed: Source of the subsets: an int or a generator.
 
     Raises:
         ImportError: the ``metrics`` extra is not installed.
@@ -114,8 +114,8 @@ def kernel_distance(
     for _ in range(subsets):
         one, other = (z[_random.permutation(len(z), generator)[:size]] for z in (x, y))
         values.append(poly_mmd(one, other))
-    found = torch.stack(values)
-    return KernelDistance(float(found.mean()), float(found.std()) / subsets**0.5)
+    distances = torch.stack(values)
+    return KernelDistance(float(distances.mean()), float(distances.std()) / subsets**0.5)
 
 
 @torch.no_grad()

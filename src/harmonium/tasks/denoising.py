@@ -63,18 +63,18 @@ def denoise(
     Args:
         machine: the machine, with one visible layer.
         noisy: observations, (batch, visible_width).
-        flip_probability: of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
-        noise_deviation: of normal noise, a number or one for each column, at least 0; for real and two-state
-            units.
+        flip_probability: Flip probability of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
+        noise_deviation: Standard deviation of normal noise, a number or one for each column, at least 0; for
+            real and two-state units.
         method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate. "gibbs":
             chains of the posterior, which follow it as far as they have mixed. Two baselines that read
             ``data`` and not the machine: "pointwise", the posterior of independent units with the data's
             statistics, and "neighbours", the average of the rows nearest to the observation.
         data: clean rows, (rows, visible_width), such as the training set; without them TAP and chains start
             from the observation under a flat prior.
-        sweeps: of every chain, at least 2; the second half is averaged. Of TAP the largest number.
-        damping: of TAP, see ``meanfield.tap``; under strong noise an undamped iteration seldom settles.
-        chains: of "gibbs" for every row, at least 1.
+        sweeps: Sweeps of every chain, at least 2; the second half is averaged. Of TAP the largest number.
+        damping: Damping of TAP, see ``meanfield.tap``; under strong noise it seldom settles without.
+        chains: Chains of "gibbs" for every row, at least 1.
         neighbours: rows that "neighbours" averages, at least 1.
         seed: an int or a generator.
 
@@ -103,7 +103,8 @@ def denoise(
             f"machine: expected one visible layer, whose units share one kind of noise, received "
             f"{len(machine.visible)}: {list(machine.visible)}"
         )
-    layer = machine.layers[machine.visible[0]]
+    l = machine.visible[0]
+    layer = machine.layers[l]
     channel = channel_of(flip_probability, noise_deviation)
     noisy, erased = _check(machine, noisy, channel)
     if data is not None:
@@ -121,10 +122,12 @@ def denoise(
         else:
             theta = seen.add_to(alone)
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
-            visible = seen.add_to(hamiltonian.thetas[machine.visible[0]])
+            visible = seen.add_to(hamiltonian.thetas[l])
             posterior = _replace_visible(hamiltonian, visible).clamp(seen.held, len(rows))
             if method == "tap":
-                estimate = _solve(posterior, seen.settle(*estimate)[0], sweeps, damping)
+                start = seen.settle(*estimate)[0]
+                solution = solve(Plefka(posterior), start, damping=damping, max_sweeps=sweeps)
+                estimate = solution.means[l], solution.variances[l], solution.converged
             elif method == "gibbs":
                 estimate = _run_chains(posterior, theta, sweeps, chains, generator)
         parts.append(seen.settle(*estimate))
@@ -204,28 +207,19 @@ def _replace_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
     return replace(hamiltonian, thetas=thetas)
 
 
-def _solve(
-    posterior: Hamiltonian, start: Tensor, sweeps: int, damping: DampingLike
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Solves mean field of the posterior; returns visible means, variances, and which rows converged."""
-    solution = solve(Plefka(posterior), start, damping=damping, max_sweeps=sweeps)
-    l = posterior.graph.visible[0]
-    return solution.means[l], solution.variances[l], solution.converged
-
-
 def _run_chains(
-    posterior: Hamiltonian, begun: Theta, sweeps: int, chains: int, generator: torch.Generator
+    posterior: Hamiltonian, start: Theta, sweeps: int, chains: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Averages the conditional moments of visible units over chains, which start at the law θ = ``begun``."""
-    rows = torch.arange(len(begun[0]), device=posterior.device).repeat(chains)
+    """Averages the conditional moments of visible units over chains, which start at the law θ = ``start``."""
+    rows = torch.arange(len(start[0]), device=posterior.device).repeat(chains)
     posterior, l = posterior.select_rows(rows), posterior.graph.visible[0]
-    begin = _replace_visible(posterior, tuple(t[rows] for t in begun))
-    v = begin.apply_clamp(l, begin.sample(l, torch.zeros_like(begin.thetas[l][0]), generator))
+    independent = _replace_visible(posterior, tuple(t[rows] for t in start))
+    v = independent.sample(l, torch.zeros_like(independent.thetas[l][0]), generator)
 
     def find_moments(states: States) -> Tensor:
         mean, variance = posterior.layers[l].moments(posterior.field(l, states), theta=posterior.thetas[l])
         return torch.stack((mean, variance + mean.square()))
 
-    averaged = average_chains(posterior, v, sweeps, find_moments, generator)
-    mean, square = averaged.view(2, chains, len(begun[0]), -1).mean(1)
+    averaged = average_chains(posterior, posterior.apply_clamp(l, v), sweeps, find_moments, generator)
+    mean, square = averaged.view(2, chains, len(start[0]), -1).mean(1)
     return mean, (square - mean.square()).clamp(min=0)

@@ -100,8 +100,8 @@ def impute(
             "tap": means by ``meanfield.tap``; the draws are of every visible unit given the means of all
             others, and so ignore how far these go together.
         draws: chains, or searches, of every row, at least 1.
-        sweeps: of every chain, at least 2; means average the conditional means of the second half. Of TAP the
-            largest number.
+        sweeps: Sweeps of every chain, at least 2; means average the conditional means of the second half. Of
+            TAP the largest number.
         seed: an int or a generator.
 
     Raises:

@@ -60,7 +60,7 @@ def effective_couplings(
     FORMULAS §10). They do not depend on the gauge of the machine.
 
     Args:
-        machine: whose visible units have two values or are categorical; edges among them are counted in.
+        machine: Machine of visible units with two values or categories; edges among them are counted in.
         order: 2, or 3 for triples too, whose number grows as the cube of the columns.
         method: "exact": by a sum over visible states, for any machine whose hidden layers can be summed out,
             where states times columns^order are at most 2^28 (19 columns of two values, 16 with triples).
@@ -237,21 +237,21 @@ def _expand(means: _Means, units: list[_Unit], width: int, order: int, method: s
     triples = fields.new_zeros(width, width, width) if order == 3 else None
     layers = [list(group) for _, group in groupby(range(len(units)), lambda i: units[i].layer)]
     for layer in layers:
-        place, found = _columns(means, units, (), layer)
-        fields[place] = found
+        place, component = _columns(means, units, (), layer)
+        fields[place] = component
         for i in range(layer[-1]):
             above = [j for j in layer if j > i]
-            place, found = _columns(means, units, (i,), above)
-            pairs[units[i].place, place] = found
-            pairs[place, units[i].place] = found.t()
+            place, component = _columns(means, units, (i,), above)
+            pairs[units[i].place, place] = component
+            pairs[place, units[i].place] = component.t()
             if triples is None:
                 continue
             for k in range(i + 1, layer[-1]):
-                place, found = _columns(means, units, (i, k), [j for j in layer if j > k])
+                place, component = _columns(means, units, (i, k), [j for j in layer if j > k])
                 here = units[i].place, units[k].place, place
                 for axes in permutations(range(3)):
                     first, second, third = (here[axis] for axis in axes)
-                    triples[first, second, third] = found.permute(axes)
+                    triples[first, second, third] = component.permute(axes)
     return EffectiveCouplings(fields, pairs, triples, method)
 
 

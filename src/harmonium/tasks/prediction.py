@@ -44,9 +44,9 @@ def predict(
             conditional probabilities over the second half of their sweeps.
         unit: one unit of the layer, given also what is observed of its other units; None: all, of which none
             is read.
-        sweeps: of every chain, at least 2.
-        chains: of every row, at least 1.
-        seed: of the chains: an int or a generator.
+        sweeps: Sweeps of every chain, at least 2.
+        chains: Chains of every row, at least 1.
+        seed: Source of the chains: an int or a generator.
 
     Returns:
         (batch, n_units, n_states), or (batch, 1, n_states) with ``unit``, float64, in the order of
@@ -102,8 +102,8 @@ def _run_chains(
     def weigh(states: States) -> Tensor:
         """Returns p of every state of every unit given the rest, (chains, n_units, n_states)."""
         field = law.field(l, states)
-        each = [value.repeat(kind.n_units).expand_as(field) for value in values]
-        return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in each], -1)
+        alike = [value.repeat(kind.n_units).expand_as(field) for value in values]
+        return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in alike], -1)
 
     averaged = average_chains(law, v, sweeps, weigh, generator)
     mean = averaged.view(chains, len(rows), kind.n_units, -1).mean(0)

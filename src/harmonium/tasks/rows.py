@@ -35,8 +35,8 @@ class SecondHalf:
     """An observer of chains that sums a function of their states over the second half of the sweeps.
 
     Args:
-        sweeps: of the run, at least 2.
-        function: of the states, for each layer (chains, width_l).
+        sweeps: Sweeps of the run, at least 2.
+        function: Function of the states, for each layer (chains, width_l).
 
     Attributes:
         count: sweeps in the sum.

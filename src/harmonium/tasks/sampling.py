@@ -46,7 +46,7 @@ def sample(
             ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show.
             "auto": "exact" for these, and else "gibbs". A name in ``chains.Kernel.registry``: chains, one for
             each row, which begin at noise and follow the law as far as they have mixed.
-        sweeps: of every chain, at least 0; not read for "exact".
+        sweeps: Sweeps of every chain, at least 0; not read for "exact".
         seed: an int or a generator.
 
     Raises:
@@ -71,8 +71,8 @@ def sample(
         method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
     if method == "exact":
         table = HiddenStates.of(machine)
-        shown = table.nothing_seen(number) if rows is None else rows.double()
-        return Sample(table.draw(shown, generator)[0].to(machine.dtype), method)
+        seen = table.nothing_seen(number) if rows is None else rows.double()
+        return Sample(table.draw(seen, generator)[0].to(machine.dtype), method)
     count = number if rows is None else len(rows)
     start = machine.random_states(count, seed=generator)
     states = run(machine, Kernel.registry[method](), start, sweeps, rows, seed=generator)

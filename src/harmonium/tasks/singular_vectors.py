@@ -18,8 +18,8 @@ class Directions(NamedTuple):
         values: singular values, falling, (k,) float64.
         visible: directions of the visible units, orthonormal columns, (visible_width, k). The largest entry
             of each is positive.
-        hidden: of the hidden layers side by side, (hidden_width, k); of a machine without hidden layers those
-            of the visible units again, up to signs.
+        hidden: Directions of the hidden layers side by side, (hidden_width, k); of a machine without hidden
+            layers those of the visible units again, up to signs.
     """
 
     values: Tensor

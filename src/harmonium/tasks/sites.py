@@ -28,7 +28,7 @@ def contacts(
         machine: one layer of categorical visible units, with or without hidden ones.
         gap: the state that is left out of the norm; None: none.
         correct: whether to apply the correction.
-        method: of ``effective_couplings``.
+        method: Method of ``effective_couplings``.
 
     Returns:
         (sites, sites), symmetric, zero on the diagonal, float64. Pairs near in the sequence, |i - j| ≤ 4, are

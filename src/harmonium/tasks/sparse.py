@@ -64,11 +64,11 @@ def activate(
     (activation; Calvanese et al. 2024). New couplings begin at 0: train the machine on before the next pairs.
 
     Args:
-        machine: with a coupling of visible units that are categorical or have two values, left as it is.
+        machine: Machine with a coupling of visible units that are categorical or have two values; it stays.
         pairs: how many are taken up.
         X: (rows, visible_width).
         states: draws of the machine, (draws, visible_width).
-        weights: of the rows, (rows,); None: all count alike.
+        weights: Row weights, (rows,); None means uniform.
         pseudocount: share of uniform noise in both, in (0, 1), for states that were not seen.
         edge: number of the coupling in ``machine.edges``, such as one on ``Masked`` without any pair.
 
@@ -87,9 +87,9 @@ def activate(
         raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
     noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
     law = machine.hamiltonian()
-    found = []
-    for name, given, shares in (("X", X, weights), ("states", states, None)):
-        rows = machine.visible_rows(given, name)
+    pair_shares = []
+    for name, values, shares in (("X", X, weights), ("states", states, None)):
+        rows = machine.visible_rows(values, name)
         share = torch.ones(len(rows)) if shares is None else torch.as_tensor(shares)
         if share.shape != (len(rows),):
             raise ValueError(f"weights: expected ({len(rows)},), received {tuple(share.shape)}")
@@ -97,8 +97,8 @@ def activate(
         parts = law.split(rows)
         a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
         both = torch.einsum("r,ris,rjt->ijst", share, a, b)
-        found.append((1 - noise) * both + noise / both[0, 0].numel())
-    gain = (found[0] * (found[0] / found[1]).log()).sum((2, 3))
+        pair_shares.append((1 - noise) * both + noise / both[0, 0].numel())
+    gain = (pair_shares[0] * (pair_shares[0] / pair_shares[1]).log()).sum((2, 3))
     return _on(deepcopy(machine), edge, joined | _largest(gain.cpu().masked_fill(~free, -1), pairs))
 
 
