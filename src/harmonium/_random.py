@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harmonium.backends import calls, choice
 
-_CHUNK = 1 << 12  # numbers of one stream
+_CHUNK = 1 << 12  # numbers of one stream, 16 KB: half of a first-level cache
 _SMALL = 1 << 13  # below this, a call of compiled code costs more than it saves
 
 

@@ -18,7 +18,10 @@ Values = tuple[float, float] | None
 """The lower and upper value of a kind of unit; None: it has others."""
 
 SHARES = 32
-"""Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay."""
+"""Sums that chains of small machines are dealt into, whatever the number of threads: so the bits stay.
+
+More threads would find nothing to do, and more sums would take more memory and time to add.
+"""
 LOT = 64
 """Rows that ``potts`` draws together, whatever the number of threads: four vectors of 16 floats."""
 WORTH_A_THREAD = {"per_row": 16, "potts": 2, "bit_matmul": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, NamedTuple, final
 
 import torch
@@ -114,7 +115,8 @@ class CoupledChains(Expectation):
             antithetic=self.antithetic,
         )
         going_on = self.start == "persistent" and not self.clamped
-        kept = PairState(self._next_k(meetings), meetings.states if going_on else None)
+        late = self.k if self.quantile is None else meetings.times.double().quantile(self.quantile)
+        kept = PairState(ceil(late), meetings.states if going_on else None)
         keeps = self.quantile is not None or going_on
         diagnostics = diagnose(meetings, self._prefix, self.max_steps)
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
@@ -155,11 +157,6 @@ class CoupledChains(Expectation):
                 f'state: expected None with start={self.start!r}; start="persistent" takes chains'
             )
         return PairState(self.k, state.states if isinstance(state, KernelState) else state)
-
-    def _next_k(self, meetings: Meetings) -> int:
-        if self.quantile is None:
-            return self.k
-        return int(meetings.times.double().quantile(self.quantile).ceil())
 
 
 def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:

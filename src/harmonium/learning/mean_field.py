@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, final
 
 import torch
@@ -51,7 +52,7 @@ class MeanField(Expectation):
     ) -> None:
         tolerance = torch.finfo(torch.float64).tiny if tolerance is None else tolerance
         check_settings(tolerance, damping, max_sweeps)
-        self.scheme = _naive if scheme is None else scheme
+        self.scheme: SchemeFactory = partial(Plefka, order=1) if scheme is None else scheme
         self.clamped = clamped
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise", "mixture"))
         self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
@@ -136,7 +137,3 @@ def _require_point(state: Any) -> Point:
     if not isinstance(state, Point):
         raise ValueError("state: expected what a mean-field rule returned, or None, not another's")
     return state
-
-
-def _naive(hamiltonian: Hamiltonian) -> Plefka:
-    return Plefka(hamiltonian, order=1)

@@ -43,7 +43,8 @@ class Drawing(NamedTuple):
 
 def draw_graph(graph: Graph, layers: Sequence[Layer], couplings: Sequence[Coupling]) -> Drawing:
     """Draws a graph of layers, visible ones at the bottom; a sweep draws boxes of one colour at once."""
-    rows = _rows(graph)
+    distances = graph.distances  # those that are not reached come last
+    rows = [[l for l in distances if distances[l] == d] for d in sorted({*distances.values()})]
     width = max(map(len, rows)) * (_WIDTH + _GAP) + _GAP
     height = len(rows) * _RISE
     centre = {}
@@ -66,20 +67,6 @@ def draw_graph(graph: Graph, layers: Sequence[Layer], couplings: Sequence[Coupli
         f'height="{height}" font-family="sans-serif" font-size="13" role="img" '
         f'aria-label="{len(layers)} layers, {len(graph.edges)} edges">{"".join(shapes)}</svg>'
     )
-
-
-def _rows(graph: Graph) -> list[list[int]]:
-    """Returns the layers by their distance from the visible ones; those that these do not reach come last."""
-    near: dict[int, set[int]] = {l: set() for l in range(graph.size)}
-    for l, m in graph.edges:
-        near[l].add(m)
-        near[m].add(l)
-    rows, seen = [sorted(graph.visible)], set(graph.visible)
-    while following := sorted({m for l in rows[-1] for m in near[l]} - seen):
-        rows.append(following)
-        seen.update(following)
-    apart = [l for l in range(graph.size) if l not in seen]
-    return [*rows, apart] if apart else rows
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], label: str) -> str:

@@ -174,13 +174,18 @@ class Graph:
         return tuple(tuple(sorted(joints)) for joints in by_layer)
 
     @cached_property
-    def order(self) -> tuple[int, ...]:
-        """The hidden layers, those nearest to the visible ones first: how a state is filled in from data."""
+    def distances(self) -> dict[int, int]:
+        """The number of edges between the visible layers and every layer; ``size`` where there is no way."""
         graph = nx.Graph()  # one that is given edges looks for pandas first, and older ones warn without it
         graph.add_edges_from(self.edges)
         graph.add_nodes_from(self.visible)
-        distance = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
-        return tuple(sorted(self.hidden, key=lambda l: (distance.get(l, self.size), l)))
+        reached = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
+        return {l: reached.get(l, self.size) for l in range(self.size)}
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The hidden layers, those nearest to the visible ones first: how a state is filled in from data."""
+        return tuple(sorted(self.hidden, key=lambda l: (self.distances[l], l)))
 
     @cached_property
     def independent(self) -> bool:
