@@ -16,8 +16,8 @@ from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, Part
 
 _MAX_PROPOSALS = 1 << 14  # made at once; a bound on memory, not on the number of tries
-# On a GPU rounds are made before the host waits for it to read whether they were enough: it waits more often for
-# fewer, and more are work for nothing. A round has at least so many proposals, which take no longer than fewer.
+# Rounds made on a GPU before the host reads whether they were enough: it waits more often for fewer, and more
+# are work for nothing. A round has at least so many proposals, which take no longer than fewer.
 _ROUNDS, _SLOTS = 4, 256
 
 
