@@ -202,7 +202,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
         half_step: "draw",
         mirrored_half_step: "draw",
         coupled_half_step: "couple",
-        coupled_sweep: "count_differences",
+        coupled_sweep: "couple",
     }
     assert expected[path] in names
 

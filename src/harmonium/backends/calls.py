@@ -27,7 +27,7 @@ LOT = 64
 WORTH_A_THREAD = {"per_row": 16, "potts": 2, "bit_matmul": 4}
 """Shares that are worth a thread, by file: rows, lots of rows, columns of tables; fewer take less by one."""
 _NAMES = {
-    "per_row": ("climb", "count_differences", "couple", "draw", "rise", "uniform"),
+    "per_row": ("climb", "couple", "draw", "rise", "uniform"),
     "potts": ("draw_categorical", "sweep_categorical", "sweep_two_valued"),
     "bit_matmul": ("bits_of_columns", "bits_of_rows", "multiply"),
 }

@@ -146,13 +146,3 @@ def _flip(field: Any, bias: Any, low: Any, state: Any, changed: Any, by: Any) ->
         by[c] = other - state[i]
         state[i] = other
     return count
-
-
-@jit
-def count_differences(first: int, last: int, x: Any, y: Any, counts: Any) -> None:
-    """In how many entries x and y differ."""
-    for row in range(first, last):
-        count = 0
-        for i in range(x.shape[1]):
-            count += x[row, i] != y[row, i]
-        counts[row] = count

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _device, _random
-from harmonium.backends import calls, choice
 from harmonium.coupled.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
 from harmonium.machine import Hamiltonian, Part, States
 
@@ -49,14 +48,14 @@ def join_states(*places: ChainState) -> ChainState:
     )
 
 
-@torch.no_grad()
-def count_differences(x: Tensor, y: Tensor) -> Tensor:
-    """Counts the entries in which two batches of states, (rows, width), differ: (rows,)."""
-    if not choice.single(x):
-        return (x != y).sum(-1)
-    counts = torch.empty(len(x), dtype=torch.int64, device="cpu")
-    calls.over("count_differences", len(x), x, y, counts)
-    return counts
+def mark_differences(x: Tensor, y: Tensor) -> Any:
+    """Marks the entries in which two batches of states, (rows, width), differ: an array on the CPU."""
+    return _device.as_fast_array(x) != _device.as_fast_array(y)
+
+
+def differ(x: Tensor, y: Tensor) -> Tensor:
+    """Marks the rows in which two batches of states, (rows, width), differ: (rows,)."""
+    return torch.as_tensor(mark_differences(x, y).any(-1))
 
 
 class PairKernel(ABC):
@@ -309,7 +308,7 @@ def _find_field(hamiltonian: Hamiltonian, part: Part, states: States, copies: in
     joints, one_law = hamiltonian.graph.joints[part.layer], isinstance(hamiltonian.beta, float)
     if copies == 1 or not (joints and one_law) or _device.is_async(hamiltonian.device):
         return field
-    apart = torch.stack([count_differences(*states[joint.other].chunk(2)) for joint in joints]).any(0)
+    apart = torch.stack([differ(*states[joint.other].chunk(2)) for joint in joints]).any(0)
     x, y = field.chunk(2)
     same = (~apart).nonzero().squeeze(-1)
     y.index_copy_(0, same, x[same])

@@ -15,7 +15,7 @@ from harmonium import _checks, _device, _html, _random
 from harmonium._checks import Numbers
 from harmonium.backends import choice
 from harmonium.chains import initial_states
-from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, count_differences, join_states
+from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, differ, join_states, mark_differences
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
@@ -233,7 +233,7 @@ def run_pairs(
                 cost[apart] += 2
             x = both.select_rows(slice(0, rows))
             for l in hamiltonian.graph.kept:
-                flipped = count_differences(before.states[l], x.states[l]).sum() + flipped
+                flipped = mark_differences(before.states[l], x.states[l]).sum() + flipped
                 seen += x.states[l].numel()
             accumulator.add(x, apart, average)
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
@@ -347,7 +347,7 @@ def _mark_met(both: ChainState, chain: tuple[int, ...], read: tuple[int, ...]) -
 
 def _mark_equal(both: ChainState, layers: tuple[int, ...]) -> Tensor:
     halves = [both.states[l].chunk(2) for l in layers]
-    return torch.stack([count_differences(x, y) == 0 for x, y in halves]).all(0)
+    return ~torch.stack([differ(x, y) for x, y in halves]).any(0)
 
 
 def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[Tensor, ChainState, Tensor]:

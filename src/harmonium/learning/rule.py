@@ -24,7 +24,7 @@ from harmonium.learning.expectation import (
     StepControl,
 )
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+from harmonium.machine import BoltzmannMachine, Statistics
 
 P = ParamSpec("P")
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
@@ -107,7 +107,7 @@ class Rule:
         """
         law = Parametrisation(machine)
         if state is not None:
-            self._check_state(law.hamiltonian(), state)
+            self.check_state(machine, state)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)
         return self.estimate(law, v, state, generator, row_weights, observed)
@@ -238,10 +238,7 @@ class Rule:
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        self._check_state(machine.hamiltonian(), state)
-
-    def _check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
-        earlier = PreviousBatch.of(state)
+        hamiltonian, earlier = machine.hamiltonian(), PreviousBatch.of(state)
         earlier.check(hamiltonian)
         if self.generative:
             self.free.check_state(hamiltonian, earlier.free)
