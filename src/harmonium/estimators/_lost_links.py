@@ -53,12 +53,10 @@ def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
     """Returns the largest correlation of states of two units, and the units, counted over all layers."""
     x = (v - v.nanmean(0)).nan_to_num(0.0).double()
     x = x / x.norm(dim=0).clamp(min=1e-12)
-    layers = [machine.layers[l] for l in machine.visible]
-    each = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
-    units = torch.arange(len(each)).repeat_interleave(torch.tensor(each)).to(v.device)
-    found = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
-    i, j = divmod(int(found.argmax()), len(units))
-    return float(found[i, j]), int(units[i]), int(units[j])
+    units = machine.unit_of_column
+    correlation = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
+    i, j = divmod(int(correlation.argmax()), len(units))
+    return float(correlation[i, j]), int(units[i]), int(units[j])
 
 
 def _separate(machine: BoltzmannMachine, v: Tensor) -> BoltzmannMachine:

@@ -133,6 +133,15 @@ class BoltzmannMachine(nn.Module):
         """Columns of the data."""
         return sum(self.layers[l].width for l in self.visible)
 
+    @property
+    def unit_of_column(self) -> Tensor:
+        """The unit of each visible column, counted over the visible layers, (visible_width,) int64."""
+        layers = [self.layers[l] for l in self.visible]
+        sizes = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
+        return torch.arange(len(sizes), device=self.device).repeat_interleave(
+            torch.tensor(sizes, device=self.device)
+        )
+
     def split(self, v: Tensor) -> dict[int, Tensor]:
         """Splits data into the columns of the visible layers.
 

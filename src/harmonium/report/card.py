@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harmonium._html import format_value
@@ -45,7 +45,7 @@ def model_card(
         f"```\n{machine.describe().rstrip()}\n```",
         f"{sum(x.numel() for x in machine.parameters()):,} parameters. {letters}".rstrip(),
         "## Training",
-        _table(training) if training else "Not recorded.",
+        _table(_known(training)) if training else "Not recorded.",
         "## Evaluation",
         *(_evaluated(evaluation) if evaluation else ["None yet: `harmonium evaluate` makes one."]),
         "## Use",
@@ -59,23 +59,23 @@ def model_card(
 def _evaluated(evaluation: Mapping[str, Any]) -> list[str]:
     parts = []
     if partition := evaluation.get("log_partition"):
-        parts += ["ln Z, in nats:", _table(partition)]
+        parts += ["ln Z, in nats:", _table(_known(partition))]
     rows: Sequence[Mapping[str, Any]] = evaluation.get("results") or ()
     if rows:
         names = list(rows[0])
-        lines = [" | ".join(names).replace("_", " "), " | ".join("---" for _ in names)]
-        lines += [" | ".join(_text(row.get(name)) for name in names) for row in rows]
-        parts += ["Means over rows, in nats:", "\n".join(f"| {line} |" for line in lines)]
+        lines = [[row.get(name) for name in names] for row in rows]
+        parts += ["Means over rows, in nats:", _table(lines, [name.replace("_", " ") for name in names])]
     if notes := evaluation.get("notes"):
         parts.append("\n".join(f"- {note}" for note in notes))
     return parts
 
 
-def _table(values: Mapping[str, Any]) -> str:
-    """Returns a line for every value that there is."""
-    known = {name.replace("_", " "): _text(value) for name, value in values.items() if value is not None}
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in known.items())])
+def _known(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Returns the values that there are, each with its name."""
+    return [(name.replace("_", " "), value) for name, value in values.items() if value is not None]
 
 
-def _text(value: Any) -> str:
-    return format_value(value).replace("|", "\\|").replace("\n", " ")
+def _table(rows: Iterable[Sequence[Any]], head: Sequence[str] = ("", "")) -> str:
+    """Returns rows below their head as a Markdown table."""
+    texts = [[format_value(x).replace("|", "\\|").replace("\n", " ") for x in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *texts])

@@ -119,12 +119,11 @@ class PairStatistics:
     """
 
     def __init__(self, machine: BoltzmannMachine, rows: Tensor) -> None:
-        width, layers = rows.shape[1], [machine.layers[l] for l in machine.visible]
-        columns = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
-        self._columns = torch.linspace(0, width - 1, min(width, _WIDEST), dtype=torch.float64).round().long()
-        unit = torch.arange(len(columns)).repeat_interleave(torch.tensor(columns))[self._columns]
-        self._pairs = (unit.unsqueeze(-1) < unit).to(rows.device)
-        self._columns = self._columns.to(rows.device)
+        width = rows.shape[1]
+        columns = torch.linspace(0, width - 1, min(width, _WIDEST), dtype=torch.float64).round().long()
+        self._columns = columns.to(rows.device)
+        unit = machine.unit_of_column.to(rows.device)[self._columns]
+        self._pairs = unit.unsqueeze(-1) < unit
         self._centre = rows[:, self._columns].double().mean(0)
         self._data = self._standardise(self.covariances(rows))
 

@@ -217,15 +217,13 @@ def by_column(machine: BoltzmannMachine, missing: Numbers, rows: int) -> Tensor:
     if missing.dtype not in (torch.bool, np.dtype(bool)):
         raise TypeError(f"missing: expected booleans, received {missing.dtype}")
     missing = torch.as_tensor(missing, device=machine.device)
-    layers = [machine.layers[l] for l in machine.visible]
-    columns = [layer.columns_per_unit for layer in layers for _ in range(layer.n_units)]
-    units = len(columns)
+    unit_of_column = machine.unit_of_column
+    units = int(unit_of_column[-1]) + 1
     if missing.dim() != 2 or missing.shape[0] not in (1, rows) or missing.shape[1] not in (1, units):
         raise ValueError(
             f"missing: expected ({rows}, {units}), one for each row and unit, received {tuple(missing.shape)}"
         )
-    spread = missing.expand(rows, units)
-    return spread.repeat_interleave(torch.tensor(columns, device=machine.device), -1)
+    return missing.expand(rows, units)[:, unit_of_column]
 
 
 def unobserved(machine: BoltzmannMachine, v: Tensor) -> Tensor:
