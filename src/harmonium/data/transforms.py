@@ -19,10 +19,10 @@ Array = NDArray[Any]
 Values = TypeVar("Values", NDArray[Any], Tensor)
 
 
-def check_uint8(X: Array | Tensor, name: str = "X") -> None:
+def check_uint8(X: Array | Tensor) -> None:
     """Refuse any dtype but uint8."""
     if not is_uint8(X):
-        raise TypeError(f"{name}: expected dtype uint8 (grey levels 0..255), received {X.dtype}")
+        raise TypeError(f"X: expected dtype uint8 (grey levels 0..255), received {X.dtype}")
 
 
 def library(X: Array | Tensor) -> Any:

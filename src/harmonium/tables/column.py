@@ -170,9 +170,9 @@ class Column:
             f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
         )
 
-    def series(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Series:
+    def series(self, states: Array, draws: Sequence[Array] = ()) -> Series:
         """Returns ``decode`` as a column of a frame."""
-        cells = self.decode(states, rounded=rounded, draws=draws)
+        cells = self.decode(states, draws=draws)
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
     def decode(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Array:
