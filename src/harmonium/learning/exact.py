@@ -12,7 +12,7 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.learning.parametrisation import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-from harmonium.sums import FEW_STATES, HiddenStates, Listing
+from harmonium.sums import FEW_STATES, HiddenStates
 
 
 @torch.no_grad()
@@ -113,12 +113,13 @@ def _add_labels(
     Returns:
         The sum of which that is the derivative, () float64.
     """
-    split, values = law.split(v), law.layers[label].values().to(v)
-    observed = {l: split[l] for l in law.graph.visible if l != label}
-    listing = Listing(law.clamp(observed, len(v), checked=True), len(v), [label], law.graph.hidden)
-    log_weights, labels = listing.by_state(), split[label]
+    (hidden,), values, count = law.graph.hidden, law.layers[label].values().to(v), len(v)
+    states = [x.repeat_interleave(len(values), 0) for x in law.split(v)]
+    labels, states[label] = law.split(v)[label], values.repeat(count, 1)
+    fields = {hidden: law.field(hidden, states)}
+    log_weights = -law.free_energy(states, (hidden,), fields).view(count, -1)
     unlike = (labels.unsqueeze(1) != values).any(2) & ~labels.isnan().any(1, keepdim=True)
     seen = log_weights.masked_fill(unlike, -inf)
     weights = seen.softmax(1) - (1 - joint) * log_weights.softmax(1)
-    listing.add_weighted(into, row_weights.unsqueeze(1) * weights)
+    into.add(law, states, (row_weights.unsqueeze(1) * weights).flatten(), (hidden,), fields)
     return row_weights @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))

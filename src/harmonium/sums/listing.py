@@ -119,14 +119,6 @@ class Listing:
         for block in self._blocks():
             self._add(into, block, (block.log_weights - total.unsqueeze(-1)).exp() * row_weights)
 
-    def add_weighted(self, into: Statistics, weights: Tensor) -> None:
-        """Adds the sum over rows and listed states of weight · S, with weights (rows, states)."""
-        first = 0
-        for block in self._blocks():
-            last = first + block.log_weights.shape[1]
-            self._add(into, block, weights[:, first:last])
-            first = last
-
     def _add(self, into: Statistics, block: _Block, weights: Tensor) -> None:
         row = torch.arange(self.rows, device=weights.device).repeat_interleave(weights.shape[1])
         states = list(block.states)
