@@ -131,6 +131,7 @@ class RowBatches(BatchSource):
                 self._weights = weights / weights[self._kept].mean()
         self._number = len(rows) if self._kept is None else len(self._kept)
         self.size, self.width = min(batch_size, self._number), rows.width
+        self._all_places = torch.arange(self._number if self.size == self._number else 0)
         self._seed = seed
         self._orders: dict[int, Tensor | KeyedPermutation] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
@@ -154,7 +155,7 @@ class RowBatches(BatchSource):
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
         if self.size == self._number:
-            places = torch.arange(self._number).repeat(count)
+            places = self._all_places if count == 1 else self._all_places.repeat(count)
         else:
             epoch, start = divmod(step * self.size, self._number)
             left, parts = count * self.size, list[Tensor]()
