@@ -27,7 +27,7 @@ class Shards:
         number: Number of shards, a power of two that the number of processes divides.
 
     Attributes:
-        own: those of this process, in rising order.
+        local: Shards of this process, in rising order.
 
     Raises:
         ValueError: another number.
@@ -42,13 +42,13 @@ class Shards:
             )
         self.group, self.number = group, number
         per_process = number // group.size
-        self.own = range(group.rank * per_process, (group.rank + 1) * per_process)
+        self.local = range(group.rank * per_process, (group.rank + 1) * per_process)
 
     def generators(self, generator: torch.Generator) -> list[torch.Generator]:
         """Returns noise for each of this process's shards, from a generator alike in all processes."""
         device = generator.device
         words = torch.randint(1 << 62, (self.number,), generator=generator, device=device).tolist()
-        return [torch.Generator(device).manual_seed(words[shard]) for shard in self.own]
+        return [torch.Generator(device).manual_seed(words[shard]) for shard in self.local]
 
     def divide(self, number: int, name: str) -> int:
         """Divides a number by the number of shards.
@@ -79,7 +79,7 @@ class Shards:
                 f"{name}: expected at least one for each of {self.number} shards, received {number}"
             )
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
-        return [slice(starts[shard], starts[shard + 1]) for shard in self.own]
+        return [slice(starts[shard], starts[shard + 1]) for shard in self.local]
 
     def all_reduce_sum(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
         """Sums each of several vectors over all shards; sends one while the next is made.

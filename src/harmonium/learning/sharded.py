@@ -63,19 +63,19 @@ class Sharded:
         whole = ExpectationRequest(hamiltonian, v, generator, sums, complete, row_weights=row_weights)
         shards = self.shards
         place = torch.arange(len(whole.v), device=whole.v.device)
-        before = [None] * len(shards.own) if state is None else state
+        before = [None] * len(shards.local) if state is None else state
         parts: list[tuple[Statistics, list[Tensor]]] = []
         kept, notes = [], []
         spans = shards.rows(len(whole.v), "batch_size")
         for rows, noise, old in zip(spans, shards.generators(whole.generator), before, strict=True):
-            own_law = hamiltonian.without_cache()
+            shard_law = hamiltonian.without_cache()
             request = replace(
                 whole.select_rows(
                     (place >= rows.start) & (place < rows.stop), complete or _checks.observed(v[rows])
                 ),
-                hamiltonian=own_law,
+                hamiltonian=shard_law,
                 generator=noise,
-                into=Statistics(own_law),
+                into=Statistics(shard_law),
                 shards=shards,
             )
             centre, diagnostics, new = self.rule.add(request, old)
@@ -93,9 +93,9 @@ class Sharded:
         """The state of all shards in their order, from that of this process's; None where there is none."""
         return None if state is None else self.shards.all_gather(state)
 
-    def own_state(self, state: Any) -> Any:
+    def local_state(self, state: Any) -> Any:
         """The state of this process's shards, from that of all."""
-        return None if state is None else [state[shard] for shard in self.shards.own]
+        return None if state is None else [state[shard] for shard in self.shards.local]
 
     def check_state(self, machine: BoltzmannMachine, state: Any) -> None:
         """Refuses a state of all shards that ``estimate`` could not have returned for this machine."""

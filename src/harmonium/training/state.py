@@ -206,7 +206,7 @@ class TrainingState:
             content, records = group.broadcast((self._content(self.rule_state), self.history.records))
             if not group.is_rank_zero:
                 self.load_state_dict({**content, "callbacks": []}, records)
-        self.rule_state = self.rule.own_state(self.rule_state)
+        self.rule_state = self.rule.local_state(self.rule_state)
 
     def _find_stateful(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
