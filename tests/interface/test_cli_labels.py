@@ -12,6 +12,7 @@ import harmonium as hm
 
 from .command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 NAMES = ["x", "city", "kind", "y"]
 
 

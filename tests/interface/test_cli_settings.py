@@ -21,6 +21,7 @@ from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 BARS = "bars-and-stripes"
 
 

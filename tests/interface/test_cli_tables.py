@@ -16,6 +16,7 @@ from harmonium.data import encoder_from_dict, read
 
 from .command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 NAMES = ["age", "height", "city", "member"]
 CITIES = ["Ulm", "Rom", "Bern"]
 

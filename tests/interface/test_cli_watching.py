@@ -13,6 +13,7 @@ import harmonium as hm
 
 from .command_line import TINY, CommandLine
 
+pytestmark = pytest.mark.usefixtures("short_fits")
 BARS = "bars-and-stripes"
 DEEP = ("--hidden", "4,3", "--rule", "mean_field_pcd")
 FOLLOWED = ("--validation", BARS, "--evaluate-every", 5)

@@ -20,7 +20,7 @@ from harmonium.tables.codings import Logarithm, OneOf, Quantiles
 from .command_line import CommandLine
 
 pandas = pytest.importorskip("pandas")
-
+pytestmark = pytest.mark.usefixtures("short_fits")
 ROWS = 300
 RANDOM = np.random.default_rng(7)
 GROUP = RANDOM.integers(0, 2, ROWS)

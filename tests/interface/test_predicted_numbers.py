@@ -54,12 +54,12 @@ def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     mean, deviation = p @ values, np.sqrt(p @ values**2 - (p @ values) ** 2)
     assert np.abs(mean - p.argmax(1)).max() > 0.2  # the mode is another answer
     np.testing.assert_allclose(rbm.predict_column(rows, "visits", method="exact"), mean, atol=1e-6)
-    auto = rbm.predict_column(rows, "visits", sweeps=400, random_state=1)
-    # Ten chains of 200 conditional means each; were a chain but three independent draws, z above 5 in one of
+    auto = rbm.predict_column(rows, "visits", sweeps=150, random_state=1)
+    # Ten chains of 75 conditional means each; were a chain but three independent draws, z above 5 in one of
     # these 36 comparisons would have a chance of 2e-5.
     error = deviation / np.sqrt(30)
     assert (np.abs(auto - mean) < 5 * error).all()
-    gibbs = rbm.predict_column(rows, "visits", method="gibbs", sweeps=400, random_state=1)
+    gibbs = rbm.predict_column(rows, "visits", method="gibbs", sweeps=150, random_state=1)
     assert (np.abs(gibbs - mean) < 5 * error).all() and (gibbs != np.round(gibbs)).all()
     if holes == "whole":
         np.testing.assert_allclose(auto, mean, atol=1e-6)
@@ -68,9 +68,9 @@ def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     """Against the density on a grid."""
-    rows, grid = HOLES[holes], np.linspace(140.0, 205.0, 261)
+    rows, grid = HOLES[holes], np.linspace(140.0, 205.0, 131)
     mean = law(rbm, rows, "height", grid) @ grid
-    told = rbm.predict_column(rows, "height", sweeps=400, random_state=0)
+    told = rbm.predict_column(rows, "height", sweeps=150, random_state=0)
     np.testing.assert_allclose(told, mean, atol=1.0)  # of a deviation of 3 to 4; here too z is below 5
 
 
@@ -81,7 +81,7 @@ def test_a_label_is_the_most_probable_one(rbm: RBM, holes: str) -> None:
     likely = np.array(["Rom", "Ulm"])[p.argmax(1)]
     assert rbm.predict_column(rows, "city", method="exact").tolist() == likely.tolist()
     clear = np.abs(p[:, 0] - 0.5) > 0.1
-    told = rbm.predict_column(rows, "city", method="gibbs", sweeps=400, random_state=0)
+    told = rbm.predict_column(rows, "city", method="gibbs", sweeps=150, random_state=0)
     assert clear.any() and (told == likely)[clear].all()
 
 
@@ -96,7 +96,7 @@ def test_counts_of_an_array(kind: type) -> None:
     trials[:, :, 1] = np.arange(5)
     scores = made.score_samples(trials.reshape(-1, 3), given=[0, 2]).reshape(4, 5)
     np.testing.assert_allclose(exact, np.exp(scores) @ np.arange(5), atol=1e-6)
-    drawn = made.predict_column(X[:4], 1, method="gibbs", sweeps=400, random_state=0)
+    drawn = made.predict_column(X[:4], 1, method="gibbs", sweeps=150, random_state=0)
     np.testing.assert_allclose(drawn, exact, atol=0.5)
 
 
@@ -112,12 +112,12 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
     UNRELATED.to_csv(tmp_path / "rows.csv", index=False)
     out = tmp_path / "p.csv"
     for column, atol in (("visits", 1e-6), ("height", 1.0)):
-        arguments = ("--column", column, "--sweeps", 400, "--out", out, "--overwrite", "--json")
+        arguments = ("--column", column, "--sweeps", 150, "--out", out, "--overwrite", "--json")
         found = cli.succeed("predict", tmp_path / "rbm.safetensors", tmp_path / "rows.csv", *arguments).json
         with out.open() as file:
             header, *cells = csv.reader(file)
         told = np.array([float(cell) for (cell,) in cells])
-        values = np.arange(7) if column == "visits" else np.linspace(140.0, 205.0, 261)
+        values = np.arange(7) if column == "visits" else np.linspace(140.0, 205.0, 131)
         mean = law(rbm, UNRELATED, column, values) @ values
         assert header == [column]
         np.testing.assert_allclose(told, mean, atol=atol)
@@ -136,13 +136,13 @@ def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: 
 
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:
-    rows, values = HOLES[holes], np.linspace(140, 205, 261)
+    rows, values = HOLES[holes], np.linspace(140, 205, 131)
     mean = law(rbm, rows, "height", values) @ values
     for method in ("auto", "exact"):
         np.testing.assert_allclose(rbm.predict_column(rows, "height", method=method), mean, rtol=1e-5)
     done = rbm.impute(rows.assign(height=np.nan), method="exact", value="mean")
     np.testing.assert_allclose(done["height"], mean, rtol=1e-5)
-    chains = rbm.predict_column(rows, "height", method="gibbs", sweeps=400, random_state=1)
+    chains = rbm.predict_column(rows, "height", method="gibbs", sweeps=150, random_state=1)
     assert 0 < np.abs(chains - mean).max() < 1.5
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from covering import covering_product
 
 import harmonium as hm
 from harmonium.data import Rows, Standardise
@@ -63,18 +64,19 @@ def test_every_kind_of_unit_is_here() -> None:
     assert set(KINDS) == set(Layer.registry) - {"test"}
 
 
-@every_weight
-@pytest.mark.parametrize("visible", KINDS)
-def test_scaled_weights_fit_one_machine(visible: str, weights: str) -> None:
+@pytest.mark.parametrize(
+    ("visible", "method", "weights"), covering_product(KINDS, ["chains", "auto"], WEIGHTS)
+)
+def test_scaled_weights_fit_one_machine(visible: str, method: str, weights: str, short_fits: None) -> None:
     X, w = KINDS[visible], WEIGHTS[weights]
-    made = [fitted(RBM, X, scale * w, visible=visible) for scale in (1, 1000, 1e-3)]
+    made = [fitted(RBM, X, scale * w, visible=visible, method=method) for scale in (1, 1000, 1e-3)]
     for other in made[1:]:
         alike(made[0].machine_, other.machine_)
 
 
 @every_weight
 @pytest.mark.parametrize("kind", [RBM, DBM, RBMClassifier, RBMOutlier])
-def test_scaled_weights_fit_one_estimator(kind: type, weights: str) -> None:
+def test_scaled_weights_fit_one_estimator(kind: type, weights: str, short_fits: None) -> None:
     """On a table of several kinds, with what an estimator finds beside its machine."""
     frame = pandas.DataFrame(
         {"size": KINDS["gaussian"][:, 0], "rare": RARE[:, 0] > 0, "visits": KINDS["binomial"][:, 0]}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tables import fit_labels, fit_table
+from harmonium.tables import fit_labels, fit_table, label_fit
 from harmonium.training import Objective, TrainingRun
 
 torch.set_num_threads(1)
@@ -41,7 +41,10 @@ def interrupt(update: hm.training.Update) -> None:
 
 
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
-def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(tmp_path: Path, label: bool) -> None:
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: bool
+) -> None:
+    monkeypatch.setattr(label_fit, "_UPDATES", 20)
     expected = fit(label, run_dir=tmp_path / "at once")
     cut = fit(label, run_dir=tmp_path / "run", callbacks=[interrupt])
     assert cut.status == "interrupted" and cut.updates == expected.updates - 5

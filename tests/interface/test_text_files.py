@@ -15,6 +15,8 @@ from harmonium.data import DataSet, read
 
 from .command_line import CommandLine
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 def read_text(path: Path, text: str) -> tuple[DataSet, list[str]]:
     """A file of a text, and what its reader warned of."""

@@ -70,7 +70,7 @@ def test_means_over_states_have_the_noise_of_independent_ones(
 
     Within 4 standard errors of its range, which fails by chance less than once in 15,000 seeds.
     """
-    machine, times, generator = made((3, 2)), 600, torch.Generator().manual_seed(3)
+    machine, times, generator = made((3, 2)), 300, torch.Generator().manual_seed(3)
     data = drawn(machine, 10_000)
     v, h = (x - x.mean(0) for x in data)
     covariance = v.T @ h / len(v)
