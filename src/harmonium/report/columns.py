@@ -139,8 +139,8 @@ def _draw_marginal(panel: Any, axis: _Axis) -> None:
     panel.set_yticks([])
 
 
-def _mark(side: Any, axis: _Axis, shown: bool) -> None:
-    """Sets the ticks of a side of a panel, with their labels where these are shown."""
+def _mark(side: Any, axis: _Axis, labelled: bool) -> None:
+    """Sets the ticks of a side of a panel, with their labels where the side is labelled."""
     from matplotlib.ticker import MaxNLocator
 
     if axis.labels:
@@ -151,5 +151,5 @@ def _mark(side: Any, axis: _Axis, shown: bool) -> None:
     else:
         side.set_major_locator(MaxNLocator(3))
     side.set_tick_params(labelsize="x-small")
-    if not shown:
+    if not labelled:
         side.set_tick_params(labelleft=False, labelbottom=False)

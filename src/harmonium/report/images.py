@@ -115,8 +115,8 @@ def image_panels(
     for mask, name in zip(masks, arrays, strict=True):
         if name in (hidden or {}):
             mask[...] = np.reshape((hidden or {})[name], mask.shape)
-    shown = values[~masks]
-    values = np.where(masks, shown[0] if shown.size else 0, values)  # what is hidden may be NaN
+    visible = values[~masks]
+    values = np.where(masks, visible[0] if visible.size else 0, values)  # what is hidden may be NaN
     strips = np.repeat(_find_grey_levels(values, limits), 3 // values.shape[-1], axis=-1)
     strips[masks.any(-1)] = _HIDDEN
     many = len(strips) > 1

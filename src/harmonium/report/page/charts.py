@@ -114,11 +114,11 @@ def histogram(
     different = sorted(set(together.tolist()), key=None if numeric else str)
     edges, ticks = np.arange(min(len(different), _CATEGORIES) + 1.0), None
     if not numeric or (len(different) <= _CATEGORIES and all(v == round(v) for v in different)):
-        shown = different[:_CATEGORIES]
-        shares = {name: [float((x == value).mean()) for value in shown] for name, x in values.items()}
-        ticks = [(i + 0.5, _format(v) if numeric else str(v)[:9]) for i, v in enumerate(shown)]
+        single = different[:_CATEGORIES]
+        shares = {name: [float((x == value).mean()) for value in single] for name, x in values.items()}
+        ticks = [(i + 0.5, _format(v) if numeric else str(v)[:9]) for i, v in enumerate(single)]
         ticks = ticks[:: ceil(len(ticks) / 6)]
-        title += "" if len(shown) == len(different) else f" (first {len(shown)} of {len(different)})"
+        title += "" if len(single) == len(different) else f" (first {len(single)} of {len(different)})"
     else:
         edges = np.histogram_bin_edges(together.astype(float), _BINS)
         shares = {name: (np.histogram(x, edges)[0] / len(x)).tolist() for name, x in values.items()}
