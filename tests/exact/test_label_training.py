@@ -8,9 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
-from harmonium.estimators._label_posterior import LabelPosterior
 from harmonium.tables import fit_labels
 from harmonium.tables.label_fit import regression_start
+from harmonium.tasks import log_probabilities
 from harmonium.training import Objective
 
 torch.set_num_threads(1)
@@ -31,7 +31,7 @@ def drawn(classes: int) -> tuple[hm.BoltzmannMachine, torch.Tensor, np.ndarray]:
 
 
 def told(machine: hm.BoltzmannMachine, v: torch.Tensor) -> np.ndarray:
-    return LabelPosterior(machine).log_probabilities(v[:, :6], "auto", torch.Generator()).exp().numpy()
+    return log_probabilities(machine, v, machine.visible[-1], 0)[0][:, 0].exp().numpy()
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])

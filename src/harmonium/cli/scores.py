@@ -28,8 +28,8 @@ from harmonium.likelihood import (
 )
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import UNASKED, work
-from harmonium.tables import Codec, Place
-from harmonium.tasks import predict
+from harmonium.tables import Codec
+from harmonium.tasks import log_probabilities
 
 BASE_ROWS = 10_000
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
@@ -232,9 +232,10 @@ def score_labels(coding: Codec, v: Tensor, seed: int) -> LabelScores:
     v = v[~v[:, place.states].isnan().any(1)]
     if not len(v):
         return LabelScores(v.new_zeros(0).bool(), v.new_zeros(0), "")
-    p, method = probabilities(coding, place, v, "auto", seed)
-    own = v[:, place.states].argmax(1)
-    return LabelScores(p.argmax(1) == own, p[torch.arange(len(p), device=p.device), own].log(), method)
+    log_p, drawn = log_probabilities(coding.machine, v, place.layer, place.unit, seed=seed)
+    log_p, own = log_p[:, 0], v[:, place.states].argmax(1)
+    nats = log_p.gather(1, own.unsqueeze(1)).squeeze(1)
+    return LabelScores(log_p.argmax(1) == own, nats, "gibbs" if bool(drawn.any()) else "exact")
 
 
 def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
@@ -288,33 +289,6 @@ def spread(rows: Rows, most: int) -> Tensor:
     if len(rows) <= most:
         return rows.take(torch.arange(len(rows)))
     return rows.take(torch.linspace(0, len(rows) - 1, most, dtype=torch.float64).long())
-
-
-def probabilities(
-    coding: Codec,
-    place: Place,
-    states: Tensor,
-    method: str,
-    seed: int,
-    sweeps: int = 100,
-    chains: int = 10,
-) -> tuple[Tensor, str]:
-    """(rows, values) of a discrete column given the rest of each row, and by which method.
-
-    Raises:
-        ValueError: too many states for "exact"; "auto" then takes chains.
-    """
-    if method != "gibbs":
-        try:
-            p = predict(coding.machine, states, place.layer, unit=place.unit)
-            return p[:, 0], "exact"
-        except ValueError as error:
-            if method == "exact":
-                raise ValueError(f"{error}; --method gibbs draws") from error
-    p = predict(
-        coding.machine, states, place.layer, "gibbs", unit=place.unit, sweeps=sweeps, chains=chains, seed=seed
-    )
-    return p[:, 0], "gibbs"
 
 
 def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, seed: int) -> Tensor:

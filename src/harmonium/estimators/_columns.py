@@ -14,7 +14,7 @@ from harmonium import _checks, tasks
 from harmonium.data import Frame, frame_of, is_frame
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
-from harmonium.sums import LIMIT_TEXT, has_hidden_states, log_weights
+from harmonium.sums import LIMIT_TEXT, log_weights
 from harmonium.tables import Labels, Table
 from harmonium.tasks import by_column, unobserved
 
@@ -85,42 +85,20 @@ def predict_column(
 
     ``v`` are visible states, (rows, visible_width), in float64; see ``RBM.predict_column``.
     """
-    machine, ends, table = fitted.machine, fitted.ends, fitted.encoder
+    machine, ends = fitted.machine, fitted.ends
     place = next(place for place, end in enumerate(ends) if j < end)
-    layer, l = fitted.data_layers[place], machine.visible[place]
-    known = table.columns[j] if isinstance(table, Table) else None
-    summed = has_hidden_states(machine.graph, machine.layers)
-    if method == "exact" and not (layer.discrete or summed):
-        raise ValueError(
-            f'method: expected "gibbs" or "auto" for column {(j if known is None else known.name)!r} of real '
-            'numbers, in a machine of more hidden states than can be summed; received "exact"'
-        )
-    unit = torch.arange(unobserved(machine, v).shape[1], device=v.device) == j
-    hole = by_column(machine, unit.unsqueeze(0), 1)[0].to(v.device)
-    number = not (layer.two_values or layer.width > layer.n_units)
+    layer, unit = machine.visible[place], j - (ends[place] - fitted.data_layers[place].n_units)
+    known = fitted.encoder.columns[j] if isinstance(fitted.encoder, Table) else None
+    label = None if known is None else isinstance(known.coding, Labels)
+    made = tasks.predict_column(
+        machine, v, layer, unit, method, label=label, sweeps=sweeps, chains=_CHAINS, seed=generator
+    )
     if known is not None:
-        number = not isinstance(known.coding, Labels)
-    chains: dict[str, Any] = {"sweeps": sweeps, "seed": generator}
-    if layer.discrete:
-        exact = (~v.isnan() | hole).all(1) & machine.graph.independent | summed
-        exact = exact & (method != "gibbs") | (method == "exact")
-        asked = {"layer": l, "unit": j - (ends[place] - layer.n_units)}
-        p = v.new_empty(len(v), len(layer.values()))
-        for rows, how in ((exact, "exact"), (~exact, "gibbs")):
-            if bool(rows.any()):
-                p[rows] = tasks.predict(machine, v[rows], method=how, **asked, **chains)[:, 0].to(v)
-        values = layer.values().to(v)
-        states = p @ values if number else values[p.argmax(1)]
-    else:
-        missing = unobserved(machine, v) | unit
-        done = tasks.impute(machine, v.to(machine.dtype), missing, method, draws=_CHAINS, **chains)
-        states = done.mean[:, hole].to(v)
-    if known is not None:
-        coded = states.cpu().numpy()
-        told: Array = known.decode(coded, rounded=not number)
+        told: Array = known.decode(made.states.cpu().numpy(), rounded=bool(label))
         return told
-    rows = fitted.decode(v.masked_scatter(hole.expand_as(v), states))
-    return rows[:, j]  # type: ignore[no-any-return]
+    states = machine.split(v)
+    machine.layers[layer].by_unit(states[layer])[:, unit] = made.states.to(v)
+    return fitted.decode(torch.cat([states[l] for l in machine.visible], 1))[:, j]  # type: ignore[no-any-return]
 
 
 def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:

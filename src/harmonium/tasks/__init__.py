@@ -26,7 +26,13 @@ from harmonium.tasks.interactions import (
     EffectiveCouplings as EffectiveCouplings,
     effective_couplings as effective_couplings,
 )
-from harmonium.tasks.prediction import PREDICT_METHODS as PREDICT_METHODS, predict as predict
+from harmonium.tasks.prediction import (
+    PREDICT_METHODS as PREDICT_METHODS,
+    ColumnPrediction as ColumnPrediction,
+    log_probabilities as log_probabilities,
+    predict as predict,
+    predict_column as predict_column,
+)
 from harmonium.tasks.sampling import Sample as Sample, sample as sample
 from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
 from harmonium.tasks.sites import contacts as contacts, mutations as mutations

@@ -1,19 +1,39 @@
-"""Prediction of a visible layer given observed units of others."""
+"""Prediction of visible units given what is observed of the others: a layer, one unit, a column of data."""
 
 from __future__ import annotations
+
+from math import log2
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.chains import fill_hidden
+from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
-from harmonium.sums import HiddenStates, has_hidden_states, unit_log_weights
+from harmonium.sums import TABLE_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
+from harmonium.tasks.imputation import impute, unobserved
 from harmonium.tasks.rows import average_chains, read_rows
 
-PREDICT_METHODS = ("exact", "gibbs")
+PREDICT_METHODS = ("auto", "exact", "gibbs")
 
-_ROWS = 1024  # beside their chains at a time
+_ROWS = 1024  # beside their chains at a time: ten chains of a row of 1,000 columns take 80 MB
+
+
+class ColumnPrediction(NamedTuple):
+    """Prediction of a column given what each row shows of the others.
+
+    Attributes:
+        states: (rows, columns of the unit), the most probable state of a label, the mean of a number.
+        probabilities: (rows, n_states), float64, in the order of ``Layer.values``; None for real numbers.
+        method: "exact"; or "gibbs", where a row was drawn by chains.
+    """
+
+    states: Tensor
+    probabilities: Tensor | None
+    method: str
 
 
 @torch.no_grad()
@@ -41,7 +61,9 @@ def predict(
             and else by enumeration of what is left once all that can be is summed out: for one unit over
             hidden layers that no edge joins, of that unit's states alone. "gibbs": chains that hold what is
             observed, for several units and deep machines beyond enumeration; they average the units'
-            conditional probabilities over the second half of their sweeps.
+            conditional probabilities over the second half of their sweeps, and those of one unit, with the
+            hidden units summed out where no edge joins these, over the last two thirds. "auto": "exact" of
+            rows with at most 2^12 states to list, "gibbs" of others.
         unit: one unit of the layer, given also what is observed of its other units; None: all, of which none
             is read.
         sweeps: Sweeps of every chain, at least 2.
@@ -55,56 +77,177 @@ def predict(
     Raises:
         ValueError: a layer that is hidden or real, X that does not fit, or too many states to enumerate.
     """
-    _checks.one_of(method, "method", PREDICT_METHODS)
+    return log_probabilities(machine, X, layer, unit, method, sweeps, chains, seed)[0].exp()
+
+
+@torch.no_grad()
+def log_probabilities(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    layer: int,
+    unit: int | None,
+    method: str | Tensor = "auto",
+    sweeps: int = 100,
+    chains: int = 10,
+    seed: int | torch.Generator = 0,
+) -> tuple[Tensor, Tensor]:
+    """Returns ln p of units, as ``predict`` returns p, and the rows that chains drew, (rows,) bool.
+
+    ``method`` may be those rows.
+    """
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     _checks.positive_int(chains, "chains")
     if type(layer) is not int or layer not in machine.visible:
         raise ValueError(
             f"layer: expected one of the visible layers {list(machine.visible)}, received {layer}"
         )
-    if not machine.layers[layer].discrete:
-        raise ValueError(f"layer: expected discrete units, received {machine.layers[layer]}")
-    generator = _random.as_generator(seed, machine.device)
-    hamiltonian = machine.hamiltonian()
-    if method == "exact":
-        hamiltonian = hamiltonian.to(torch.float64)
-    X = read_rows(machine, X, "X", hamiltonian.dtype)
-    kind = hamiltonian.layers[layer]
-    asked = list(range(kind.n_units)) if unit is None else [unit]
+    law = machine.hamiltonian().to(torch.float64)
+    kind = law.layers[layer]
+    if not kind.discrete:
+        raise ValueError(f"layer: expected discrete units, received {kind}")
     if unit is not None and (type(unit) is not int or unit not in range(kind.n_units)):
         raise ValueError(f"unit: expected one from 0 to {kind.n_units - 1} of {kind}, received {unit!r}")
-    states = hamiltonian.split(X.clone())
-    kind.by_unit(states[layer])[:, asked] = torch.nan
-    X = hamiltonian.visible_states(states)
-    if method == "gibbs":
-        parts = [
-            _run_chains(hamiltonian, rows, layer, sweeps, chains, generator)[:, asked]
-            for rows in torch.split(X, _ROWS)
-        ]
-        return torch.cat(parts)
-    if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
-        p = X.new_empty(len(X), len(asked), len(kind.values()))
-        for place, posterior in HiddenStates(hamiltonian).blocks(X):
-            for i, one in enumerate(asked):
-                p[place, i] = posterior.unit_probabilities(layer, one)
-        return p
-    return torch.stack([unit_log_weights(hamiltonian, X, layer, one) for one in asked], 1).softmax(-1)
+    generator = _random.as_generator(seed, machine.device)
+    asked = list(range(kind.n_units)) if unit is None else [unit]
+    X = _with_unit(law, read_rows(machine, X, "X", law.dtype), layer, asked, torch.nan)
+    drawn = method if isinstance(method, Tensor) else _find_drawn(law, X, layer, asked, method)
+    found = X.new_empty(len(X), len(asked), len(kind.values()))
+    if unit is None and has_hidden_states(law.graph, law.layers):
+        listed = (~drawn).nonzero().flatten()
+        for place, posterior in HiddenStates(law).blocks(X[listed]):
+            for i in asked:
+                found[listed[place], i] = posterior.unit_probabilities(layer, i).log()
+    elif not bool(drawn.all()):
+        rows = X[~drawn]
+        found[~drawn] = torch.stack([unit_log_weights(law, rows, layer, i).log_softmax(1) for i in asked], 1)
+    run = _run_chains if unit is None or not law.graph.independent else _run_summed_chains
+    for some in torch.split(drawn.nonzero().flatten(), _ROWS):
+        if len(some):
+            found[some] = run(law, X[some], layer, asked, sweeps, chains, generator)
+    return found, drawn
+
+
+@torch.no_grad()
+def predict_column(
+    machine: BoltzmannMachine,
+    X: Tensor,
+    layer: int,
+    unit: int,
+    method: str = "auto",
+    *,
+    label: bool | None = None,
+    sweeps: int = 100,
+    chains: int = 10,
+    seed: int | torch.Generator = 0,
+) -> ColumnPrediction:
+    """Predicts a column of data given the rest of each row: the most probable label, or the mean of a number.
+
+    Args:
+        machine: the machine.
+        X: visible states, (rows, visible_width), NaN where missing; those of the unit are not read.
+        layer: index of the visible layer of the column's unit.
+        unit: its number in the layer.
+        method: see ``predict``; of a real column "exact" and "auto" sum over the hidden states where these
+            are few, and "gibbs" is by ``impute``.
+        label: whether the states of discrete units are labels; None: those of two values and one-hot ones.
+        sweeps: Sweeps of every chain, at least 2.
+        chains: Chains of every row, at least 1.
+        seed: Source of the chains: an int or a generator.
+
+    Raises:
+        ValueError: too many states for "exact".
+    """
+    _checks.one_of(method, "method", PREDICT_METHODS)
+    kind = machine.layers[layer]
+    if kind.discrete:
+        log_p, drawn = log_probabilities(machine, X, layer, unit, method, sweeps, chains, seed)
+        p, values = log_p[:, 0].exp(), kind.values().to(log_p)
+        if label is None:
+            label = kind.two_values is not None or kind.one_hot
+        states = values[p.argmax(1)] if label else p @ values
+        return ColumnPrediction(states, p, "gibbs" if bool(drawn.any()) else "exact")
+    if method == "exact" and not has_hidden_states(machine.graph, machine.layers):
+        raise ValueError(
+            'method: expected "gibbs" or "auto" for a column of real numbers, in a machine of more hidden '
+            'states than can be summed, received "exact"'
+        )
+    X = _with_unit(machine.hamiltonian(), X.to(machine.dtype), layer, [unit], torch.nan)
+    done = impute(machine, X, unobserved(machine, X), method, draws=chains, sweeps=sweeps, seed=seed)
+    mean = kind.by_unit(machine.split(done.mean)[layer])[:, unit].double()
+    return ColumnPrediction(mean, None, done.method)
+
+
+def _with_unit(law: Hamiltonian, X: Tensor, layer: int, units: list[int], state: Tensor | float) -> Tensor:
+    """Returns visible states, (rows, visible_width), with a state in some units of a layer."""
+    states = law.split(X.clone())
+    law.layers[layer].by_unit(states[layer])[:, units] = state
+    return law.visible_states(states)
+
+
+def _find_drawn(law: Hamiltonian, X: Tensor, layer: int, asked: list[int], method: str) -> Tensor:
+    """Returns the rows that a method draws by chains, (rows,) bool: by "auto" those of too many states."""
+    _checks.one_of(method, "method", PREDICT_METHODS)
+    if method != "auto":
+        return torch.full((len(X),), method == "gibbs", device=X.device)
+    if len(asked) == 1:  # whose own states do not count
+        X = _with_unit(law, X, layer, asked, law.layers[layer].values()[0].to(X))
+    return (log2_states(law, X) > log2(TABLE_STATES)).to(X.device)
+
+
+def _run_summed_chains(
+    law: Hamiltonian,
+    rows: Tensor,
+    layer: int,
+    asked: list[int],
+    sweeps: int,
+    chains: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Estimates ln p(unit = s) of one unit by the mean over draws of what rows lack, (rows, 1, n_states).
+
+    Of each chain a sweep draws the unit given the visible rest, the hidden units given both, and what is
+    missing given these: the unit, which is slow to leave beside the hidden units, is drawn with them summed
+    out.
+    """
+    (unit,), kind, v = asked, law.layers[layer], rows.repeat(chains, 1)
+    clamped, values = law.clamp(v, len(v)), kind.values().to(rows)
+    choice = Categorical.plain(1, len(values)).to(v)
+    states = list(fill_hidden(clamped, v, generator).states)
+    states[layer] = states[layer].clone()
+    total = v.new_full((len(v), len(values)), -torch.inf)
+    for sweep in range(sweeps):
+        now = unit_log_weights(law, clamped.visible_states(states), layer, unit).log_softmax(1)
+        if sweep >= sweeps // 3:
+            total = torch.logaddexp(total, now)
+        noise = choice.noise(now.shape, generator=generator).to(now)
+        kind.by_unit(states[layer])[:, unit] = choice.sample(now, noise, choice.reference()) @ values
+        for part in clamped.graph.backwards:
+            if not clamped.is_clamped(part.layer):
+                states[part.layer] = clamped.draw(part, states, generator)
+    return total.view(chains, len(rows), 1, -1).logsumexp(0).log_softmax(-1)
 
 
 def _run_chains(
-    hamiltonian: Hamiltonian, rows: Tensor, l: int, sweeps: int, chains: int, generator: torch.Generator
+    law: Hamiltonian,
+    rows: Tensor,
+    layer: int,
+    asked: list[int],
+    sweeps: int,
+    chains: int,
+    generator: torch.Generator,
 ) -> Tensor:
-    """Estimates p(unit = s) of every unit by chains that hold what is observed."""
-    kind, v = hamiltonian.layers[l], rows.repeat(chains, 1)
-    law = hamiltonian.clamp(v, len(v))
+    """Estimates ln p(unit = s) of units by chains that hold what is observed, (rows, units, n_states)."""
+    kind, v = law.layers[layer], rows.repeat(chains, 1)
+    clamped = law.clamp(v, len(v))
     values = kind.values().to(rows)
 
     def weigh(states: States) -> Tensor:
         """Returns p of every state of every unit given the rest, (chains, n_units, n_states)."""
-        field = law.field(l, states)
+        field = clamped.field(layer, states)
         alike = [value.repeat(kind.n_units).expand_as(field) for value in values]
-        return torch.stack([kind.log_conditional(x, field, law.thetas[l]).exp().double() for x in alike], -1)
+        theta = clamped.thetas[layer]
+        return torch.stack([kind.log_conditional(x, field, theta).exp() for x in alike], -1)
 
-    averaged = average_chains(law, v, sweeps, weigh, generator)
-    mean = averaged.view(chains, len(rows), kind.n_units, -1).mean(0)
-    return mean / mean.sum(-1, keepdim=True)
+    averaged = average_chains(clamped, v, sweeps, weigh, generator)
+    mean = averaged.view(chains, len(rows), kind.n_units, -1).mean(0)[:, asked]
+    return (mean / mean.sum(-1, keepdim=True)).log()

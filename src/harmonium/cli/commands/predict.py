@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from harmonium._settings import Setting
@@ -15,12 +14,10 @@ from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
-from harmonium.cli.scores import probabilities
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
-from harmonium.sums import has_hidden_states
 from harmonium.tables import Labels, Place
-from harmonium.tasks import impute, unobserved
+from harmonium.tasks import predict_column
 
 EXAMPLES = (
     "harmonium predict runs/rows new.csv --out predicted.csv",
@@ -69,32 +66,22 @@ def predict(
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
         )
-    summed = has_hidden_states(machine.graph, machine.layers)
-    if method == "exact" and not (machine.layers[place.layer].discrete or summed):
-        raise ValueError(
-            f"method: expected auto or gibbs for column {column!r} of real numbers, in a machine of more "
-            "hidden states than can be summed; received exact"
-        )
     dataset = coding.read(data, lacking=column)
     states = states_of(coding, dataset)
     truth = states[:, place.states].cpu().numpy().copy()
-    states[:, place.states] = torch.nan
     with working(f"predicting {len(states)} rows"):
-        if machine.layers[place.layer].discrete:
-            p, used = probabilities(coding, place, states, method, seed, sweeps, chains)
-            values, p = machine.layers[place.layer].values().double().cpu(), p.cpu()
-            best = (values[p.argmax(1)] if isinstance(own, Labels) else p @ values).numpy()
-            shown = p.numpy()
-        else:
-            missing = unobserved(machine, states)
-            done = impute(machine, states, missing, method, draws=chains, sweeps=max(2, sweeps), seed=seed)
-            best, used = done.mean[:, place.states].double().cpu().numpy(), done.method
+        found = predict_column(
+            machine, states, place.layer, place.unit, method,
+            label=isinstance(own, Labels), sweeps=sweeps, chains=chains, seed=seed,
+        )  # fmt: skip
+    best, used = found.states.cpu().numpy(), found.method
     dtype = "float64" if place.column.form is None else place.column.dtype
     cells = Series(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
     if isinstance(own, Labels):
         cells = Series(column, place.column.decode(best), place.column.dtype, place.column.categories)
     columns = [cells]
-    if with_probabilities:
+    if with_probabilities and found.probabilities is not None:
+        shown = found.probabilities.cpu().numpy()
         each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
         possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
         names = texts(Series(column, possible, place.column.dtype))
