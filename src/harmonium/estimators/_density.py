@@ -12,8 +12,7 @@ from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, counted, taken, weights_of
-from harmonium.estimators._lost_links import warn_of_lost_links
-from harmonium.estimators._training import Training, learner_for
+from harmonium.estimators._training import learner_for, warn_of_lost_links
 from harmonium.likelihood import (
     LogPartition,
     log_likelihood,
@@ -27,18 +26,6 @@ from harmonium.tasks import unobserved
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
-
-
-def row_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
-    """Returns how well rows are learnt, (rows,), in nats: by pseudo-likelihood where a machine has one.
-
-    Pseudo-likelihood is exact or of some units. Elsewhere mean field predicts a tenth of the cells.
-    """
-    if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
-        times = -(-_CELLS // states.numel())
-        return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
-    units = sum(machine.layers[l].n_units for l in machine.visible)
-    return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
 
 
 @torch.no_grad()
@@ -65,6 +52,17 @@ class DensityEstimator(BoltzmannEstimator):
                 "has a label; RBMClassifier.load, or RBMClassifier.from_machine, takes it"
             )
         return 0
+
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """Returns the pseudo-likelihood of rows, (rows,), in nats, where a machine has one.
+
+        Pseudo-likelihood is exact or of some units. Elsewhere mean field predicts a tenth of the cells.
+        """
+        if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
+            times = -(-_CELLS // states.numel())
+            return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
+        units = sum(machine.layers[l].n_units for l in machine.visible)
+        return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -128,7 +126,7 @@ class DensityEstimator(BoltzmannEstimator):
         """Fits all or nothing; ``again``: the machine that is there, if one is."""
         with learner_for(self) as learner:
             learner._validate_params()
-            training: Training = learner._training()
+            training = learner._training()
             earlier = self._fitted if again else None
             rows = learner._rows_to_learn(X, again=earlier is not None)
             index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
@@ -137,8 +135,8 @@ class DensityEstimator(BoltzmannEstimator):
             learner._fitted = training.learn(fitted, states, weights, whole=whole)
             training.end()
             if whole:
-                warn_of_lost_links(type(learner).__name__, learner._fitted, training.row_score)
-            training.calibrate(rows, weights)
+                warn_of_lost_links(type(learner).__name__, learner._fitted, learner._row_score)
+            learner._calibrate(rows, weights)
         return self
 
     # Likelihood

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, tasks
-from harmonium.data import Encoder, Identity, encoder_from_dict
+from harmonium.data import Encoder, Identity, Rows, encoder_from_dict
 from harmonium.estimators import _columns, _files
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, taken, validated
@@ -25,6 +25,7 @@ from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import Table
 from harmonium.tasks import unobserved
+from harmonium.training import Recipe
 
 _OF_MEANS = 30  # draws at least, whose mean is that of a column coded along a curve
 
@@ -37,11 +38,25 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
 
     _fitted: Fitted | None = None
     _NUMBERS: tuple[str, ...] = ()
-    """Names in ``Fitted.numbers`` that ``Training.calibrate`` sets, and files keep."""
+    """Names in ``Fitted.numbers`` that ``_calibrate`` sets, and files keep."""
+
+    def _training(self) -> Training:
+        """Returns a training with these parameters."""
+        return Training(self)
 
     @abstractmethod
-    def _training(self) -> Training:
-        """Returns a training with these parameters, and with what is this estimator's own."""
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """Returns what early stopping maximises of every row, (rows,), in nats."""
+
+    def _start(self, recipe: Recipe, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
+        """Sets the parameters of a new machine that chains train, by its visible states of the data."""
+        recipe.start_(rows, weights, self.initial_std, generator)
+
+    def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
+        """Pretrains a new machine on all rows before all layers are trained; most machines need none."""
+
+    def _calibrate(self, X: Any, weights: Tensor | None) -> None:
+        """Finds ``Fitted.numbers`` of the trained machine on validated rows; most estimators have none."""
 
     @abstractmethod
     def _label_width(self, machine: BoltzmannMachine) -> int:
@@ -161,7 +176,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             rows, fitted = estimator._validated(X), estimator._require_fitted()
             kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
             fitted.rows = fitted.visible(kept).to(fitted.machine.dtype)
-            estimator._training().calibrate(rows, None)
+            estimator._calibrate(rows, None)
         machine.metadata["encoder"] = encoder.to_dict()
         return estimator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
 from harmonium.data import Encoder
 from harmonium.estimators._intake import Array, dtype_of
-from harmonium.estimators._progress import Progress
 from harmonium.layers import Layer
+from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
@@ -37,6 +37,30 @@ SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode_metropolis": chains.Metropolis("state"),
 }
 """Methods of ``sample``, beside every kernel of ``chains.Kernel.registry`` by its name."""
+
+
+class Progress(NamedTuple):
+    """Chains and optimiser at the end of a run.
+
+    Attributes:
+        rule: the name of the rule, with its settings, that the chains belong to.
+        chains: ``TrainingRun.rule_state``.
+        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
+    """
+
+    rule: str
+    chains: Any
+    optimizer: torch.optim.Optimizer | None
+
+    def chains_of(self, rule: Rule) -> Any:
+        """Returns a copy of the chains for a rule to go on with, where they are its own; else None."""
+        return deepcopy(self.chains) if rule.name == self.rule else None
+
+    def remind(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives an optimiser of the same kind a copy of the memory of this one."""
+        if self.optimizer is not None and isinstance(optimizer, type(self.optimizer)):
+            memory = deepcopy(self.optimizer.state_dict()["state"])  # else the tensors would be shared
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 
 
 @final

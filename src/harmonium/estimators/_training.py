@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from math import log1p, sqrt
 from numbers import Integral
 from typing import Any, final
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium.data import Rows, bernoulli_binarise
-from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
-from harmonium.estimators._progress import Progress, Rise, RowScore, make_optimizer, train_slower
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import BoltzmannMachine, hidden_for
-from harmonium.tables import Codec, fit_exactly
+from harmonium.machine import BoltzmannMachine, hidden_for, init_visible_biases_
+from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.tables import Codec, Table, fit_exactly
 from harmonium.training import (
+    OPTIMIZERS,
     EarlyStopping,
+    OptimizerFactory,
     Recipe,
+    TrainingDiverged,
     TrainingRun,
+    Update,
     check_rows,
     choose,
     make_rule,
@@ -38,6 +44,20 @@ from harmonium.training import (
 _STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
+# A machine is still learning where the second half of the updates brought more than this share of all that
+# was gained, by more than so many standard errors over the rows.
+_LATE, _SURE_OF_RISE = 0.1, 2.0
+_SLOWER, _TIMES = (
+    1 / 3,
+    4,
+)  # of the rate after a training that diverged, so many times: 1/81 is as good as none
+
+# Of the warning that a link is lost: rows and columns that are looked at, at most, and rows at least.
+_ROWS, _WIDEST, _LEAST = 256, 100, 50
+_STRONG, _SURE = 0.3, 5.0  # correlation, and standard errors of none, of a link that is to be learned
+_SHARE = 0.05  # of what a Gaussian of that pair alone would gain
+
+RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
 
 @contextmanager
@@ -77,17 +97,6 @@ def structure_of(options: Any, machine: BoltzmannMachine) -> dict[str, Any]:
     return {name: getattr(options, name) for name in _STRUCTURE} | {"n_hidden": sizes}
 
 
-def start_by_data(
-    recipe: Recipe, options: Any, rows: Rows, weights: Tensor | None, generator: torch.Generator
-) -> None:
-    """Sets the parameters that chains begin with (``Recipe.start_``)."""
-    recipe.start_(rows, weights, options.initial_std, generator)
-
-
-def do_nothing(*given: Any) -> None:
-    """Stands for a step that an estimator's training has not."""
-
-
 @final
 @dataclass
 class Training:
@@ -95,20 +104,14 @@ class Training:
 
     Attributes:
         options: the estimator, or else its parameters.
-        row_score: what early stopping maximises of every row, (machine, states) -> (rows,), in nats.
-        start: sets the parameters of a new machine that chains train, given its visible states of the data.
-        pretrain: pretrains a new machine on all rows as visible states, before all layers are trained.
-        calibrate: finds ``Fitted.numbers`` of the trained machine on validated rows of some weights.
+        run: of the last training.
+        rise: the scores of some training rows on the way.
         recipe: of the machine that is to be trained; ``prepare`` chooses it.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
         rule: of training by chains; ``prepare`` makes it.
     """
 
     options: Any
-    row_score: RowScore
-    start: Callable[[Recipe, Any, Rows, Tensor | None, torch.Generator], None] = start_by_data
-    pretrain: Callable[[Fitted, Any, Tensor | None], None] = do_nothing
-    calibrate: Callable[[Any, Tensor | None], None] = do_nothing
     run: TrainingRun | None = None
     rise: Rise | None = None
     recipe: Recipe | None = None
@@ -180,8 +183,8 @@ class Training:
         states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
         if earlier is None and not self.exact:
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
-            self.start(self.recipe, self.options, states, weights, generator)
-            self.pretrain(fitted, states, weights)
+            self.options._start(self.recipe, states, weights, generator)
+            self.options._pretrain(fitted, states, weights)
         elif earlier is not None:
             check_rows(fitted.machine, states, "X")
         if self.options.binarise == "sample":
@@ -294,7 +297,7 @@ class Training:
             validation = {
                 "validation": scored_states(out),
                 "validation_weight": None if weights is None else weights[out],
-                "metrics": {"validation_score": self.row_score},
+                "metrics": {"validation_score": options._row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
         used = len(kept)
@@ -308,7 +311,7 @@ class Training:
             """Trains at this times the learning rate."""
             callbacks: list[Any] = []
             if len(first):
-                self.rise = Rise(self.row_score, scored_states(first), fitted.machine)
+                self.rise = Rise(options._row_score, scored_states(first), fitted.machine)
                 callbacks.append(self.rise)
             if validation:
                 callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
@@ -383,3 +386,133 @@ def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor
     levels, label = rows[:, :data_width], rows[:, data_width:]
     bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
     return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
+
+
+# Rates that fall where training diverges, and warnings
+# ---------------------------------------------------------------------------------
+
+
+@final
+class Rise:
+    """A callback that follows the score of some training rows: before, halfway and at the end.
+
+    Args:
+        score: of every row, higher is better.
+        rows: states, (rows, width).
+        machine: as it is before the first update.
+    """
+
+    def __init__(self, score: RowScore, rows: Tensor, machine: BoltzmannMachine) -> None:
+        self._score, self._rows = score, rows
+        self._seen = [score(machine, rows).cpu()]
+
+    def wants(self, step: int, total: int) -> bool:
+        """Returns whether the score is read after so many updates."""
+        return step in (total // 2, total)
+
+    def __call__(self, update: Update) -> None:
+        if self.wants(update.step, update.total):
+            self._seen.append(self._score(update.machine, self._rows).cpu())
+
+    def warn(self, name: str, updates: int, held_out: Sequence[float]) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all.
+
+        Nothing is said where one of the scores of rows that were held out, in order, is above the last: more
+        updates would do harm.
+        """
+        if len(self._seen) < 3 or (held_out and max(held_out) > held_out[-1]):
+            return
+        first, half, last = self._seen
+        late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
+        error = float(late.std()) / len(late) ** 0.5 if len(late) > 1 else 0.0
+        share = float(late.mean()) / gain if gain > 0 else 0.0
+        if share > _LATE and float(late.mean()) > _SURE_OF_RISE * error:
+            _checks.warn(
+                f"{name}: what the machine knows of its training rows was still rising when training ended: "
+                f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
+                "epochs, a larger max_updates or a higher learning_rate take it further"
+                + ("" if held_out else ", and early_stopping=True ends where other rows no longer gain"),
+                ConvergenceWarning,
+            )
+
+
+def make_optimizer(
+    named: str | OptimizerFactory,
+    parameters: list[torch.nn.Parameter],
+    rate: float,
+    factor: float,
+    earlier: Progress | None,
+) -> torch.optim.Optimizer:
+    """Returns an optimiser that goes on from that of the last call, with all its rates times a factor."""
+    made: torch.optim.Optimizer = (
+        OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
+    )
+    if earlier is not None:
+        earlier.remind(made)
+    if factor < 1:
+        for group in made.param_groups:
+            group["lr"] *= factor
+    return made
+
+
+def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMachine) -> TrainingRun:
+    """Trains, and where that diverges anew, from the same machine, at a third of the learning rate."""
+    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
+    for number in range(_TIMES):
+        try:
+            return attempt(_SLOWER**number)
+        except TrainingDiverged as error:
+            _checks.warn(
+                f"training diverged after {error.step} updates at a learning rate of "
+                f"{error.learning_rate:.4g} and begins anew at a third of it; a lower learning_rate needs no "
+                'second attempt, and on_divergence="raise" makes none',
+                RuntimeWarning,
+            )
+        machine.load_state_dict(begun)
+    return attempt(_SLOWER**_TIMES)
+
+
+@torch.no_grad()
+def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
+    """Warns where a machine gains next to nothing on independent columns though two are correlated."""
+    v, machine = fitted.rows, fitted.machine
+    if v is None or len(v) < _LEAST or not v.shape[1] <= _WIDEST or fitted.data_width < v.shape[1]:
+        return
+    v = v[:_ROWS].to(machine.device, machine.dtype)
+    r, first, second = _find_link(machine, v)
+    if r < max(_STRONG, _SURE / sqrt(len(v))):
+        return
+    exact = has_hidden_states(machine.graph, machine.layers)
+    scores = [
+        HiddenStates.of(each).log_likelihood(v.double()) if exact else row_score(each, v)
+        for each in (machine, _separate(machine, v))
+    ]
+    if float((scores[0] - scores[1]).mean()) > -_SHARE * log1p(-min(r * r, 0.99)) / 2:
+        return
+    names = fitted.encoder.columns if isinstance(fitted.encoder, Table) else None
+    one, other = ((unit if names is None else names[unit].name) for unit in (first, second))
+    _checks.warn(
+        f"{name}: the machine tells its rows no better than independent columns would, though columns "
+        f"{one!r} and {other!r} hang together (correlation {r:.2f}): give it another random_state, more "
+        'n_hidden, or with chains more epochs or optimizer="adam" with centred=False',
+        ConvergenceWarning,
+    )
+
+
+def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
+    """Returns the largest correlation of states of two units, and the units, counted over all layers."""
+    x = (v - v.nanmean(0)).nan_to_num(0.0).double()
+    x = x / x.norm(dim=0).clamp(min=1e-12)
+    units = machine.unit_of_column
+    correlation = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
+    i, j = divmod(int(correlation.argmax()), len(units))
+    return float(correlation[i, j]), int(units[i]), int(units[j])
+
+
+def _separate(machine: BoltzmannMachine, v: Tensor) -> BoltzmannMachine:
+    """Returns the machine of columns that nothing joins."""
+    made = deepcopy(machine)
+    init_visible_biases_(made, v)
+    for coupling in made.couplings:
+        coupling.fill_(torch.zeros_like(coupling.weight))
+    return made

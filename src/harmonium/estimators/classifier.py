@@ -32,7 +32,7 @@ from harmonium.estimators._intake import (
 )
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._options import COUNT, option
-from harmonium.estimators._training import Training, learner_for
+from harmonium.estimators._training import learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
@@ -121,9 +121,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     optimizer: str | OptimizerFactory = LABEL.optimizer
     averaging: float | None = LABEL.averaging
     initial_std: float | None = LABEL.initial_std
-
-    def _training(self) -> Training:
-        return Training(self, _label_score)
 
     def _label_width(self, machine: BoltzmannMachine) -> int:
         """Sets ``classes_`` to those of a machine, and returns their number."""
@@ -302,6 +299,12 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             )
         return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
 
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """Returns ln p(y | x) of rows with their labels, (rows,)."""
+        label = machine.visible[-1]
+        log_p = log_probabilities(machine, states, label, 0, "exact")[0][:, 0]
+        return (log_p * states[:, -machine.layers[label].width :].to(log_p)).sum(1)
+
     def _scores_of(self, X: Any) -> Tensor:
         """Returns ln p(y | x), (rows, classes), float64."""
         fitted = self._require_fitted()
@@ -397,13 +400,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         told = None if label is None else held
         rows, states = self._draw(n_samples, given, method, sweeps, random_state, told)
         return rows, self.classes_[states[self.machine_.visible[-1]].argmax(1).cpu().numpy()]
-
-
-def _label_score(machine: BoltzmannMachine, states: Tensor) -> Tensor:
-    """Returns ln p(y | x) of rows with their labels: (rows,)."""
-    label = machine.visible[-1]
-    log_p = log_probabilities(machine, states, label, 0, "exact")[0][:, 0]
-    return (log_p * states[:, -machine.layers[label].width :].to(log_p)).sum(1)
 
 
 def _unlabelled(machine: BoltzmannMachine, x: Tensor) -> Tensor:

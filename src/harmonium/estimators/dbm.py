@@ -13,10 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium.data import Rows
-from harmonium.estimators._density import DensityEstimator, row_score
+from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import Fitted, posterior_means
 from harmonium.estimators._options import option
-from harmonium.estimators._training import Training, start_by_data
 from harmonium.learning import Rule, rules
 from harmonium.machine import init_visible_biases_, logistic_biases_, orthogonal_
 from harmonium.training import DEEP, Recipe, pretrain
@@ -65,11 +64,15 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     initial: str = option("normal", StrOptions({"normal", "orthogonal"}), method="chains")
     pretraining: int = option(0, Interval(Integral, 0, None, closed="left"), method="chains")
 
-    def _training(self) -> Training:
-        start = start_by_data if self.initial == "normal" else _start_orthogonal
-        return Training(self, row_score, start=start, pretrain=self._pretrain)
+    def _start(self, recipe: Recipe, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
+        if self.initial == "normal":
+            super()._start(recipe, rows, weights, generator)
+            return
+        orthogonal_(recipe.machine, 1.0, generator)
+        logistic_biases_(recipe.machine, generator)
+        init_visible_biases_(recipe.machine, rows, weights)
 
-    def _pretrain(self, fitted: Fitted, states: Any, weights: Tensor | None) -> None:
+    def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
         if self.pretraining and len(fitted.machine.hidden) > 1:
             runs = pretrain(
                 fitted.machine,
@@ -118,11 +121,3 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
         return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)
-
-
-def _start_orthogonal(
-    recipe: Recipe, options: Any, rows: Rows, weights: Tensor | None, generator: torch.Generator
-) -> None:
-    orthogonal_(recipe.machine, 1.0, generator)
-    logistic_biases_(recipe.machine, generator)
-    init_visible_biases_(recipe.machine, rows, weights)

@@ -14,11 +14,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.estimators._density import DensityEstimator, log_density, row_score
+from harmonium.estimators._density import DensityEstimator, log_density
 from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
 from harmonium.estimators._options import COUNT, option
-from harmonium.estimators._training import Training
 from harmonium.likelihood import LogPartition
 from harmonium.tasks import impute, unobserved
 
@@ -63,10 +62,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset")
 
-    def _training(self) -> Training:
-        return Training(self, row_score, calibrate=self._find_offset)
-
-    def _find_offset(self, X: Any, weights: Tensor | None) -> None:
+    def _calibrate(self, X: Any, weights: Tensor | None) -> None:
         fitted = self._require_fitted()
         fitted.numbers = {
             "_log_partition_of_offset": self.log_partition_.value,

@@ -12,10 +12,9 @@ from sklearn.utils import check_array
 from torch import Tensor
 
 from harmonium._rows import refuse_blank
-from harmonium.estimators._density import DensityEstimator, row_score
+from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import COUNT, option
-from harmonium.estimators._training import Training
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import visible_means_given
 
@@ -122,9 +121,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """
 
     n_hidden: int | None = option(None, COUNT, None)
-
-    def _training(self) -> Training:
-        return Training(self, row_score)
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------
