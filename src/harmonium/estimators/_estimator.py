@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Encoder, Identity, Rows, encoder_from_dict
-from harmonium.estimators import _columns, _files
+from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, taken, validated
 from harmonium.estimators._options import Options
-from harmonium.estimators._training import Training
+from harmonium.estimators._training import Training, structure_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import Table
+from harmonium.tables import Codec, Table
 from harmonium.tasks import unobserved
 from harmonium.training import Recipe
 
@@ -171,7 +173,18 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             (n_hidden,) = n_hidden
         estimator = cls(**{"n_hidden": n_hidden, "hidden": hidden[0].kind, **parameters})
         estimator._validate_params()
-        _files.put_around(estimator, machine, encoder, estimator._label_width(machine))
+        width = machine.visible_width - estimator._label_width(machine)
+        decoded = encoder.decode(torch.zeros(1, width, dtype=torch.float64, device="cpu"))
+        estimator.n_features_in_ = int(decoded.shape[1])
+        names = encoder.names if isinstance(encoder, Table) else Codec.of(machine).own_names()
+        if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+        settings = structure_of(estimator, machine)
+        generative = machine.metadata.get("objective") != "discriminative"
+        estimator._fitted = Fitted(
+            machine, encoder, seed, estimator.n_features_in_, width, settings, generative=generative
+        )
         if X is not None:
             rows, fitted = estimator._validated(X), estimator._require_fitted()
             kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
@@ -195,8 +208,21 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             FileExistsError: there is a file, and no ``overwrite``.
         """
-        check_is_fitted(self)
-        _files.described(self).save(path, overwrite=overwrite)
+        fitted = self._require_fitted()
+        parameters = {known.name: _item(getattr(self, known.name)) for known in fields(self)}
+        kept = {"_generative": fitted.generative, "n_updates_": fitted.n_updates, **fitted.numbers}
+        about = {
+            "name": type(self).__name__,
+            "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
+            "machine": digest_of(fitted.machine),
+            "fitted": kept,
+        }
+        if fitted.log_partition is not None:
+            settings, found = fitted.log_partition
+            about["log_partition"] = {"settings": [_item(x) for x in settings], "found": found._asdict()}
+        machine = copy(fitted.machine)  # with metadata of its own: a refused path changes nothing
+        machine.metadata = {**machine.metadata, "estimator": about}
+        machine.save(path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> Self:
@@ -211,9 +237,33 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         """
         machine = load(path, device=device)
         try:
-            estimator: Self = _files.restored(cls, machine)
+            return cls._restored(machine)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
+
+    @classmethod
+    def _restored(cls, machine: BoltzmannMachine) -> Self:
+        """Returns the estimator that ``save`` has put into a machine's metadata, else one of defaults."""
+        about = machine.metadata.get("estimator", {})
+        name, parameters = about.get("name", cls.__name__), dict(about.get("parameters", {}))
+        if name != cls.__name__:
+            raise ValueError(
+                f"expected the machine of a {cls.__name__}, received a {name}'s; {name}.load reads it"
+            )
+        unknown = sorted(set(parameters) - {known.name for known in fields(cls)})
+        if unknown:
+            raise ValueError(f"expected parameters of {cls.__name__}, received {', '.join(unknown)}")
+        estimator = cls.from_machine(machine, **parameters)
+        fitted = estimator._require_fitted()
+        kept: dict[str, Any] = {key: x for key, x in about.get("fitted", {}).items() if type(x) in _PLAIN}
+        fitted.generative = kept.get("_generative", fitted.generative)
+        if about.get("machine") in (None, digest_of(machine)):  # else it has learnt since
+            fitted.n_updates = kept.get("n_updates_", 0)
+            fitted.numbers = {key: kept[key] for key in cls._NUMBERS if key in kept}
+        stored = about.get("log_partition")
+        if stored is not None:
+            found = LogPartition(**stored["found"])
+            fitted.log_partition = (tuple(stored["settings"]), found._replace(doubts=tuple(found.doubts)))
         return estimator
 
     def _draw(
@@ -438,3 +488,19 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+_PLAIN = (str, int, float, bool, type(None))  # values that JSON keeps as they are
+
+
+def _item(x: Any) -> Any:
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether JSON keeps a value as it is."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and type(x) in _PLAIN for key, x in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(type(x) in _PLAIN for x in value)
+    return type(value) in _PLAIN
