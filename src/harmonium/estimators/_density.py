@@ -87,13 +87,6 @@ class DensityEstimator(BoltzmannEstimator):
                 layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
                 acts at once: the estimator is as it was.
             SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
-            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> rbm.n_updates_
-            100
         """
         return self._fit(X, sample_weight, again=self.warm_start, whole=True)
 
@@ -111,14 +104,6 @@ class DensityEstimator(BoltzmannEstimator):
 
         Raises:
             ValueError, TrainingDiverged, KeyboardInterrupt, SystemExit: as ``fit``.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, visible="bernoulli", random_state=0)
-            >>> for batch in ([[0, 0, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]):
-            ...     rbm = rbm.partial_fit(batch)
-            >>> rbm.n_updates_
-            2
         """
         return self._fit(X, sample_weight, again=True, whole=False)
 
@@ -164,13 +149,6 @@ class DensityEstimator(BoltzmannEstimator):
             ValueError: other columns than in ``fit``, a row of missing cells only, values that the visible
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
                 states to sum over: of missing cells (``RBM``), or of columns that are not given.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
-            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> rbm.score_samples([[0, 0, 1], [0, 1, 1]]).round()
-            array([-1., -3.])
         """
         fitted = self._require_fitted()
         X = self._validated(X)
@@ -223,12 +201,5 @@ class DensityEstimator(BoltzmannEstimator):
         Raises:
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
                 for.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
-            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> rbm.sample(5, sweeps=100, random_state=0).shape
-            (5, 3)
         """
         return self._draw(n_samples, given, method, sweeps, random_state)[0]

@@ -326,14 +326,6 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
 
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
-            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> rbm.impute([[0, 0, None], [1, None, 0]])
-            array([[0., 0., 1.],
-                   [1., 1., 0.]])
         """
         _checks.one_of(value, "value", ("mode", "mean", "draw"))
         fitted = self._require_fitted()

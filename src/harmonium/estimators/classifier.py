@@ -156,14 +156,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 visible units do not take, or y that is no classes. After this and any other error the
                 estimator is as it was before the call.
             TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
-            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
-            >>> classifier = classifier.fit(X, y)
-            >>> classifier.classes_
-            array(['no', 'yes'], dtype='<U3')
         """
         with learner_for(self) as learner:
             learner._learn(X, y, sample_weight)
@@ -241,14 +233,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
                 missing cells only, or ``missing_cells="exact"`` with too many states to sum over.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
-            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
-            >>> classifier = classifier.fit(X, y)
-            >>> classifier.predict([[0, 0, 1], [1, 1, None]])
-            array(['no', 'yes'], dtype='<U3')
         """
         best = self._scores_of(X).argmax(1).cpu().numpy()
         labels: Array = self.classes_[best]
@@ -260,14 +244,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         Exact for a row without missing cells, and for others with ``missing_cells="exact"``; where chains are
         asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
         p(y | what the row shows) as far as the chains have mixed, to about 0.02.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> X, y = [[0, 0, 1], [1, 1, 0]] * 20, ["no", "yes"] * 20
-            >>> classifier = hm.RBMClassifier(4, learning_rate=0.1, max_updates=50, random_state=0)
-            >>> classifier = classifier.fit(X, y)
-            >>> classifier.predict_proba([[0, 0, 1]]).round()
-            array([[1., 0.]])
         """
         return self._scores_of(X).exp().cpu().numpy()
 

@@ -55,6 +55,12 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     Attributes:
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> dbm = hm.DBM((4, 2), max_updates=20, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
+        >>> dbm.transform([[0, 0, 1], [1, 1, 0]]).shape
+        (2, 6)
     """
 
     n_hidden: Sequence[int] = option((100, 50), "array-like")
@@ -111,12 +117,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         Raises:
             ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
                 units do not take.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> dbm = hm.DBM((4, 2), max_updates=20, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> dbm.transform([[0, 0, 1], [1, 1, 0]]).shape
-            (2, 6)
         """
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()

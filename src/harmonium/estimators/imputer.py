@@ -75,13 +75,6 @@ class RBMImputer(TransformerMixin, BaseEstimator):
 
         Raises:
             ValueError: as ``RBM.fit``; the imputer is then as it was before the call.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> learner = hm.RBM(4, learning_rate=1.0, max_updates=100)
-            >>> imputer = hm.RBMImputer(learner, add_indicator=True, random_state=0)
-            >>> imputer.fit([[0, 0, None], [1, 1, 0]] * 20).indicated_
-            array([2])
         """
         self._validate_params()
         learner = RBM() if self.estimator is None else clone(self.estimator)
@@ -111,13 +104,6 @@ class RBMImputer(TransformerMixin, BaseEstimator):
 
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> learner = hm.RBM(4, learning_rate=1.0, max_updates=100)
-            >>> imputer = hm.RBMImputer(learner, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> imputer.transform([[None, 0, 1]])
-            array([[0., 0., 1.]])
         """
         check_is_fitted(self)
         filled = self.estimator_.impute(X, value=self.value, random_state=self.random_state)
@@ -136,13 +122,6 @@ class RBMImputer(TransformerMixin, BaseEstimator):
 
         Raises:
             ValueError: as ``transform``.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> learner = hm.RBM(4, learning_rate=1.0, max_updates=100)
-            >>> imputer = hm.RBMImputer(learner, random_state=0).fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> len(imputer.imputations([[None, 0, 1]], 3))
-            3
         """
         check_is_fitted(self)
         seed = self.random_state if random_state is None else random_state

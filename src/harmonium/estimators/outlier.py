@@ -115,14 +115,6 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     def predict(self, X: Any) -> Array:
         """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> X = [[0, 0, 1], [1, 1, 0]] * 49 + [[1, 0, 1]] * 2
-            >>> settings = {"learning_rate": 1.0, "max_updates": 100, "random_state": 0}
-            >>> judge = hm.RBMOutlier(4, contamination=0.02, **settings).fit(X)
-            >>> judge.predict([[0, 0, 1], [1, 1, 0], [1, 0, 1]])
-            array([ 1,  1, -1])
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 

@@ -118,6 +118,25 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         n_updates_: updates made.
         n_features_in_: columns of the data.
         feature_names_in_: their names, where the data had names.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
+        >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
+        >>> rbm.transform([[0, 0, 1], [1, 1, 0]]).shape
+        (2, 4)
+        >>> rbm.score_samples([[0, 0, 1], [0, 1, 1]]).round()
+        array([-1., -3.])
+        >>> rbm.sample(5, sweeps=100, random_state=0).shape
+        (5, 3)
+        >>> rbm.impute([[0, 0, None], [1, None, 0]])
+        array([[0., 0., 1.],
+               [1., 1., 0.]])
+        >>> stream = hm.RBM(4, visible="bernoulli", random_state=0)
+        >>> for batch in ([[0, 0, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 0]]):
+        ...     stream = stream.partial_fit(batch)
+        >>> stream.n_updates_
+        2
     """
 
     n_hidden: int | None = option(None, COUNT, None)
@@ -145,13 +164,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         Raises:
             ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
                 units do not take.
-
-        Examples:
-            >>> import harmonium as hm
-            >>> rbm = hm.RBM(4, learning_rate=1.0, max_updates=100, random_state=0)
-            >>> rbm = rbm.fit([[0, 0, 1], [1, 1, 0]] * 20)
-            >>> rbm.transform([[0, 0, 1], [1, 1, 0]]).shape
-            (2, 4)
         """
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
