@@ -29,8 +29,6 @@ from harmonium.tables import Codec, Table
 from harmonium.tasks import unobserved
 from harmonium.training import Recipe
 
-_OF_MEANS = 30  # draws at least, whose mean is that of a column coded along a curve
-
 
 class BoltzmannEstimator(Options, BaseEstimator, ABC):
     """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
@@ -329,11 +327,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         """
         _checks.one_of(value, "value", ("mode", "mean", "draw"))
         fitted = self._require_fitted()
-        curved = value == "mean" and isinstance(fitted.encoder, Table) and fitted.encoder.curved
-        number = max(draws, _OF_MEANS) if curved and method in ("auto", "exact") else draws
-        X, done = self._completions(X, method, number, sweeps, random_state)
-        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
-        return fitted.fill(X, chosen, list(done.draws) if curved and done.method == "exact" else ())
+        X, _, states, drawn = self._completions(X, method, value, draws, sweeps, random_state)
+        return fitted.fill(X, states, drawn)
 
     def imputations(
         self,
@@ -359,20 +354,22 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             ValueError: as ``impute``.
         """
-        X, done = self._completions(X, method, draws, sweeps, random_state)
+        X, done, _, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
         return [self._require_fitted().fill(X, states) for states in done.draws]
 
     def _completions(
-        self, X: Any, method: str, draws: int, sweeps: int, random_state: Any
-    ) -> tuple[Any, tasks.Imputation]:
-        """Returns validated rows, and their completions as visible states."""
+        self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
+    ) -> tuple[Any, tasks.Imputation, Tensor, Sequence[Tensor]]:
+        """Returns validated rows, and what ``tasks.impute_cells`` returns of them."""
         fitted = self._require_fitted()
         fitted.require_density("impute")
         X = self._validated(X, sparse=False)
         machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
         seed = fitted.generator(self._random(random_state), "impute")
         missing = unobserved(machine, v)
-        return X, tasks.impute(machine, v, missing, method, draws=draws, sweeps=sweeps, seed=seed)
+        return X, *tasks.impute_cells(
+            machine, fitted.encoder, v, missing, method, value, draws=draws, sweeps=sweeps, seed=seed
+        )
 
     def denoise(
         self,

@@ -114,8 +114,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         return scores
 
     def predict(self, X: Any) -> Array:
-        """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``.
-        """
+        """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     @torch.no_grad()

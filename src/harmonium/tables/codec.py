@@ -526,13 +526,16 @@ class Codec:
         rows = self.encoder.frame(data) if isinstance(self.encoder, Table) else self.encoder.decode(data)
         return rows, None if self.label is None else self.label.series(label)
 
-    def fill(self, dataset: DataSet, absent: Array, states: Tensor) -> tuple[Frame | Array, Series | None]:
+    def fill(
+        self, dataset: DataSet, absent: Array, states: Tensor, draws: Sequence[Tensor] = ()
+    ) -> tuple[Frame | Array, Series | None]:
         """Returns data with what is missing taken from states.
 
         Args:
             dataset: the data.
             absent: (rows, columns) bool, of the columns but the label: what is missing.
             states: (rows, width), completed.
+            draws: of which the states are the means, each (rows, width), see ``Column.decode``.
 
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.
@@ -545,7 +548,8 @@ class Codec:
         if isinstance(self.encoder, Table):
             hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
             hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
-            return self.encoder.filled(replace(rest, samples=hidden).frame(), data), labels
+            drawn = [self.split(x)[0].cpu().numpy() for x in draws]
+            return self.encoder.filled(replace(rest, samples=hidden).frame(), data, drawn), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
 

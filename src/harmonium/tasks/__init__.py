@@ -18,6 +18,7 @@ from harmonium.tasks.imputation import (
     Imputation as Imputation,
     by_column as by_column,
     impute as impute,
+    impute_cells as impute_cells,
     unobserved as unobserved,
     visible_means as visible_means,
 )

@@ -13,12 +13,14 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
+from harmonium.data import Encoder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
+_OF_MEANS = 30  # draws at least, of whose cells the mean is known to a fifth of their deviation
 
 METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
@@ -135,6 +137,32 @@ def impute(
     best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
     best, mean, drawn = (torch.where(absent, x, X) for x in (best, mean, drawn))
     return Imputation(best, mean, drawn, method)
+
+
+def impute_cells(
+    machine: BoltzmannMachine,
+    encoder: Encoder,
+    X: Numbers,
+    missing: Numbers,
+    method: str,
+    value: str,
+    *,
+    draws: int,
+    sweeps: int,
+    seed: int | torch.Generator,
+) -> tuple[Imputation, Tensor, Sequence[Tensor]]:
+    """Fills in as ``impute`` does, and chooses the "mode", the "mean" or a "draw" for the cells of data.
+
+    Returns:
+        What is found; the states that cells are decoded from, (batch, visible_width); and draws, the mean of
+        whose cells is that of a column coded along a curve, none where the states say all.
+    """
+    curved = value == "mean" and encoder.curved
+    if curved and method in ("auto", "exact"):
+        draws = max(draws, _OF_MEANS)
+    done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=seed)
+    states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+    return done, states, [*done.draws] if curved and done.method == "exact" else ()
 
 
 def _sum_over_hidden(

@@ -31,7 +31,7 @@ from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
-from harmonium.tasks import METHODS, by_column, impute as fill_in, unobserved
+from harmonium.tasks import METHODS, by_column, impute_cells, unobserved
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",
@@ -103,9 +103,10 @@ def impute(
         units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
-            done = fill_in(machine, states, units, method, draws=chains, sweeps=sweeps, seed=seed)
+            done, chosen, drawn = impute_cells(
+                machine, coding.encoder, states, units, method, value, draws=chains, sweeps=sweeps, seed=seed
+            )
             method = done.method
-        chosen = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
         for target, states_of_it in zip(
             targets, [chosen] if imputations is None else done.draws, strict=False
         ):
@@ -113,7 +114,7 @@ def impute(
                 title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
                 _draw(target, coding, (states, states_of_it), lacking, shape, columns, title)
                 continue
-            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it)
+            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it, drawn)
             given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
     if labels_there is not None and coding.label_width:
