@@ -20,9 +20,10 @@ from PIL import Image
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.coding import codec_of, naming, source_of
+from harmonium.cli.coding import naming, source_of
 from harmonium.cli.runs import describe, load_machine, require_same_encoding
 from harmonium.data import Rows, Scale, Standardise, read
+from harmonium.tables import Codec
 
 from ._exchanged import exchanged_kinds
 from ._kind import Files, Kind
@@ -206,7 +207,7 @@ def _load(path: Path) -> Any:
 def _open(path: Path) -> Any:
     with redirect_stderr(io.StringIO()):
         machine, _ = load_machine(path.parent, False, torch.device("cpu"))
-    codec_of(machine)
+    Codec.of(machine)
     source_of(machine)
     machine.metadata = {"encoder": {"kind": "Identity"}}
     require_same_encoding(path.parent, machine)

@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 import harmonium as hm
-from harmonium.cli.coding import codec_of, naming, read_kinds, states_of
+from harmonium.cli.coding import naming, read_kinds, states_of
 from harmonium.cli.commands.train import Beginning
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, frame, read
 from harmonium.data.frame import Frame, series_of
-from harmonium.tables import Table
+from harmonium.tables import Codec, Table
 
 from ._kind import Kind
 
@@ -168,7 +168,7 @@ def _machine_kind(table: bytes) -> Kind:
 
 
 def _states(path: Path) -> Any:
-    coding = codec_of(hm.load(path))
+    coding = Codec.of(hm.load(path))
     states = states_of(coding, coding.read(str(path.with_name("table.csv")))).nan_to_num(-1.0)
     rows, labels = coding.decode(states)
     assert isinstance(rows, Frame) and labels is not None

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 import harmonium as hm
-from harmonium.cli.coding import codec_of
 from harmonium.cli.pictures import data_range
+from harmonium.tables import Codec
 
 from .command_line import CommandLine
 
@@ -56,11 +56,11 @@ def test_black_and_white_are_the_range_of_the_data(tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(2)])
     machine.metadata = {"data": {"source": str(tmp_path / "x.npy"), "image_shape": [2, 2]}}
     np.save(tmp_path / "x.npy", np.arange(8.0).reshape(2, 4) - 3)
-    assert data_range(codec_of(machine)) == (-3, 4)
-    assert data_range(codec_of(machine), None, np.array([1.0, np.nan, 9.0])) == (1, 9)
+    assert data_range(Codec.of(machine)) == (-3, 4)
+    assert data_range(Codec.of(machine), None, np.array([1.0, np.nan, 9.0])) == (1, 9)
     (tmp_path / "x.npy").unlink()
-    assert data_range(codec_of(machine)) is None
-    assert data_range(codec_of(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]))) is None
+    assert data_range(Codec.of(machine)) is None
+    assert data_range(Codec.of(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]))) is None
 
 
 def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:

@@ -192,6 +192,8 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
     for parameter in parser_of(called).params if called else ():
         if parameter.param_type_name == "option":
             names.setdefault(parameter.name, parameter.opts[0])
+        elif parameter.name == "run":
+            names["machine"] = "RUN"
     head, colon, rest = message.partition(": ")
     head = ", ".join(names.get(word, word) for word in head.split(", "))
     text = head + colon + rest
@@ -201,6 +203,10 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         "harmonium.load(FOLDER)": "--from FOLDER",
         'unknown="missing"': "--unknown missing",
         'unknown="error"': "--unknown refuse",
+        "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)": (
+            "--binarise makes grey levels binary"
+        ),
+        "and can be predicted": "and harmonium predict --column predicts it",
     }
     for word, flag in words.items():
         text = text.replace(word, flag)

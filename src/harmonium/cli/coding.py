@@ -21,14 +21,6 @@ _LOOKED_AT = 2048  # rows at once
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
 
-def codec_of(machine: BoltzmannMachine, unknown: str | None = None) -> Codec:
-    """Reads the codec of a machine that RUN names, see ``Codec.of``."""
-    try:
-        return Codec.of(machine, unknown)
-    except ValueError as error:
-        raise ValueError(str(error).replace("machine: its", "RUN: its machine's")) from error
-
-
 def refuse_label(codec: Codec, command: str) -> None:
     """Refuses a machine with labels, for a command that takes none.
 
@@ -64,7 +56,7 @@ def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
         sides = isinstance(shape, (list, tuple)) and all(type(side) is int and side > 0 for side in shape)
         if sides and isinstance(source, (str, type(None))):
             return source, tuple(shape)
-    raise ValueError("RUN: its machine's metadata are damaged, expected data with source and image_shape")
+    raise ValueError("machine: its metadata are damaged, expected data with source and image_shape")
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import typer
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
 from harmonium.chains import Correction, Kernel
-from harmonium.cli.coding import codec_of
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN
@@ -114,7 +113,7 @@ class Trained(Checked):
             ValueError: a damaged file, or a device that cannot be used.
         """
         machine, source = load_machine(self.run, self.averaged, as_device(self.device))
-        return codec_of(machine, unknown_of(unknown)), source
+        return Codec.of(machine, unknown_of(unknown)), source
 
     def ladder(self, machine: BoltzmannMachine) -> Ladder | None:
         """Returns the ladder to a machine that its run has kept; None: it has kept none.

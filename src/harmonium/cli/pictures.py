@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium.chains import Gibbs, run
-from harmonium.cli.coding import codec_of, source_of
+from harmonium.cli.coding import source_of
 from harmonium.cli.scores import spread
 from harmonium.data import BitPlanes, Rows
 from harmonium.data.dataset import dense
@@ -83,7 +83,7 @@ class SampleImages:
     def __init__(
         self, machine: BoltzmannMachine, X: Any, shape: tuple[int, ...], number: int, sweeps: int, seed: int
     ) -> None:
-        self._coding, self._shape, self._number, self._sweeps = codec_of(machine), shape, number, sweeps
+        self._coding, self._shape, self._number, self._sweeps = Codec.of(machine), shape, number, sweeps
         self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
         values = self._decode(spread(Rows.of(X, dtype=machine.dtype, missing=True), _ROWS))
@@ -95,7 +95,7 @@ class SampleImages:
     ) -> SampleImages | None:
         """Makes the chains for data that are images; None for other data."""
         shape = source_of(machine)[1]
-        images = is_drawable(shape) and not isinstance(codec_of(machine).encoder, Table)
+        images = is_drawable(shape) and not isinstance(Codec.of(machine).encoder, Table)
         return cls(machine, X, shape, number, sweeps, seed) if images else None
 
     def images(self, machine: BoltzmannMachine) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.cli.coding import codec_of, visible_units
+from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, listening, working
 from harmonium.data import Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
@@ -377,7 +377,7 @@ def _label_scores(seed: int) -> dict[str, Metric]:
     right = [0.0]
 
     def nats(machine: BoltzmannMachine, X: Tensor) -> float:
-        found = score_labels(codec_of(machine), X, seed)
+        found = score_labels(Codec.of(machine), X, seed)
         right[0] = float(found.right.double().mean())
         return float(found.nats.mean())
 

@@ -256,7 +256,7 @@ class Training:
     ) -> Fitted:
         """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
 
-        ``judged``, (rows,) bool, are the rows that ``row_score`` takes. A ``whole`` fit has its length,
+        ``judged``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its length,
         schedule and early stopping; else it is one epoch at one rate.
         """
         if self.exact:

@@ -463,12 +463,8 @@ class Codec:
 
         Rows in a file that are blank are refused where they are read.
         """
-        if rest.samples.dtype.kind == "O" or self.encoder.tabular:
-            X: Any = rest.frame()
-        else:
-            plain = type(rest.samples) is np.ndarray
-            X = rest.samples if plain else np.empty((rest.samples.shape[0], 0), int)
-        blank = blank_rows(X, self.encoder)
+        framed = rest.samples.dtype.kind == "O" or self.encoder.tabular
+        blank = blank_rows(rest.frame() if framed else rest.samples, self.encoder)
         blank &= True if labels is None else labels.missing
         if not blank.any() or blank.all():
             return rest, labels

@@ -357,7 +357,7 @@ def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Arr
         out = without_unit(X, kinds) if table is None else [column.name for column in table.left_out]
         holes = [cells.missing for cells in X.columns if cells.name not in out]
         return np.all(holes, axis=0) if holes else np.zeros(len(X), dtype=bool)
-    plain = isinstance(X, np.ndarray) and X.dtype.kind == "f"
+    plain = type(X) is np.ndarray and X.dtype.kind == "f"  # one in a file is looked at where it is read
     return np.isnan(X).all(1) if plain else np.zeros(X.shape[0], dtype=bool)
 
 

@@ -17,13 +17,13 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import codec_of, naming, read_kinds, rows_of, weights_of
+from harmonium.cli.coding import naming, read_kinds, rows_of, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, Rows, Series, read
+from harmonium.data import DataSet, Rows, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
@@ -103,7 +103,7 @@ def train(
         held = _held_out(machine, settings)
         # Where hidden units can be summed out, the likelihood itself is at hand.
         followed = settings.metric or ("likelihood" if settings.method == "exact" and share is None else None)
-        metrics = None if held is None else metrics_of(codec_of(machine), followed, held, settings.seed)
+        metrics = None if held is None else metrics_of(Codec.of(machine), followed, held, settings.seed)
     exact = settings.method == "exact"
     if unused := list_unused(settings, settings.method):
         names = [f"--{(settings_of(TrainSettings)[name].option or name).lstrip('-')}" for name in unused]
@@ -166,7 +166,7 @@ def train(
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
     """Returns the settings with what depends on the data decided, and the share of ln p(rest, label)."""
-    coding, goes_on = codec_of(beginning.machine), settings.from_run is not None
+    coding, goes_on = Codec.of(beginning.machine), settings.from_run is not None
     label = None if coding.label is None else str(coding.label.name)
     learned = coding.objective if goes_on and label is not None else None
     objective, share = replace(settings, objective=settings.objective or learned).share(label)
@@ -206,7 +206,7 @@ def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None
             if value is not None:
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None
-    coding = codec_of(machine)
+    coding = Codec.of(machine)
     return rows_of(coding, coding.read(settings.validation), missing=True)
 
 
@@ -272,10 +272,18 @@ class Beginning:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         with naming(dataset.name):
-            codec = _fit(rest, settings, kinds)
+            codec = Codec.fit(
+                rest,
+                settings.visible,
+                kinds,
+                binarise=settings.binarise,
+                seed=settings.seed,
+                unknown=options.unknown_of(settings.unknown) or "missing",
+                missing=False,
+            )
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
-            codec = _with_label(codec, labels)
+            codec = codec.with_label(labels)
         recipe = choose(
             codec.encoder,
             visible,
@@ -308,7 +316,7 @@ class Beginning:
                 "method: expected auto or chains with --from, as exact begins anew; received exact"
             )
         machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
-        coding = codec_of(machine, options.unknown_of(settings.unknown))
+        coding = Codec.of(machine, options.unknown_of(settings.unknown))
         dataset = coding.read(data)
         with naming(dataset.name):
             rest, labels = coding.learnable(*coding.apart(dataset))
@@ -320,36 +328,6 @@ class Beginning:
             about["names"] = list(coding.names)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
         return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
-
-
-def _fit(dataset: DataSet, settings: TrainSettings, kinds: Mapping[str, Any]) -> Codec:
-    """Fits a codec, and calls what makes grey levels binary as the command does."""
-    try:
-        return Codec.fit(
-            dataset,
-            settings.visible,
-            kinds,
-            binarise=settings.binarise,
-            seed=settings.seed,
-            unknown=options.unknown_of(settings.unknown) or "missing",
-            missing=False,
-        )
-    except ValueError as error:
-        said, remedy, _ = str(error).partition("; binarise the data first")
-        if not remedy:
-            raise
-        raise ValueError(f"{said}; --binarise makes grey levels binary") from error
-
-
-def _with_label(codec: Codec, labels: Series) -> Codec:
-    """Adds the label to a codec, and names the option that predicts a column of numbers."""
-    try:
-        return codec.with_label(labels)
-    except ValueError as error:
-        said, predicts, _ = str(error).partition(", and can be predicted")
-        if not predicts:
-            raise
-        raise ValueError(f"{said}, and --column {labels.name} predicts it") from error
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
