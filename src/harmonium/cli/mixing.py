@@ -17,11 +17,12 @@ from harmonium.report import MomentErrors, Resampling, moment_errors, resampling
 from harmonium.report.page import verdict
 
 PAIRS = 400  # enough for a confidence limit below the least of the distances
-CONFIDENCE = 0.95
-_DISTANCES = (0.5, 0.1, 0.01)
+CONFIDENCE = 0.95  # of the limit beside the bound, as usual
+_DISTANCES = (0.5, 0.1, 0.01)  # total variation; 0.01 is the least that 400 pairs can tell from 0
 _PATIENCE = 10  # times as many sweeps as were made; more are no advice
 _CHAINS, _SWEEPS = 1000, 1000  # from noise
 _PRODUCTS = 2e12  # multiplications of these chains: half a minute or so
+# Chains of R̂ and their sweeps at most: 50 chains show a mode that a tenth of the starts fall into.
 _CONVERGENCE_CHAINS, _CONVERGENCE_SWEEPS = 50, 2000
 _FEWEST_SWEEPS = 40  # of a diagnosis
 
@@ -37,7 +38,7 @@ def mixing(
     Args:
         machine: any machine.
         max_steps: sweeps after which a pair is given up; with such pairs nothing is bounded.
-        seed: of starts and chains.
+        seed: Seed of starts and chains.
 
     Returns:
         A table, notes on it, and the meetings that bound the mixing, or else the capped ones.

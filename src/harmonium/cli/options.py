@@ -136,7 +136,7 @@ class Chains(Checked):
         kernel: what moves the chains; gibbs if not given.
         step: step of the kernels that make steps, in units of a unit's variance.
         inner: Langevin steps of a sweep of gibbs-langevin.
-        correction: of gibbs-langevin.
+        correction: correction of gibbs-langevin.
     """
 
     PANEL: ClassVar[str] = "Chains"

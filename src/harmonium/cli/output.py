@@ -18,7 +18,7 @@ from rich.text import Text
 
 from harmonium._html import format_value
 
-_WIDTH_OFF_A_TERMINAL = 160
+_WIDTH_OFF_A_TERMINAL = 160  # characters: results of two data sets side by side
 
 
 class Listing(list[dict[str, Any]]):
@@ -29,8 +29,8 @@ class Unfinished(Exception):
     """Ends a command that was cut short; its result so far is shown all the same.
 
     Args:
-        result: for ``show``.
-        status: of the process, not 0.
+        result: What ``show`` prints.
+        status: Exit status of the process, not 0.
     """
 
     def __init__(self, result: Mapping[str, Any], status: int) -> None:

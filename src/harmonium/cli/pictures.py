@@ -26,7 +26,7 @@ from harmonium.tasks import visible_means
 Limits = tuple[float, float]
 
 _ROWS = 200  # of the data, for the black and the white of samples in training
-_FIELDS = 64
+_FIELDS = 64  # hidden units whose receptive fields are drawn, eight lines of eight
 
 
 def data_range(coding: Codec, *rows: NDArray[Any] | None) -> Limits | None:
@@ -75,9 +75,9 @@ class SampleImages:
         machine: the machine in training.
         X: the states that it learns, of images.
         shape: (h, w) or (h, w, channels) with 1 or 3 channels.
-        number: of chains, from noise.
-        sweeps: between two requests.
-        seed: of the chains.
+        number: Number of chains, which begin at noise.
+        sweeps: Sweeps between two requests.
+        seed: Seed of the chains.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _HEAD = """\
 # those that were typed, relative to the folder in which the command is given.
 """
 
-_WIDTH = 100
+_WIDTH = 100  # characters of a line of comment
 _SETTINGS = settings_of(TrainSettings)
 _STRUCTURE = settings_of(Structure)
 
@@ -42,8 +42,8 @@ class RunFile:
     """The content of ``run.toml``.
 
     Attributes:
-        values: of settings, by name.
-        kinds: of columns, where they stand in the file itself.
+        values: Values of settings, by name.
+        kinds: Kinds of columns, where they stand in the file itself.
         commands: that made the run, as typed.
         made_with: versions and what else decides the last bits.
     """

@@ -31,9 +31,9 @@ from harmonium.sums import UNASKED, work
 from harmonium.tables import Codec
 from harmonium.tasks import log_probabilities
 
-BASE_ROWS = 10_000
+BASE_ROWS = 10_000  # of the base of annealing: its means are then known to a percent
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
-CHUNK_ROWS = 2048
+CHUNK_ROWS = 2048  # scored at a time: 16 MiB of 1,000 columns in float64
 _TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
@@ -44,7 +44,7 @@ _HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: fe
 _LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
 _LOOK_WORK = UNASKED / 32  # unit updates of a sum
 _LOOK_ANNEALING = 50, 300  # chains and temperatures
-_ROUGH_TOLERANCE = 1e-3
+_ROUGH_TOLERANCE = 1e-3  # of the posterior at a look, which is one number among many
 
 
 def estimate(
@@ -195,12 +195,12 @@ def score_rows(
     """Returns ln p of every row in the units of the data, (rows,) float64, or a bound below it.
 
     Args:
-        coding: of the machine and its data.
+        coding: Codec of the machine and its data.
         v: visible states, (rows, visible_width).
         log_partition: ln Z.
         way: "sums" over missing cells and hidden layers that are not joined, "enumeration" also of joined
             ones, with their own ln Z, or the variational "bound".
-        tolerance: of the bound's posterior.
+        tolerance: Tolerance of the bound's posterior.
     """
     if way == "bound":
         values = variational_bound(coding.machine, v, log_partition, tolerance=tolerance)

@@ -75,7 +75,7 @@ class DensityEstimator(BoltzmannEstimator):
                 missing cells; the likelihood of a row is then that of what it shows. Sparse rows of a
                 Bernoulli machine stay sparse; other visible units need one dense float32 copy.
             y: ignored.
-            sample_weight: of the rows, (rows,), at least 0; only their ratios count. None: all count alike.
+            sample_weight: Row weights, (rows,), at least 0, of which only ratios count; None means uniform.
 
         Raises:
             ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
@@ -191,7 +191,7 @@ class DensityEstimator(BoltzmannEstimator):
                 from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not follow the law.
                 "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of the whole state. Other
                 kernels by their names in ``chains.Kernel.registry``.
-            sweeps: of every chain, at least 0; not read for "local_mode".
+            sweeps: Sweeps of every chain, at least 0; not read for "local_mode".
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:

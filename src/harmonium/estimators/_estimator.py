@@ -146,7 +146,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 annealed ln Z.
             encoder: between data and states; None: the one in the machine's metadata, which makes frames of
                 a table that the command line read from a file, or none at all, so that rows are states.
-            **parameters: of the estimator, other than those that the machine shows.
+            **parameters: Parameters of the estimator, other than those that the machine shows.
 
         Raises:
             TypeError: no machine.
@@ -200,7 +200,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         ``RandomState``.
 
         Args:
-            path: of the file.
+            path: Path of the file.
             overwrite: whether to replace a file that is there.
 
         Raises:
@@ -314,7 +314,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
                 "draw": one draw given the rest of the row.
             draws: chains or searches of every row, at least 1.
-            sweeps: of every chain, at least 2.
+            sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
@@ -345,7 +345,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             X: as in ``impute``.
             draws: completions, at least 1; each from a chain of its own.
             method: as in ``impute``.
-            sweeps: of every chain, at least 2.
+            sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
@@ -388,11 +388,11 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Args:
             X: (rows, columns), dense; NaN is an erasure.
             flip_probability: that a unit is seen in another of its states, for discrete units.
-            noise_deviation: of normal noise, in the units of the data.
+            noise_deviation: Standard deviation of normal noise, in the units of the data.
             method: "tap", "gibbs", "pointwise" or "neighbours"; see ``harmonium.tasks.denoise``.
             value: "decision": the most probable states, of real units the means; "mean": posterior means.
             clean: clean rows such as the training set, for the two baselines and as a start for the others.
-            sweeps: of every chain; of TAP the largest number.
+            sweeps: Sweeps of every chain; of TAP the largest number.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
@@ -446,7 +446,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 given the rest, which differ from that by their error. "auto": "exact" where hidden states
                 can be summed, and for a discrete column where a row lacks nothing else and no hidden layers
                 are joined; else "gibbs".
-            sweeps: of every chain, at least 2.
+            sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:

@@ -73,7 +73,7 @@ class Fitted:
     Attributes:
         machine: the machine; its last visible layer may be a label.
         encoder: turns data into states of the other visible layers and back.
-        seed: of all noise, from which each purpose has a stream of its own.
+        seed: Seed of all noise, from which each purpose has a stream of its own.
         n_features: columns of the data.
         data_width: visible columns of the data, without those of a label.
         settings: parameters that the machine was begun with, see ``_training.structure_of``.

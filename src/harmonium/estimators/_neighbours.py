@@ -20,11 +20,11 @@ from harmonium.estimators._intake import Array
 
 Codes = NDArray[np.int64]
 
-_NEIGHBOURS = 10
+_NEIGHBOURS = 10  # of a row, as Calder et al. (2020) take on images
 _DECIMALS = 6  # to which rows that are equal have equal points: their products may be summed in other orders
 _ANYWHERE = 0.01  # of a row's weight: its edges to all rows, so that none is out of reach
-_TOLERANCE, _ITERATIONS = 1e-6, 1000
-_FOLDS = 5
+_TOLERANCE, _ITERATIONS = 1e-6, 1000  # of conjugate gradients, which need tens
+_FOLDS = 5  # of the labels, each held out once
 
 
 @final

@@ -104,9 +104,9 @@ class Training:
 
     Attributes:
         options: the estimator, or else its parameters.
-        run: of the last training.
+        run: Result of the last training.
         rise: the scores of some training rows on the way.
-        recipe: of the machine that is to be trained; ``prepare`` chooses it.
+        recipe: Recipe of the machine that is to be trained; ``prepare`` chooses it.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
         rule: of training by chains; ``prepare`` makes it.
     """
@@ -397,9 +397,9 @@ class Rise:
     """A callback that follows the score of some training rows: before, halfway and at the end.
 
     Args:
-        score: of every row, higher is better.
+        score: Function of a machine and rows that scores every row; higher is better.
         rows: states, (rows, width).
-        machine: as it is before the first update.
+        machine: The machine before the first update.
     """
 
     def __init__(self, score: RowScore, rows: Tensor, machine: BoltzmannMachine) -> None:

@@ -71,8 +71,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         rule: how the gradient of ln p(x, y) is estimated: the name of a recipe in ``harmonium.rules``, or a
             ``Rule``.
         epochs: passes over the rows, at least 1; None: 20, or as many as make 1,000 updates.
-        learning_rate: of the named optimisers, >= 0; None: 0.03, and 0.24/√w where the layers that code X
-            have a width w above 64.
+        learning_rate: Rate of the named optimisers, >= 0; None: 0.03, and 0.24/√w where the layers that code
+            X have a width w above 64.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
         unlabelled: what a row without its label teaches. "density": ln p(x), which is nothing with w = 0.
@@ -88,7 +88,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
-        dtype: of the machine; None: float64 for float64 data that are trained by chains, else float32.
+        dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
 
     Attributes:
         classes_: the labels, sorted.
@@ -149,7 +149,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             X: (rows, columns), a data frame, dense array or sparse matrix; NaN, None and pandas.NA are
                 missing cells.
             y: (rows,), labels of any kind, at least two; some may be missing.
-            sample_weight: of the rows, (rows,), at least 0; only their ratios count. None: all count alike.
+            sample_weight: Row weights, (rows,), at least 0, of which only ratios count; None means uniform.
 
         Raises:
             ValueError: a parameter out of range, a row or a column of missing cells only, values that the
@@ -262,7 +262,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         Args:
             X: as ``predict``.
             y: (rows,), labels.
-            sample_weight: of the rows, (rows,); None: all count alike.
+            sample_weight: Row weights, (rows,); None means uniform.
 
         Raises:
             ValueError: as ``predict``, or a row without its label.
@@ -358,7 +358,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             label: one of ``classes_``, or one for each row: rows are drawn given it. None: drawn too.
             given: cells that are held, see ``RBM.sample``.
             method: see ``RBM.sample``.
-            sweeps: of every chain, at least 0.
+            sweeps: Sweeps of every chain, at least 0.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:

@@ -40,7 +40,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
         epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates; with
             one hidden layer as ``RBM``.
-        learning_rate: of the named optimisers, >= 0; None: 0.2, and with one hidden layer as ``RBM``.
+        learning_rate: Rate of the named optimisers, >= 0; None: 0.2, and with one hidden layer as ``RBM``.
         centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is.

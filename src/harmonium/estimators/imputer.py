@@ -71,7 +71,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         Args:
             X: (rows, columns), a frame or dense array; NaN, None and pandas.NA are missing cells.
             y: ignored.
-            sample_weight: of the rows, (rows,), at least 0; None: all count alike.
+            sample_weight: Row weights, (rows,), at least 0; None means uniform.
 
         Raises:
             ValueError: as ``RBM.fit``; the imputer is then as it was before the call.

@@ -67,16 +67,16 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             500, at most 5,000 or as many as 100 passes, or else 2,000 updates, take. Smaller batches than 100
             make more updates, at a lower rate. Every row is read once all the same. A ConvergenceWarning says
             where it was not enough.
-        max_updates: of ``fit``, at most, at least 1; None: any number.
+        max_updates: Largest number of updates of ``fit``, at least 1; None: any number.
         centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
             treats 0 and 1 alike; a ``Rule`` stays as it is.
-        learning_rate: of the named optimisers, >= 0. None: in ``fit`` at most 1 where all units are 0 and 1,
-            0.25 with categorical units and spins, 0.1 with others, less where few rows would come further
-            than ``epochs`` says, and less in proportion for batches below 100; in ``partial_fit`` 0.1.
-            "adam": at most 0.01.
+        learning_rate: Rate of the named optimisers, >= 0. None: in ``fit`` at most 1 where all units are 0
+            and 1, 0.25 with categorical units and spins, 0.1 with others, less where few rows would come
+            further than ``epochs`` says, and less in proportion for batches below 100; in ``partial_fit``
+            0.1. "adam": at most 0.01.
         optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
             ``parameters -> torch.optim.Optimizer`` with its own rates.
-        schedule: of the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
+        schedule: Factor on the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
             "inverse_sqrt", or a callable ``(step, total) -> factor``. ``partial_fit`` has a constant rate.
         clip_norm: largest norm of the gradient, above 0; None: any. Gaussian units need it against outliers.
         weight_decay: >= 0, of the couplings.
@@ -89,7 +89,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             parameters that told them best, with ``averaging`` those of the average. How well is told by
             ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with
             missing cells by ``predictive_log_score``; ``history_`` has it as ``validation_score``.
-        validation_fraction: of the rows that are held out, in (0, 1); read only with ``early_stopping``.
+        validation_fraction: Fraction of the rows held out, in (0, 1); read only with ``early_stopping``.
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.
         on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
@@ -102,7 +102,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".
         ais_chains: annealing runs, at least 2.
         ais_temperatures: inverse temperatures of each run, at least 1.
-        dtype: of the machine, "float32" or "float64"; None: "float32".
+        dtype: Precision of the machine, "float32" or "float64"; None: "float32".
         verbose: above 0, a progress bar on stderr.
         device: where to train and compute, as ``torch.device`` takes it; None: the CPU.
         random_state: int, ``RandomState`` or None, as everywhere in scikit-learn. The same int, data, device

@@ -18,8 +18,8 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
-_ATTEMPTS = 50
-_PAUSE = 0.02  # seconds
+# A holder that changes its file takes microseconds; a second is enough on a network folder too.
+_ATTEMPTS, _PAUSE = 50, 0.02  # seconds between two
 
 
 @final

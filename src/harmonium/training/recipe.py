@@ -77,7 +77,7 @@ class Recipe:
     """A machine for some data, and how it is trained.
 
     Attributes:
-        machine: in float32; where ``choose`` made it, its parameters are still to be set.
+        machine: The machine, in float32; where ``choose`` made it, its parameters are still to be set.
         method: "exact", by sums over all states of the hidden units, or "chains".
         label: whether the last visible layer is a label.
     """
@@ -107,7 +107,7 @@ class Recipe:
             weights: row weights, (rows,); None means uniform.
             std: standard deviation of the couplings; None: 0.03, and beside Gaussian units a start off the
                 saddle (``harmonium.machine.init_from_data_``).
-            generator: of the couplings.
+            generator: Noise of the couplings.
         """
         normal_(self.machine, _STD if std is None else std, generator)
         if std is None:
@@ -130,13 +130,13 @@ class Recipe:
         """Returns the updates of training by chains, at least 1, and the learning rate at the first one.
 
         Args:
-            rows: to learn from.
+            rows: Number of rows to learn from.
             weight: sum of their weights; whole weights stand for repeated rows. None: one each.
             batch_size: rows of an update.
             optimizer: its name, or a callable.
             epochs: passes over the rows; None: by the data.
-            updates: at most; None: any number.
-            learning_rate: of a named optimiser; None: by the data.
+            updates: Largest number of updates; None: any number.
+            learning_rate: Rate of a named optimiser; None: by the data.
             whole: whether it is a fit; else it is one pass at a rate that does not know how many rows will
                 come.
         """
@@ -175,13 +175,13 @@ def choose(
     A table is trained by exact sums over up to 12 hidden units, which "exact" asks of any data.
 
     Args:
-        encoder: of the rows; ``tabular`` says that they are a table.
+        encoder: Encoder of the rows; ``tabular`` tells whether they are a table.
         visible: the layers of the data.
         rows: their number.
         hidden: hidden layers from the lowest up; an empty list joins visible units to each other. None: one
             layer by the data.
-        kind: of that layer.
-        n_states: of its units.
+        kind: Kind of that layer.
+        n_states: States of its units.
         label: the layer of a label; None: there is none.
         method: "auto", "exact" or "chains".
 
@@ -266,7 +266,7 @@ def share_of(objective: str, joint: float | None) -> float:
 
     Args:
         objective: one of ``OBJECTIVES``.
-        joint: of "hybrid"; None: 0.03.
+        joint: Weight in "hybrid"; None: 0.03.
     """
     return OBJECTIVES[objective] if joint is None or objective != "hybrid" else float(joint)
 

@@ -29,13 +29,13 @@ class Steps(Checked):
     What is None the command chooses by the data (``training.recipe``).
 
     Attributes:
-        updates: length of the run, or use --epochs.
+        updates: length of the run, where epochs are not given.
         epochs: passes over the data; where no length is given, it follows from the number of rows.
         batch_size: rows of every update.
         learning_rate: at the start; by the rows and the kinds of units if not given.
-        schedule: of the learning rate; linear if not given.
-        optimizer: optimiser, sgd or adam; sgd if not given, adam with --label.
-        momentum: of sgd, in [0, 1).
+        schedule: schedule of the learning rate; linear if not given.
+        optimizer: optimiser, sgd or adam; sgd if not given, adam with a label.
+        momentum: momentum of sgd, in [0, 1).
         weight_decay: L2 penalty on the couplings.
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or

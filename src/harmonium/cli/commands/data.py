@@ -20,7 +20,7 @@ from harmonium.data import DataSet, Rows, read
 from harmonium.report import image_grid
 from harmonium.tables import IGNORE, Table, name_of, without_unit
 
-_ENTRIES = 1 << 20
+_ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 
 
 EXAMPLES = (

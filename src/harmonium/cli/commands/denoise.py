@@ -52,7 +52,7 @@ def denoise(
         out: file for the clean rows: .npy, in the data's units, or .png: given, truth, result.
         flip_probability: of every discrete unit, to be seen in another state.
         noise_deviation: standard deviation of normal noise, in the data's units.
-        method: by which rows are cleaned.
+        method: how rows are cleaned.
         value: what to write: decision (likeliest states, of real units means) or mean.
         base: clean rows for the start and the baselines, as the training set.
         corrupt: DATA is clean: add the noise first, and say what was removed.

@@ -30,7 +30,7 @@ EXAMPLES = (
 )
 
 _FEWEST = 100  # whole rows, among others, that make a base
-_TAP_STARTS = 1000
+_TAP_STARTS = 1000  # rows at most: the solutions they flow to are far fewer
 
 
 def evaluate(

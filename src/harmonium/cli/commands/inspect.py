@@ -26,7 +26,8 @@ from harmonium.tasks import directions, effective_couplings
 EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")
 
 _FILES = ("directions.png", "tree.png", "tree.nwk", "logos.png")
-_VALUES, _ROWS, _CHAINS, _PAIRS = 5, 1000, 500, 10
+# Singular values and pairs that are listed; rows and chains that are drawn as points, before these cover all.
+_VALUES, _PAIRS, _ROWS, _CHAINS = 5, 10, 1000, 500
 _COLUMNS = 200  # for which effective couplings take seconds
 
 
@@ -47,7 +48,7 @@ def inspect(
     Args:
         data: rows to look at; the training data if not given.
         out: folder for the results; RUN/inspect, or beside a machine file, if not given.
-        sweeps: of the chains that are drawn, of all machines of a ladder together.
+        sweeps: sweeps of the chains that are drawn, of all machines of a ladder together.
     """
     require_figures("inspect")
     coding, source = run.load()

@@ -25,7 +25,7 @@ from harmonium.report.plots import require_figures
 EXAMPLES = ("harmonium landscape runs/digits digits --starts 500",)
 
 _FILES = ("landscape.json", "free_energies.png", "solutions.png", "basins.png", "modes.png")
-_MODES = 100
+_MODES = 100  # images at most, ten lines of ten
 
 
 def landscape(
@@ -57,7 +57,7 @@ def landscape(
         tolerance: change in a sweep at which a start has converged.
         max_sweeps: sweeps after which a start is given up.
         damping: weight of old fields in [0, 1), or adaptive.
-        method: of the maps.
+        method: method of the maps.
     """
     require_figures("landscape")
     damped: Any = damping if damping == "adaptive" else _number(damping)

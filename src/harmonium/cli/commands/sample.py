@@ -35,7 +35,7 @@ EXAMPLES = (
     "harmonium sample runs/rows --out rows.csv --number 1000 --given species=setosa",
 )
 
-_SWEEPS = 1000
+_SWEEPS = 1000  # where no number is given: as many as ``RBM.sample`` makes
 
 
 def sample(
@@ -62,7 +62,7 @@ def sample(
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
             .fasta, .fa, each also with .gz.
         number: how many samples, each from a chain of its own.
-        sweeps: of every chain; 1000 if not given.
+        sweeps: sweeps of every chain; 1000 if not given.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
         data: rows to start from; the training data if not given.
         given: rows with this value in a column or label; repeatable.

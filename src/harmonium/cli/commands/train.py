@@ -246,7 +246,7 @@ class Beginning:
             is trained.
         X: states, as ``harmonium.train`` takes them.
         dataset: what was read.
-        weights: of the rows, (rows,); None: all count alike.
+        weights: Row weights, (rows,); None means uniform.
     """
 
     recipe: Recipe
