@@ -105,6 +105,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         >>> classifier = hm.RBMClassifier(epochs=20, random_state=0).fit(X[:500], y[:500])
         >>> classifier.score(X[500:], y[500:].astype(int)) > 0.7
         True
+        >>> X[500, :10] = None  # a missing cell
+        >>> classifier.predict(X[500:]).shape, classifier.predict_proba(X[500:]).shape
+        ((100,), (100, 10))
         >>> images, labels = classifier.sample(3, label=8, random_state=0)
         >>> images.shape, labels
         ((3, 64), array([8, 8, 8]))
