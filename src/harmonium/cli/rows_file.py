@@ -16,7 +16,6 @@ from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._text_files import as_written, is_whole
 from harmonium.data.frame import frame_bytes, of_whole_numbers
-from harmonium.report import image_panels
 from harmonium.sequences import write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
@@ -70,6 +69,8 @@ def write_rows(
         except ValueError as error:
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
     if suffix == ".png":
+        from harmonium.report import image_panels  # which takes part of a second to import
+
         image_panels({"": rows}, tuple(shape or ()), path, columns=columns, title=title, limits=limits)
         return
     replace_file(

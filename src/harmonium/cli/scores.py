@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -211,49 +211,38 @@ def score_rows(
     return values + coding.log_slopes(v)
 
 
-class LabelScores(NamedTuple):
-    """Scores of the prediction of the label given the rest of each row that has one.
+def score_labels(coding: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores the prediction of the label given the rest of each row that has one.
 
-    Attributes:
-        right: Whether the most probable label is the row's own, (rows,) bool.
-        nats: ln p of the row's own label, (rows,).
-        method: "exact" or "gibbs"; "" without rows.
+    Returns:
+        Whether the most probable label is the row's own, ln p of its own label, and whether chains drew what
+        the row lacks, each (rows with a label,).
     """
-
-    right: Tensor
-    nats: Tensor
-    method: str
-
-
-def score_labels(coding: Codec, v: Tensor, seed: int) -> LabelScores:
-    """Scores the prediction of the label given the rest of each row; rows without a label are left out."""
     assert coding.label is not None
     place = coding.unit_of(str(coding.label.name))
     v = v[~v[:, place.states].isnan().any(1)]
     if not len(v):
-        return LabelScores(v.new_zeros(0).bool(), v.new_zeros(0), "")
+        return v.new_zeros(0).bool(), v.new_zeros(0), v.new_zeros(0).bool()
     log_p, drawn = log_probabilities(coding.machine, v, place.layer, place.unit, seed=seed)
     log_p, own = log_p[:, 0], v[:, place.states].argmax(1)
-    nats = log_p.gather(1, own.unsqueeze(1)).squeeze(1)
-    return LabelScores(log_p.argmax(1) == own, nats, "gibbs" if bool(drawn.any()) else "exact")
+    return log_p.argmax(1) == own, log_p.gather(1, own.unsqueeze(1)).squeeze(1), drawn
 
 
 def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
-    """Scores the prediction of the label given the rest of each row."""
+    """Returns accuracy and mean ln p of the labels of rows, and notes what they are of."""
     if coding.label is None:
         return {}
     if coding.objective == "discriminative":
         notes.append(
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
         )
-    device = coding.machine.device
-    chunks = [score_labels(coding, chunk.to(device), seed) for chunk in rows.chunks(CHUNK_ROWS)]
-    right, nats = (torch.cat([getattr(each, name) for each in chunks]) for name in ("right", "nats"))
+    chunks = (chunk.to(coding.machine.device) for chunk in rows.chunks(CHUNK_ROWS))
+    right, nats, drawn = map(torch.cat, zip(*(score_labels(coding, v, seed) for v in chunks), strict=True))
     if len(right) < len(rows):
         notes.append(f"label_accuracy: of the {len(right)} rows that have a label")
     if not len(right):
         return {}
-    if any(each.method == "gibbs" for each in chunks):
+    if bool(drawn.any()):
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
     return {"label_accuracy": float(right.double().mean()), "label_log_likelihood": float(nats.mean())}
 
@@ -374,11 +363,11 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
 
 def _label_scores(seed: int) -> dict[str, Metric]:
     """Returns scores of the prediction of the label given the rest of each row."""
-    right = [0.0]
+    accuracy = [0.0]
 
-    def nats(machine: BoltzmannMachine, X: Tensor) -> float:
-        found = score_labels(Codec.of(machine), X, seed)
-        right[0] = float(found.right.double().mean())
-        return float(found.nats.mean())
+    def mean(machine: BoltzmannMachine, X: Tensor) -> float:
+        own, nats, _ = score_labels(Codec.of(machine), X, seed)
+        accuracy[0] = float(own.double().mean())
+        return float(nats.mean())
 
-    return {"label_log_likelihood": nats, "label_accuracy": lambda machine, X: right[0]}
+    return {"label_log_likelihood": mean, "label_accuracy": lambda machine, X: accuracy[0]}

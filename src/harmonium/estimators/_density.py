@@ -10,7 +10,6 @@ from torch import Tensor
 
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, counted, taken, weights_of
 from harmonium.estimators._training import learner_for, warn_of_lost_links
 from harmonium.likelihood import (
@@ -26,20 +25,6 @@ from harmonium.tasks import unobserved
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
-
-
-@torch.no_grad()
-def log_density(fitted: Fitted, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-    """Returns ln p of what states show, or its variational bound, in the units of the data: (rows,), in nats.
-
-    Args:
-        fitted: the machine and its encoder.
-        machine: the machine in the precision to compute with.
-        v: (rows, visible_width), NaN where not observed.
-        constant: ln Z.
-    """
-    scores = log_likelihood if machine.graph.independent else variational_bound
-    return scores(machine, v, constant) + fitted.log_slopes(~unobserved(machine, v), v)
 
 
 class DensityEstimator(BoltzmannEstimator):
@@ -63,6 +48,18 @@ class DensityEstimator(BoltzmannEstimator):
             return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
         units = sum(machine.layers[l].n_units for l in machine.visible)
         return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
+
+    @torch.no_grad()
+    def _log_density(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
+        """Returns ln p of what states show, or its variational bound, in the units of the data, (rows,).
+
+        Args:
+            machine: that of the estimator, in the precision to compute with.
+            v: (rows, visible_width), NaN where not observed.
+            constant: ln Z.
+        """
+        scores = log_likelihood if machine.graph.independent else variational_bound
+        return scores(machine, v, constant) + self._require_fitted().log_slopes(~unobserved(machine, v), v)
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -156,7 +153,7 @@ class DensityEstimator(BoltzmannEstimator):
             chosen = _columns.columns_given(self, given)
             return fitted.compute(X, lambda v: _columns.conditional_scores(fitted, v, chosen))
         machine, constant = fitted.double(), self.log_partition_
-        return fitted.compute(X, lambda v: log_density(fitted, machine, v, constant))
+        return fitted.compute(X, lambda v: self._log_density(machine, v, constant))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""

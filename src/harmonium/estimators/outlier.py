@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium.estimators._density import DensityEstimator, log_density
+from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
 from harmonium.estimators._options import COUNT, option
@@ -130,7 +130,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             drawn = v.unsqueeze(0)
             if bool(hole.any()):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
-            return torch.stack([log_density(fitted, machine, x, constant) for x in drawn]).mean(0)
+            return torch.stack([self._log_density(machine, x, constant) for x in drawn]).mean(0)
 
         return fitted.compute(X, scores)
 

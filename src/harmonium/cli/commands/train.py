@@ -19,7 +19,6 @@ from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.coding import naming, read_kinds, rows_of, weights_of
 from harmonium.cli.output import Unfinished, note, working
-from harmonium.cli.pictures import SampleImages
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of
 from harmonium.cli.settings import TrainSettings
@@ -118,6 +117,8 @@ def train(
     if settings.early_stopping is not None and metrics is not None and not exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     if settings.tensorboard:
+        from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
+
         drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
         watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
