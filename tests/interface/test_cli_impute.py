@@ -110,3 +110,22 @@ def test_columns_of_all_visible_layers_are_completed(cli: CommandLine, tmp_path:
     out = tmp_path / "done.npy"
     cli.succeed("impute", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--out", out)
     np.testing.assert_array_equal(np.load(out), [[1, 1, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0]])
+
+
+def test_a_mean_along_a_curve_is_that_of_cells_at_both_doors(cli: CommandLine, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    x = random.normal(size=300)
+    rows = pandas.DataFrame({"income": np.exp(x + random.normal(size=300)), "age": 40 + 10 * x})
+    rbm = hm.RBM(random_state=0).fit(rows)
+    assert rbm.encoder_.curved
+    rbm.save(tmp_path / "rbm.safetensors")
+    rows.loc[:99, "income"] = np.nan
+    rows.to_csv(tmp_path / "holes.csv", index=False)
+    arguments = ("--value", "mean", "--draws", 400, "--out", tmp_path / "full.csv")
+    cli.succeed("impute", tmp_path / "rbm.safetensors", tmp_path / "holes.csv", *arguments)
+    told = pandas.read_csv(tmp_path / "full.csv")["income"][:100]
+    means = rbm.impute(rows, value="mean", draws=400, random_state=1)["income"][:100]
+    modes = rbm.impute(rows, value="mode", random_state=1)["income"][:100]
+    assert means.mean() > 1.2 * modes.mean()  # the cell of the mean is another answer
+    assert told.mean() == pytest.approx(means.mean(), rel=0.05)
