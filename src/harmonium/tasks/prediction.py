@@ -112,14 +112,18 @@ def log_probabilities(
     X = _with_unit(law, read_rows(machine, X, "X", law.dtype), layer, asked, torch.nan)
     drawn = method if isinstance(method, Tensor) else _find_drawn(law, X, layer, asked, method)
     found = X.new_empty(len(X), len(asked), len(kind.values()))
-    if unit is None and has_hidden_states(law.graph, law.layers):
-        listed = (~drawn).nonzero().flatten()
-        for place, posterior in HiddenStates(law).blocks(X[listed]):
-            for i in asked:
-                found[listed[place], i] = posterior.unit_probabilities(layer, i).log()
-    elif not bool(drawn.all()):
-        rows = X[~drawn]
-        found[~drawn] = torch.stack([unit_log_weights(law, rows, layer, i).log_softmax(1) for i in asked], 1)
+    listed = ~drawn
+    if has_hidden_states(law.graph, law.layers):  # one table serves all states of a unit
+        lacking = X.isnan().sum(1) > kind.columns_per_unit
+        over_hidden = listed & (lacking if law.graph.independent else torch.ones_like(lacking))
+        rows = over_hidden.nonzero().flatten()
+        for place, posterior in HiddenStates(law).blocks(X[rows]) if len(rows) else ():
+            for k, i in enumerate(asked):
+                found[rows[place], k] = posterior.unit_probabilities(layer, i).log()
+        listed &= ~(over_hidden & found.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
+    if bool(listed.any()):
+        some = X[listed]
+        found[listed] = torch.stack([unit_log_weights(law, some, layer, i).log_softmax(1) for i in asked], 1)
     run = _run_chains if unit is None or not law.graph.independent else _run_summed_chains
     for some in torch.split(drawn.nonzero().flatten(), _ROWS):
         if len(some):
