@@ -158,7 +158,7 @@ def test_columns_of_a_classifier() -> None:
                 .fit(FRAME)
                 .predict_column(FRAME, "height", method="exact")
             ),
-            'method: expected "gibbs" or "auto" for column \'height\' of real numbers',
+            'method: expected "gibbs" or "auto" for a column of real numbers',
         ),
     ],
     ids=range(8),

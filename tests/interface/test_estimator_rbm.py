@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+import harmonium as hm
 from harmonium import load, rules
 from harmonium.chains import Gibbs, Kernel
 from harmonium.data import bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
@@ -308,10 +309,14 @@ def test_rule_by_name(rule):
 
 
 def test_sweeps_and_chains_reach_the_rule():
-    assert small(rule="cd", sweeps=3)._training().rule().name == "centred(cd(3))"
-    assert small(rule="pcd", batch_size=17, centred=False)._training().rule().name == "pcd(1, chains=17)"
-    assert small(sweeps=2, n_chains=5)._training().rule().name == "centred(pcd(2, chains=5))"
-    assert small(rule=rules.cd(4))._training().rule().name == "cd(4)"
+    def named(**settings):
+        machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+        return small(**settings)._training()._make_rule(machine).name
+
+    assert named(rule="cd", sweeps=3) == "centred(cd(3))"
+    assert named(rule="pcd", batch_size=17, centred=False) == "pcd(1, chains=17)"
+    assert named(sweeps=2, n_chains=5) == "centred(pcd(2, chains=5))"
+    assert named(rule=rules.cd(4)) == "cd(4)"
 
 
 # What it refuses

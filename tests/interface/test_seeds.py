@@ -62,6 +62,7 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 
 
 STATES = machine().random_states(12, seed=1)
+HOLED = torch.cat([ROWS[:, :5], torch.full((12, 1), torch.nan)], 1)
 LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
@@ -97,6 +98,13 @@ CALLS: dict[str, Callable[..., Any]] = {
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Spin(2), hm.Spin(3)], [(0, 2), (1, 2)], [0, 1]),
         torch.cat((ROWS, torch.ones(12, 2)), 1), 1, "gibbs", sweeps=3, **s,
     ),
+    "impute_cells": lambda **s: hm.tasks.impute_cells(
+        machine(), hm.data.Identity(), ROWS, ROWS > 0, "gibbs", "draw", draws=2, sweeps=3, **s
+    )[1],
+    "log_probabilities": lambda **s: hm.tasks.log_probabilities(machine(), HOLED, 0, 1, "gibbs", 3, **s)[0],
+    "predict_column": lambda **s: hm.tasks.predict_column(
+        machine(), HOLED, 0, 1, "gibbs", sweeps=3, **s
+    ).probabilities,
     "fit_exact": lambda **s: filled_exactly(**s),
     "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
