@@ -23,13 +23,16 @@ class Interval:
         low: the lower end.
         high: the upper end.
         closed: the ends that belong to it.
-        whole: whether numbers have to be ints; then ``low`` belongs to it, and ``high`` is not read.
+        whole: Whether numbers have to be ints; then ``low`` belongs to it, and ``high`` is not read.
     """
 
     low: float = -inf
     high: float = inf
-    closed: Literal["both", "left", "neither"] = "both"
+    closed: Literal["both", "left", "right", "neither"] = "both"
     whole: bool = False
+
+    def __post_init__(self) -> None:
+        _checks.one_of(self.closed, "closed", ("both", "left", "right", "neither"))
 
     def check(self, value: Any, name: str, suffix: str = "") -> None:
         """Refuses a value outside.
@@ -47,9 +50,12 @@ class Interval:
         elif self.closed == "both":
             _checks.real(value, name, self.low, self.high)
         else:
-            number = _checks.real(value, name)
-            if not (self.low < number < self.high or (self.closed == "left" and number == self.low)):
-                ends = f"in {'[' if self.closed == 'left' else '('}{self.low:g}, {self.high:g})"
+            number, low_belongs = _checks.real(value, name), self.closed == "left"
+            above = number >= self.low if low_belongs else number > self.low
+            below = number <= self.high if self.closed == "right" else number < self.high
+            if not (above and below):
+                ends = f"in {'[' if low_belongs else '('}{self.low:g}, {self.high:g}"
+                ends += "]" if self.closed == "right" else ")"
                 within = f"above {self.low:g}" if self.high == inf else ends
                 raise ValueError(f"{name}: expected a number {within}{suffix}, received {value}")
 

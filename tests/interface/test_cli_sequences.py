@@ -122,6 +122,13 @@ def test_reweighting_takes_whole_numbers_alone(cli: CommandLine, tmp_path: Path)
     assert "x.npy: codes: expected whole numbers" in said
 
 
+def test_reweighting_takes_shares_above_0_up_to_1(cli: CommandLine, family: Path) -> None:
+    distinct = float(similarity_weights(read(family).samples, 1.0).sum())
+    assert cli.succeed("data", family, "--reweight", "1", "--json").json["effective_rows"] == distinct
+    for share in ("0", "1.01"):
+        assert "reweight: expected a number in (0, 1]" in cli.refuse("data", family, "--reweight", share)
+
+
 def test_machines_without_hidden_units(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     steps = ("--updates", 20, "--threads", 1, "--validation", family, "--json")
     result = cli.succeed("train", family, tmp_path / "run", "--hidden", 0, *steps).json

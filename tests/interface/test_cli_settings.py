@@ -15,7 +15,7 @@ import torch
 from sklearn.utils._param_validation import make_constraint
 
 import harmonium as hm
-from harmonium._settings import Checked, Count, Setting, settings_of
+from harmonium._settings import Checked, Count, Interval, Setting, settings_of
 from harmonium.cli.run_file import as_toml
 from harmonium.training.settings import Steps
 
@@ -229,6 +229,23 @@ def test_text_that_needs_care_comes_back() -> None:
     assert tomllib.loads(f"x = {as_toml(value)}")["x"] == value
     with pytest.raises(TypeError, match="NoneType"):
         as_toml([None])
+
+
+@pytest.mark.parametrize(
+    ("closed", "low", "high"),
+    [("both", True, True), ("left", True, False), ("right", False, True), ("neither", False, False)],
+)
+def test_an_interval_takes_the_ends_that_belong_to_it(closed: str, low: bool, high: bool) -> None:
+    interval = Interval(0.0, 1.0, closed)  # type: ignore[arg-type]
+    interval.check(0.5, "share")
+    for value, belongs in ((0.0, low), (1, high), (-0.01, False), (1.01, False)):
+        if belongs:
+            interval.check(value, "share")
+        else:
+            with pytest.raises(ValueError, match=r"share: expected a (finite )?number in [\[(]0"):
+                interval.check(value, "share")
+    with pytest.raises(ValueError, match="closed: expected one of both, left, neither, right"):
+        Interval(0.0, 1.0, "upper")  # type: ignore[arg-type]
 
 
 def test_a_setting_is_one_field(tmp_path: Path) -> None:
