@@ -210,6 +210,12 @@ def test_packages_are_imported_by_their_faces_or_pyproject_says_why() -> None:
     assert used == reasons.keys(), "nothing reaches past the face there any more"
 
 
+@pytest.mark.parametrize("page", ["docs/design.md", "docs/images/architecture.svg"])
+def test_the_design_shows_every_package(page: str) -> None:
+    shown = set(re.findall(r"(?:`|>)(\w+)/(?=`|<)", (ROOT / page).read_text("utf-8")))
+    assert shown == {path.parent.name for path in (ROOT / "src" / "harmonium").glob("*/__init__.py")}
+
+
 def test_nothing_outside_the_layers_asks_what_class_a_unit_has() -> None:
     """A unit says what it can do (``Layer``); else a new kind is answered wrongly where nobody looks."""
     texts = {

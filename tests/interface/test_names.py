@@ -324,6 +324,29 @@ def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
     assert not gone, "\n".join(gone)
 
 
+def explained(name: str, parameter: str) -> bool:
+    """Returns whether a function or class of this name, or its constructor, explains a parameter itself."""
+    *_, last = name.split(".")
+    texts = [
+        text
+        for _, node, text in documented()
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == last
+    ]
+    pattern = rf"^ +\*{{0,2}}{parameter}: (?!see ``)"
+    return any(re.search(pattern, text, re.M) for text in texts)
+
+
+def test_an_entry_that_refers_to_another_leads_to_an_explanation() -> None:
+    """ "max_sweeps: see ``naive``." in ``naive`` itself explains it nowhere."""
+    gone = [
+        f"{place}: {parameter}: see ``{name}``"
+        for place, _, text in documented()
+        for parameter, name in re.findall(r"^ +(\w+): see ``([\w.]+)``", text, re.M)
+        if not explained(name, parameter)
+    ]
+    assert not gone, "\n".join(gone)
+
+
 def called(name: str) -> Any:
     """Returns the function or class behind a dotted name of the library; None where it is not one."""
     first, *rest = name.split(".")

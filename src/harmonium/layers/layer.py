@@ -57,10 +57,11 @@ class Layer(nn.Module, ABC):
     one_hot: ClassVar[bool] = False
     """True if states are one-hot and θ = U, so that P(state a) ∝ exp(U_a + B_a)."""
     square: ClassVar[tuple[float, ...] | None] = None
-    """-x²/2 as a combination of the statistics, but for a constant: the coefficient of each; None where it is
-    none. What a curvature A does is then to add A times these to θ."""
+    """Coefficients c with -x²/2 = Σ_k c_k t_k(x) + constant, for example (-0.5,) for Bernoulli units; None if
+    there are none. A curvature A then replaces θ_k by θ_k + A c_k."""
     coding: ClassVar[str] = "states"
-    """The way in which ``harmonium.data`` turns columns of data into states of visible units of this kind:
+    """How ``harmonium.tables`` encodes a column of data for visible units of this kind, one of its
+    ``codings.FITS``:
 
     - "states": into numbers that are states as they are, two labels into the states of a unit with two, and
       as many labels as there are states, in their order, into these;

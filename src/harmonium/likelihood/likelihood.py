@@ -175,8 +175,8 @@ def tap_log_likelihood(
         X: visible states, (batch, visible_width).
         log_partition: Estimate of ``tap_log_partition``; a number stands for ln Z from elsewhere.
         order: see ``meanfield.tap``.
-        tolerance: see ``meanfield.tap``.
-        max_sweeps: see ``meanfield.tap``.
+        tolerance: see ``meanfield.naive``.
+        max_sweeps: see ``meanfield.naive``.
 
     Returns:
         (batch,), float64, in nats.

@@ -121,9 +121,9 @@ def tap_log_partition(
         X: visible states to start from, (starts, visible_width).
         order: see ``meanfield.tap``.
         resolution: see ``meanfield.landscape``.
-        tolerance: see ``meanfield.tap``.
+        tolerance: see ``meanfield.naive``.
         damping: see ``meanfield.tap``.
-        max_sweeps: see ``meanfield.tap``.
+        max_sweeps: see ``meanfield.naive``.
 
     Raises:
         ValueError: no start that converges.

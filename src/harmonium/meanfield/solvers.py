@@ -38,8 +38,8 @@ def naive(
             free.
         tolerance: a row has converged when the root mean square change of its free means in a sweep, divided
             by 1 - damping, is at most this; > 0.
-        damping: weight of the old field in a new one, in [0, 1), or "adaptive"; see ``solve``.
-        max_sweeps: see ``naive``.
+        damping: Weight of the old field in a new one, in [0, 1), or "adaptive"; see ``solve``.
+        max_sweeps: Sweeps after which a row that has not converged is given up, at least 1.
 
     Returns:
         The solution; rows that did not converge say so in ``status``.

@@ -81,9 +81,9 @@ def landscape(
         order: see ``tap``; 1 is naive mean field.
         resolution: two solutions are the same when the root mean square difference of their means, over all
             units, is at most this; > 0.
-        tolerance: see ``tap``; well below the resolution.
+        tolerance: see ``naive``; well below the resolution.
         damping: see ``tap``.
-        max_sweeps: see ``tap``; starts that take more belong to no basin.
+        max_sweeps: see ``naive``; starts that take more belong to no basin.
         distributed: processes that share the starts, as in ``harmonium.train``; all get the result. None:
             this process by itself.
         shards: with ``distributed``, into how many parts the starts are cut, a power of two that the number

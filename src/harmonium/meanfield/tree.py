@@ -77,8 +77,8 @@ def solution_tree(
         X: visible states, (rows, visible_width).
         order: see ``tap``; 1 is naive mean field.
         resolution: Resolution, as in ``landscape``.
-        tolerance: see ``tap``.
-        max_sweeps: see ``tap``.
+        tolerance: see ``naive``.
+        max_sweeps: see ``naive``.
 
     Raises:
         ValueError: numbers of laws and ages that differ, ages that fall, or rows that do not fit.
