@@ -197,6 +197,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
     head, colon, rest = message.partition(": ")
     head = ", ".join(names.get(word, word) for word in head.split(", "))
     text = head + colon + rest
+    label = dict(pairwise(arguments)).get("--label", "COLUMN")
     words = {
         "overwrite=True": "--overwrite",
         "resume=True": "--resume",
@@ -206,7 +207,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)": (
             "--binarise makes grey levels binary"
         ),
-        "and can be predicted": "and harmonium predict --column predicts it",
+        "and can be predicted": f"and --column {label} predicts it",
     }
     for word, flag in words.items():
         text = text.replace(word, flag)

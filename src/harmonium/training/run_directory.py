@@ -32,7 +32,8 @@ from harmonium.training.lock import Lock
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
-PREVIOUS, AVERAGED = "checkpoint-previous.safetensors", "averaged.safetensors"
+PREVIOUS = "checkpoint-previous.safetensors"
+AVERAGED = "averaged.safetensors"
 _CONFIG, _HISTORY = "config.json", "history.jsonl"
 _FILES = (_CONFIG, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
