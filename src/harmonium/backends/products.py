@@ -33,9 +33,10 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 class PreparedMatrix:
     """A matrix that many others are going to multiply, from either side.
 
-    Where these have two values and are many (``Backend.bits_from``) their bits pick sums of its rows in fixed
-    point. That is made once for either side: at once where rows of y stand in memory one after the other,
-    else when enough have come or are likely to, as many again as come now.
+    Large batches of two-valued states (from ``Backend.bits_from`` rows) are multiplied through tables: groups
+    of bits index sums of rows of y in fixed point. The tables are made once for either side and version of y:
+    at once where rows of y stand in memory one after the other, else as soon as enough rows have come, or are
+    likely to come, to pay for them.
 
     Args:
         y: (k, n).

@@ -30,7 +30,8 @@ class KernelState(NamedTuple):
             of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.
         fields: Fields of layers given the others of ``states``, where the last sweep has made them. A cache,
             which is dropped when the law changes.
-        known: anything else that the kernel may use again under the same law. A cache too.
+        known: Other intermediate results of the last sweep that the next one can reuse. Dropped when the law
+            changes, as ``fields`` are.
     """
 
     states: States

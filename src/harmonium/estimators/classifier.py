@@ -75,17 +75,16 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             X have a width w above 64.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
-        unlabelled: what a row without its label teaches. "density": ln p(x), which is nothing with w = 0.
-            "neighbours": what it would with the label that Poisson learning (Calder, Cook, Thorpe & Slepčev
-            2020) gives it on the graph of 10 nearest neighbours, taken for certain. "auto": "neighbours",
-            unless a logistic regression on the hidden units tells labels that are held out, a fifth at a
-            time, better by more than a standard error. Rows that ``early_stopping`` holds out have told
-            their neighbours by then, so that its score is a little too good.
+        unlabelled: How rows without a label are used. "density": they train ln p(x); with w = 0 they are
+            ignored. "neighbours": each gets the label of Poisson learning on the graph of 10 nearest
+            neighbours (Calder, Cook, Thorpe & Slepčev 2020), and is then treated as labelled. "auto":
+            "neighbours", unless a logistic regression on the hidden units predicts held-out labels, a fifth
+            at a time, better by more than one standard error. With ``early_stopping`` the validation score is
+            slightly optimistic, because held-out labels took part in the graph.
         missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
-            the missing cells, or else of the hidden units, in at most 2^35 unit
-            updates (states times columns); "gibbs", by 10 chains of 60
-            sweeps for every row, that hold what it shows; "auto": "exact" up to 2^12 states, as with at most
-            12 hidden units, else "gibbs".
+            the missing cells, or else of the hidden units, in at most 2^35 unit updates (states times
+            columns); "gibbs", by 10 chains of 60 sweeps for every row, that hold its observed cells; "auto":
+            "exact" up to 2^12 states, as with at most 12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
         dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.

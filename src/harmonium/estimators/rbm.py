@@ -61,12 +61,12 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
             take none.
         batch_size: rows of every update, at least 1.
-        epochs: passes of ``fit`` over the rows, at least 1. None: a number of updates in proportion to the
-            rows, of which few are soon learnt by heart. Where all units are 0 and 1: 3 updates a row, 500 at
-            least and 5,000 at most. Categorical units and spins: also 3, real and other units 5; at least
-            500, at most 5,000 or as many as 100 passes, or else 2,000 updates, take. Smaller batches than 100
-            make more updates, at a lower rate. Every row is read once all the same. A ConvergenceWarning says
-            where it was not enough.
+        epochs: Passes of ``fit`` over the rows, at least 1. None: chosen from the number of rows, so that
+            small data sets are not overfitted: 3 updates for each row of binary, categorical and spin units,
+            5 of real and other ones, but at least 500 and at most 5,000. Beside other units than 0 and 1, 100
+            passes are the most too, or 2,000 updates where these are more. Batches below 100 get more updates
+            at a lower rate. Every row is read at least once. A ConvergenceWarning says where this was too
+            short.
         max_updates: Largest number of updates of ``fit``, at least 1; None: any number.
         centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
             treats 0 and 1 alike; a ``Rule`` stays as it is.
@@ -85,10 +85,10 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.init_from_data_``).
-        early_stopping: whether ``fit`` holds rows out, ends when they are told no better, and keeps the
-            parameters that told them best, with ``averaging`` those of the average. How well is told by
-            ``harmonium.likelihood.pseudo_log_likelihood``, and of real units, deep machines and rows with
-            missing cells by ``predictive_log_score``; ``history_`` has it as ``validation_score``.
+        early_stopping: Whether ``fit`` sets rows aside, stops when their score no longer improves, and keeps
+            the best parameters (of the running average, with ``averaging``). The score is
+            ``harmonium.likelihood.pseudo_log_likelihood``, or ``predictive_log_score`` for real units, deep
+            machines and rows with missing cells; ``history_`` records it as ``validation_score``.
         validation_fraction: Fraction of the rows held out, in (0, 1); read only with ``early_stopping``.
         n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
             epoch, or every 50 updates where an epoch has fewer.

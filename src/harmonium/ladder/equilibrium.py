@@ -237,7 +237,10 @@ class PttState:
 @final
 @dataclass(frozen=True)
 class Follower:
-    """The settings by which chains follow a machine that learns; ``rules.ptt`` has them as ``sweeps`` = k.
+    """Settings of ``rules.ptt``, whose k is ``sweeps`` here.
+
+    Chains stay in equilibrium while the machine trains: they exchange states with stored samples of an
+    earlier, frozen copy of it.
 
     Raises:
         ValueError: a setting out of range.

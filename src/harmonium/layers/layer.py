@@ -60,7 +60,7 @@ class Layer(nn.Module, ABC):
     """Coefficients c with -x²/2 = Σ_k c_k t_k(x) + constant, for example (-0.5,) for Bernoulli units; None if
     there are none. A curvature A then replaces θ_k by θ_k + A c_k."""
     coding: ClassVar[str] = "states"
-    """How ``harmonium.tables`` encodes a column of data for visible units of this kind, one of its
+    """The encoding by ``harmonium.tables`` of a data column for visible units of this kind, one of its
     ``codings.FITS``:
 
     - "states": into numbers that are states as they are, two labels into the states of a unit with two, and

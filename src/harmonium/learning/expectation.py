@@ -40,12 +40,10 @@ class Outcome(NamedTuple):
     Attributes:
         state: State for its next call, or None.
         diagnostics: numbers about the estimate.
-        is_plain_mean: whether it is the plain mean over states of independent chains, as that of the data is
-            over rows, and not exact, say, or a sum over coupled chains. Offsets of centring depend on it
-            (``rules.centred``).
-        initial_means: the mean of every layer, (width_l,), over the states where chains begin, if the
-            estimate is right on average given these states; None otherwise. Offsets of centring may depend on
-            them.
+        is_plain_mean: Whether the estimate is a simple average over independent chains. Centred rules then
+            use the midpoint of data and chain means as offsets (``rules.centred``).
+        initial_means: Layer means, (width_l,), of the first states of the chains. Give them only if the
+            estimate is unbiased for any choice of these states; else None. Offsets may depend on them.
     """
 
     state: Any

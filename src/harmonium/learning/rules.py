@@ -294,8 +294,8 @@ def ucd_lmi(
     so large that a run may never see one: it is then local-mode contrastive divergence
     (``pair_kernel=None``). ``centred(ucd_lmi())``, from ``machine.init_visible_biases_``, learns far better
     modes than either alone; the page on experiments compares them. Discrete layers only, but
-    ``pair_kernel=None`` and Gibbs pairs take
-    real units in one colour. For graphs that two colours suffice for.
+    ``pair_kernel=None`` and Gibbs pairs take real units in one colour. For graphs that two colours suffice
+    for.
 
     Args:
         chains: pairs of the free phase; None is as many as the batch has rows.
@@ -316,14 +316,15 @@ def ucd_lmi(
 def centred(rule: Rule) -> Rule:
     """Returns the rule with a centred gradient, the enhanced one (Cho et al. 2011; Melchior et al. 2016).
 
-    A transform of the gradient; the machine and its likelihood are untouched. Where E[S] is the mean over the
-    last states of chains, offsets are the midpoint of the means of rows and chains, where their noise cancels
-    if there are as many. Elsewhere, as in rules that are exact, couple chains or solve equations, and in
-    conditional ones, they are means under the present machine given the rows of the batch before, so that
-    what is right on average stays so; those of ``ucd_lmi`` are the midpoint of these and of the means of the
-    states where its chains begin. The rows are kept in the state of the rule, a ``PreviousBatch``,
-    with the chains as its ``free``; without a state they are those of the batch, which take 2 / rows
-    off the covariance of units. A centred rule comes back as it is.
+    Offsets (mean activities) are taken from the units before their products are averaged. This changes the
+    direction of ascent, and neither the machine nor its likelihood. For rules that average over chains, the
+    offsets are the midpoint of data and chain means, where their noise cancels if there are as many chains as
+    rows. For exact, coupled, mean-field and conditional rules they are means under the present machine given
+    the previous batch, so that an unbiased gradient stays unbiased; for ``ucd_lmi``, the midpoint of these
+    and of the means where its chains begin. The state of the rule then keeps that batch (a
+    ``PreviousBatch``), with the chains as its ``free``. Pass the state on in a loop of your own: without it
+    the offsets come from the current batch, and estimated covariances are too small by about the fraction
+    2 / rows. A centred rule comes back as it is.
     """
     _checks.instance(rule, "rule", Rule, "a Rule")
     if rule.centred:

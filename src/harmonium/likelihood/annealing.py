@@ -51,12 +51,12 @@ def ais(
     The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. It
     starts from ``data`` after 100 Gibbs sweeps of the machine, and the bound is as good as that start.
 
-    Without data nothing vouches for the start. There are then two reverse runs: one from the forward chains,
-    drawn by their weights, which shares what these have missed, and one from local modes, drawn by their
-    weights, to which the forward chains, tempered chains, chains from noise and noise itself have climbed.
-    The larger of their bounds is returned. Reverse runs that are heavier than every forward run show a mode
-    that the forward run missed: the result and a warning say so. What no chain finds goes unseen. It takes
-    about half as long again as with data.
+    Without ``data`` the reverse run has no trusted samples to start from. Two starts are made instead: one
+    from the forward chains, resampled by their weights, which shares what these have missed, and one from
+    local modes found from forward chains, tempered chains, chains from noise and noise itself. The larger
+    upper bound is returned. If more than one reverse run in twenty is heavier than every forward run, the
+    forward run has missed a mode, and the result and a warning say so. A mode that no chain found cannot be
+    detected. This takes about half as long again as with data.
 
     Args:
         machine: the machine.

@@ -1,4 +1,4 @@
-"""Exact sums over all that rows do not show: listed states, layers summed out by ψ, integrals."""
+"""Exact sums over hidden units and missing entries: ln Z, ln p of rows, expected statistics, exact draws."""
 
 from harmonium.sums.given_hidden import couplings_of_columns as couplings_of_columns
 from harmonium.sums.hidden_states import (

@@ -7,7 +7,7 @@ One core makes about 2^26.5 of them in a second: minutes, for 784 beside 25 Bern
 """
 LIMIT_TEXT = "at most 2^35 unit updates (states to list times columns)"
 UNASKED = 2.0**28
-"""Unit updates up to which "auto" sums rather than draws: a few seconds."""
+"""The largest sum that "auto" computes exactly, in unit updates: three seconds. Above it, "auto" samples."""
 TABLE_STATES = 4096
 """Joint states, 12 units of two values, of what is held in memory beside every row (``HiddenStates``).
 

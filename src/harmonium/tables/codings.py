@@ -632,11 +632,12 @@ def _array_of_fractions(kind: str, seen: Seen) -> tuple[int, Encoder]:
 
 
 class Fits(NamedTuple):
-    """The two ways to find the encoder for units of a kind.
+    """Fits the encoder of one kind of unit, to a column of a table or to a whole array.
 
     Attributes:
-        column: makes it from the cells of a column, with options by keyword.
-        array: makes it from the kind and what was ``Seen`` in an array, with the number of states of a unit.
+        column: Fits it to the cells of a column: ``(cells, **options) -> Encoder``.
+        array: Fits it to statistics of an array: ``(kind, seen) -> (n_states, Encoder)``, with the number of
+            states of a unit.
     """
 
     column: Callable[..., Encoder]
