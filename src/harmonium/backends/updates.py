@@ -205,6 +205,9 @@ def _differentiate_variances(
     g_variance: Any,
 ) -> None:  # fmt: skip
     """Fills the gradient by the log-variances of Gaussian units: θ = s (a, 1) and J = s W depend on them."""
+    # ``states`` are s v, so that ga and gW are gradients by a and W. By ln s the gradient is
+    # Δ⟨s v⟩ a - ½ s Δ⟨v²⟩ + Σ_j Δ⟨s v h_j⟩ W_j, the third of FORMULAS §2 with another sign; and
+    # d ln s / d log-variance = floor s - 1, as 1/s = floor + exp(log-variance).
     one, half = W.dtype.type(1), W.dtype.type(0.5)
     for block in range(len(blocks)):
         if blocks[block, 3] == 0:
@@ -226,6 +229,8 @@ def _centre(
     states: Any, means: Any, weights: Any, offset0: Any, offset1: Any, gW: Any, ga: Any, gb: Any
 ) -> None:
     """Centres the gradient (``centred_pullback``) at the midpoint of the means of rows and chains."""
+    # Weights add up to 1 over rows and to -1 over chains: half of their absolute values make the midpoint.
+    # Then dW = ∇W - ∇a ⊗ μ₁ - μ₀ ⊗ ∇b and db = ∇b - dW μ (FORMULAS §2, centring).
     _clear(offset0)
     _clear(offset1)
     half = ga.dtype.type(0.5)

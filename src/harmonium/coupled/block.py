@@ -278,7 +278,9 @@ class Rejection:
             if not self._behind and not bool(self._waits[number].any()):
                 continue
             drawn = this.sample(noise)
-            # What the other law leaves over: kept where the maximal step would not have kept it.
+            # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
+            # max(0, p - q): what q leaves over of p, as a maximal coupling needs it (FORMULAS §3). The first
+            # kept one counts, whichever slot it has, as if they had come one at a time.
             kept = ~_random.accept(this.log_ratio(other, drawn), self._generator) & self._waits[number][row]
             first = torch.full((len(waits),), none, device=row.device)
             first = first.scatter_reduce(0, row, torch.where(kept, slot, none), "amin")

@@ -207,6 +207,10 @@ def run_pairs(
     together, alone = apart[:0], state.select_rows(slice(0, 0))  # X of pairs that met before the horizon
     if k == 0:
         accumulator.add(state, apart, weight / (m + 1))
+    # A pair has three stages: X alone for ``lag`` sweeps, both until X_t = Y_{t-lag}, and X alone again up to
+    # m, since a pair that has met stays together. H_{k:m} (FORMULAS §3; Jacob, O'Leary & Atchadé 2020) is the
+    # mean of f(X_t) over k..m, added as states come, and the weighted differences f(X_t) - f(Y_{t-lag}),
+    # which are 0 from the meeting on.
     t = 0
     while len(apart) or len(together):
         t += 1

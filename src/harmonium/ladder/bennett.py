@@ -72,6 +72,8 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
         left, right, *_ = sides(c)
         return left.sum() - right.sum()
 
+    # The excess falls from n_a to -n_b as c grows: it has one root. The bracket begins around the places
+    # -Δ - M where single terms are ½, and doubles until the root is inside.
     ends = torch.cat((-x, -y)) - shift
     low, high = ends.min() - 1, ends.max() + 1
     while excess(low) < 0:
@@ -92,6 +94,8 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
             break
     left, right, *slopes = sides(c)
     slope = torch.cat(slopes).sum()
+    # To first order a term that is larger by δ moves the root by δ / slope. Means are taken off, since only
+    # what deviates from the expectation under a law is an error.
     influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
     return BennettRatio(float(c), influence, float(influence.square().sum().sqrt()), float(slope / sizes))

@@ -67,11 +67,11 @@ class Traffic(NamedTuple):
             first.
         ages: rounds since every state was born at rung 0, or since the start if it was there before,
             (rungs + 1, chains).
-        renewed: the part of all states that were born since the start.
-        round_trips: passages from the bottom to the top for each chain and round.
-        expected: round trips for each chain and round, if successive exchanges of a state were independent:
-            1 / (2 + 2 Σ (1 - a) / a) over the acceptances a (Syed et al. 2022). Far fewer are the sign of a
-            barrier inside a rung, which sweeps there do not cross.
+        renewed: Fraction of all states that were drawn afresh at rung 0 since the start, or come from such.
+        round_trips: Observed passages from the bottom to the top, for each chain and round.
+        expected: The same rate predicted from the acceptances a alone, as if successive exchanges of a state
+            were independent: 1 / (2 + 2 Σ (1 - a) / a) (Syed et al. 2022). If ``round_trips`` is far below
+            it, chains do not mix inside some rung.
     """
 
     acceptance: Tensor
@@ -248,6 +248,9 @@ class Ladder(Kernel):
         births, from_bottom = before.births.clone(), before.from_bottom.clone()
         births[0], from_bottom[0] = state.sweeps + 1, 1
         accepted = before.accepted.clone()
+        # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
+        # on in its direction, and climbs in rounds in proportion to the rungs, not to their square (Syed et
+        # al. 2022).
         pairs = range(state.sweeps % 2, top, 2)
         for a in pairs:
             swap, replicas[a : a + 2] = _exchange(every[a : a + 2], replicas[a : a + 2], generator)
@@ -299,6 +302,8 @@ def _exchange(
 ) -> tuple[Tensor, list[_Replica]]:
     """Offers the states of two rungs to each other; returns who accepted, (chains,), and both rungs."""
     summed = laws[0].graph.summed
+    # ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8). Summed layers have no part in it:
+    # they are drawn anew given what a rung then holds, which keeps the law of both.
     sides = list(zip(laws, replicas, replicas[::-1], strict=True))
     across = [fields_of(law, theirs.states) for law, _, theirs in sides]  # their states under this law
     gain = torch.zeros((), dtype=torch.float64, device=laws[0].device)

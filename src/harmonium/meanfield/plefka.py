@@ -62,7 +62,7 @@ class Plefka(Scheme):
             curvature: Tensor | float = 0.0
             if self.order > 1:
                 block = self._sum_neighbours(l, 2, a, c)
-                field = _add_times(field, layer, block, a[l])
+                field = _add_times(field, layer, block, a[l])  # Onsager's reaction: A a, with A = -Σ J² c'
                 curvature = _take_diagonals(layer, block)
             if self.order > 2:
                 low, high = self._states[l]

@@ -246,6 +246,8 @@ class JoinedRows(GivenRows):
         patterns, self._which = _find_patterns(self._lacks)
         lacking = patterns.double()
         self._counts = lacking.sum(1)
+        # Given observed x_o and φ, x_m ~ N(C (Γᵀφ - K x_o), C), C = K_mm⁻¹. K_mm stands beside an identity,
+        # so that rows which lack different numbers of entries share one batch; C is 0 outside of K_mm.
         both = lacking.unsqueeze(2) * lacking.unsqueeze(1)
         self._root = torch.linalg.cholesky(K * both + torch.diag_embed(1 - lacking))
         self._covariance = torch.cholesky_inverse(self._root) * both
@@ -263,6 +265,8 @@ class JoinedRows(GivenRows):
         return product
 
     def add_log_weights(self, into: Tensor) -> Tensor:
+        # With b = Γᵀφ: ln ∫ exp(b·x - ½ xᵀKx) dx_m = ½ bᵀC b + b·seen - ½ (K x_o)·seen + ½ ln det 2πC, as
+        # completing the square leaves it. Two terms depend on φ; the first is alike for a pattern's rows.
         table = self._table
         quadratic = 0.5 * (table.gamma @ self._response).flatten(1) @ table.squares.t()
         into.addmm_(self._seen.to(into.dtype), table.field.t().to(into.dtype))
@@ -274,6 +278,8 @@ class JoinedRows(GivenRows):
     def sum(self, weights: Tensor) -> Sums:
         table, A, C = self._table, self._response, self._covariance
         weights = weights.double()
+        # E of x φᵀ and of x xᵀ for x = seen + A φ + noise of covariance C: products of the parts, in which φ
+        # enters by its sums of the first and the second order alone.
         first = weights @ table.phi
         row_weights = first[:, 0]
         by_pattern = weights.new_zeros(len(C), weights.shape[1]).index_add_(0, self._which, weights)
@@ -302,6 +308,7 @@ class JoinedRows(GivenRows):
         return Moments(mean, variance.clamp(min=0))
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+        # K = L Lᵀ: noise of covariance K⁻¹ is L⁻ᵀ times standard noise.
         shape = (*chosen.shape, self._seen.shape[1])
         noise = _random.normal(shape, generator, torch.float64)
         one = torch.eye(shape[-1], dtype=torch.float64, device=noise.device)

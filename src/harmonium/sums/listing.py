@@ -140,6 +140,8 @@ class Listing:
         bare, clamped_states = replace(law, held=None), self._shown
         partly = [l for l in (*self.listed, *self.summed) if law.mask(l) is not None]
         times = 1 if set(partly).isdisjoint(self.listed) else rows
+        # ln of the weight of a listed state x is -E(clamped) - E(x) + x·(field of what is clamped) + Σ ψ(B)
+        # over the summed layers: -F of the joint law with these taken out (FORMULAS §2).
         # What is clamped weighs alike on all listed states: its part is made once for a row.
         outer = {
             l: law.field(l, clamped_states, self._clamped)
@@ -151,6 +153,7 @@ class Listing:
             base -= bare.energy(clamped_states, self._clamped).unsqueeze(1)
         for start in range(0, self._states, size):
             index = torch.arange(start, min(start + size, self._states), device=device)
+            # A state's number, read in the mixed base of the units' state counts, has a digit for every unit.
             digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
             part, count = bare, len(index)
             if partly:

@@ -258,6 +258,9 @@ def change_roots(
     The weight that columns add to a state of the hidden units changes with their metric. Biases are shifted
     against that, where the other hidden units are at their means; with one hidden unit the law is the same.
     """
+    # x = R u = R' u' has u' = R'⁻¹ R u (``turn``). Given h, u has the means linear / V + (J / V) h: turned,
+    # they are bias and couplings of u', whose variances are 1. A hidden unit's own bias takes up the change
+    # of what the columns' ψ adds to it.
     made, law = deepcopy(machine), machine.hamiltonian()
     table, above = HiddenStates(law), made.layers[made.hidden[0]]
     on, biases = table.posterior(table.nothing_seen(1)).hidden_means()[0], getattr(above, above.location)
@@ -286,6 +289,8 @@ def bias_shift(J: Tensor, shifts: Tensor, middle: Tensor, on: Tensor) -> Tensor:
         middle: Means of the columns where hidden units are at their means, (width,).
         on: Means of the hidden units, (hidden,).
     """
+    # ψ = ½ V mean², and J = V shift. With the others at their means unit j moves the mean from
+    # middle - shift on_j to middle + shift (1 - on_j): the rise is V shift (middle + shift (½ - on_j)).
     return (J * (middle.unsqueeze(1) + shifts * (0.5 - on))).sum(0)
 
 
