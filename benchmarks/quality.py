@@ -21,10 +21,13 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import harmonium as hm
-from benchmarks import peers, system
-from benchmarks import quality_contestants as contestants
-from benchmarks import quality_records as records
-from benchmarks import quality_sets as sets
+from benchmarks import (
+    peers,
+    quality_contestants as contestants,
+    quality_records as records,
+    quality_sets as sets,
+    system,
+)
 from benchmarks.quality_contestants import Option
 from benchmarks.quality_records import Record, Results, Run
 from benchmarks.quality_sets import DataSet

@@ -17,8 +17,7 @@ from benchmarks.local_modes import ucd_lmi_large, ucd_lmi_small
 from benchmarks.mean_field import tap
 from benchmarks.pcd import pcd_1_large, pcd_1_small, pcd_10
 from benchmarks.race import Table
-from benchmarks.sparse_sweeps import CASES as SPARSE_CASES
-from benchmarks.sparse_sweeps import sparse_sweeps
+from benchmarks.sparse_sweeps import CASES as SPARSE_CASES, sparse_sweeps
 from benchmarks.targets import HARMONIUM, ONE_THREAD, PLAIN, PRODUCTS, RBMS, SKLEARN
 
 
