@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -207,8 +208,42 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
         training = estimator._training()
         training.recipe, decided = recipe, TrainSettings().decided(recipe, 300, None)
         assert training.budget(300) == (decided.updates, decided.learning_rate)
-        for name in ("rule", "centred", "schedule", "optimizer", "clip_norm", "averaging", "batch_size"):
+        for name in ("rule", "schedule", "optimizer", "clip_norm", "averaging", "batch_size"):
             assert getattr(decided, name) == getattr(estimator, name)
+        assert decided.centred == training._make_rule(recipe.machine).centred
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("centred", [None, False, True])
+@pytest.mark.parametrize("kind", [hm.RBM, hm.DBM, hm.RBMClassifier])
+def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optimizer: str) -> None:
+    """Adam and centring do not go together: asked for both are refused, and Adam alone is trained without."""
+    layers = [hm.Bernoulli(3), hm.Bernoulli(3)] if kind is hm.DBM else [hm.Bernoulli(3)]
+    visible = [hm.Bernoulli(4), hm.Categorical(1, 2)] if kind is hm.RBMClassifier else [hm.Bernoulli(4)]
+    machine = hm.BoltzmannMachine([*visible, *layers], edges=None if len(visible) == 1 else [(0, 2), (1, 2)])
+    recipe = Recipe(machine, "chains", label=len(visible) == 2)
+    training = kind(optimizer=optimizer, centred=centred)._training()
+    training.recipe, training.share = recipe, None
+    settings = TrainSettings(optimizer=optimizer, centred=centred)
+
+    def command() -> bool:
+        decided = settings.decided(recipe, 300, None)
+        return decided.made_rule(None, decided.optimizer, None).centred
+
+    def estimator() -> bool:
+        return training._make_rule(machine).centred
+
+    for door in (command, estimator):
+        if centred and optimizer == "adam":
+            with pytest.raises(ValueError, match='centred: expected False with optimizer="adam"'):
+                door()
+            continue
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            usual = recipe.defaults.centred and optimizer == "sgd"
+            assert door() == (usual if centred is None else centred)
+        open_to_adam = centred is None and optimizer == "adam" and recipe.defaults.centred
+        assert ['without, as optimizer="adam"' in str(w.message) for w in said] == [True] * open_to_adam
 
 
 @short

@@ -22,6 +22,7 @@ from harmonium.chains import Gibbs, Kernel
 from harmonium.data import bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
 from harmonium.estimators import RBM
 from harmonium.learning.rules import RECIPES
+from harmonium.training import Recipe
 
 torch.set_num_threads(1)
 
@@ -311,7 +312,9 @@ def test_rule_by_name(rule):
 def test_sweeps_and_chains_reach_the_rule():
     def named(**settings):
         machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
-        return small(**settings)._training()._make_rule(machine).name
+        training = small(**settings)._training()
+        training.recipe = Recipe(machine, "chains")
+        return training._make_rule(machine).name
 
     assert named(rule="cd", sweeps=3) == "centred(cd(3))"
     assert named(rule="pcd", batch_size=17, centred=False) == "pcd(1, chains=17)"
@@ -332,7 +335,7 @@ def test_sweeps_and_chains_reach_the_rule():
         ({"n_hidden": 0}, "n_hidden.*\\[1, inf\\)"),
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"optimizer": "rmsprop"}, "optimizer.*adam"),
-        ({"optimizer": "adam"}, 'centred: expected False with optimizer="adam"'),
+        ({"optimizer": "adam", "centred": True}, 'centred: expected False with optimizer="adam"'),
         ({"clip_norm": 0}, "clip_norm"),
         ({"schedule": "step"}, "schedule.*inverse_sqrt"),
         ({"rule": "exact", "sweeps": 2}, "sweeps: expected None with rule='exact'.*received 2"),

@@ -74,7 +74,7 @@ MISTAKES = {
         r"'rule' parameter of RBM must be a str among .*'cd'.*Got 'contrastive divergence' instead",
     ),
     "Adam with the centred gradient": (
-        lambda: rbm(optimizer="adam").fit(BITS),
+        lambda: rbm(optimizer="adam", centred=True).fit(BITS),
         r'centred: expected False with optimizer="adam", which rescales',
     ),
     "two layers without a bound": (

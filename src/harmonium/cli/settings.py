@@ -139,7 +139,7 @@ class RuleSettings(Checked):
         replicas: temperatures of tempered_pcd.
         burn_in: sweeps that noise_cd leaves out of its average.
         rule_option: anything else that the rule takes; repeatable.
-        centred: centre the gradient; so if not given, but with a label or --optimizer adam.
+        centred: centre the gradient; so if not given, but not with a label or --optimizer adam.
     """
 
     PANEL: ClassVar[str] = "Learning rule"
@@ -241,7 +241,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         return replace(
             decided,
             rule=self.rule or plain.rule,
-            centred=(plain.centred and optimizer != "adam") if self.centred is None else self.centred,
+            centred=recipe.is_centred(self.rule or plain.rule, optimizer, self.centred),
             updates=updates if self.updates is None and self.epochs is None else self.updates,
             learning_rate=rate,
             schedule=self.schedule or plain.schedule,

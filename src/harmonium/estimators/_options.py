@@ -71,7 +71,7 @@ class Options:
     batch_size: int = by_chains(100, COUNT, train=True)
     epochs: int | None = by_chains(None, COUNT, None)
     max_updates: int | None = by_chains(None, COUNT, None)
-    centred: bool = by_chains(PLAIN.centred, "boolean")
+    centred: bool | None = by_chains(None, "boolean", None)
     learning_rate: float | None = by_chains(None, FROM_0, None)
     optimizer: str | OptimizerFactory = by_chains(PLAIN.optimizer, StrOptions(set(OPTIMIZERS)), callable)
     schedule: str | Schedule = by_chains(PLAIN.schedule, StrOptions(set(SCHEDULES)), callable)

@@ -146,8 +146,10 @@ class Training:
         options = self.options
         own = {name: getattr(options, name) for name in ("sweeps", "n_chains")}
         own = {name: value for name, value in own.items() if value is not None}
+        assert self.recipe is not None
+        centred = self.recipe.is_centred(options.rule, options.optimizer, options.centred)
         rule = make_rule(
-            options.rule, options.optimizer, centred=options.centred, batch_size=options.batch_size, **own
+            options.rule, options.optimizer, centred=centred, batch_size=options.batch_size, **own
         )
         return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
 

@@ -119,7 +119,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     missing_label: Any = option(None, str, Integral, Real, None)
     unlabelled: str = option("auto", StrOptions({"auto", "neighbours", "density"}))
     missing_cells: str = option("auto", StrOptions(set(PREDICT_METHODS)))
-    centred: bool = LABEL.centred
     optimizer: str | OptimizerFactory = LABEL.optimizer
     averaging: float | None = LABEL.averaging
     initial_std: float | None = LABEL.initial_std

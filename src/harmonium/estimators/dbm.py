@@ -41,9 +41,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates; with
             one hidden layer as ``RBM``.
         learning_rate: Rate of the named optimisers, >= 0; None: 0.2, and with one hidden layer as ``RBM``.
-        centred: whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
+        centred: Whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
-            ``Rule`` stays as it is.
+            ``Rule`` stays as it is. None: as ``RBM``.
         initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
             norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
             §4.3).

@@ -68,13 +68,14 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             at a lower rate. Every row is read at least once. A ConvergenceWarning says where this was too
             short.
         max_updates: Largest number of updates of ``fit``, at least 1; None: any number.
-        centred: whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
-            treats 0 and 1 alike; a ``Rule`` stays as it is.
+        centred: Whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
+            treats 0 and 1 alike; a ``Rule`` stays as it is. None: so, but not with "adam", which a warning
+            says; never so in ``RBMClassifier``.
         learning_rate: Rate of the named optimisers, >= 0. None: in ``fit`` at most 1 where all units are 0
             and 1, 0.25 with categorical units and spins, 0.1 with others, less where few rows would come
             further than ``epochs`` says, and less in proportion for batches below 100; in ``partial_fit``
             0.1. "adam": at most 0.01.
-        optimizer: "sgd"; "adam", which wants a rate around 0.01 and ``centred=False``; or a callable
+        optimizer: "sgd"; "adam", which wants a rate around 0.01 and no centring; or a callable
             ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: Factor on the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
             "inverse_sqrt", or a callable ``(step, total) -> factor``. ``partial_fit`` has a constant rate.

@@ -97,6 +97,24 @@ class Recipe:
         layers = [self.machine.layers[l] for l in self.machine.visible]
         return sum(layer.width for layer in (layers[:-1] if self.label else layers))
 
+    def is_centred(self, rule: str | Rule, optimizer: Any, centred: bool | None = None) -> bool:
+        """Returns whether training by chains centres a rule by name; warns where "adam" alone decides it.
+
+        Args:
+            rule: its name; a rule itself stays as it is.
+            optimizer: its name, or a callable.
+            centred: what the user says; None: as the defaults, but not with "adam".
+        """
+        if not isinstance(rule, str) or centred is not None:
+            return bool(centred)
+        if self.defaults.centred and optimizer == "adam":
+            _checks.warn(
+                'centred: without, as optimizer="adam" rescales every number by itself and so loses the '
+                "direction; centred=False says so without a warning"
+            )
+            return False
+        return self.defaults.centred
+
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator
     ) -> None:
