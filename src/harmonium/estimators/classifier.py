@@ -287,10 +287,13 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         fitted = self._require_fitted()
         X, machine = self._validated(X), fitted.double()
         generator = as_generator(fitted.stream("missing cells"), fitted.machine.device)
+        visible = set(machine.visible)
+        joined = any(visible.issuperset(edge) for edge in machine.edges)  # hidden states are then few: summed
         scores = []
         for x in fitted.states(X):
             v = _unlabelled(machine, refuse_blank(x))
-            how = x.isnan().any(1) if self.missing_cells == "gibbs" else self.missing_cells
+            how: str | Tensor = "exact" if joined else self.missing_cells
+            how = x.isnan().any(1) if how == "gibbs" else how
             try:
                 found = log_probabilities(
                     machine, v, machine.visible[-1], 0, how, _SWEEPS, _CHAINS, generator
