@@ -117,6 +117,22 @@ def one_of(value: Any, name: str, known: Iterable[str]) -> str:
     return value
 
 
+def add_kind(registry: dict[str, Any], name: str, cls: type) -> None:
+    """Adds a class to a registry by its ``kind``; one made anew, as in a notebook, replaces the last.
+
+    Raises:
+        ValueError: the kind of another class of the package, whose files would then be read as this one.
+    """
+    known = registry.get(name)
+    places = [(each.__module__, each.__qualname__) for each in (known, cls) if each is not None]
+    if known is not None and places[0] != places[1] and places[0][0].startswith("harmonium."):
+        raise ValueError(
+            f"kind: expected another for {cls.__qualname__} than {name!r}, which is that of "
+            f"{known.__module__}.{known.__qualname__}"
+        )
+    registry[name] = cls
+
+
 autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 """Returns whether autocast is on for any device: one cheap check before ``outside_autocast``."""
 

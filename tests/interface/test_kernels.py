@@ -288,6 +288,15 @@ def test_every_kernel_of_the_package_is_registered_and_needs_no_arguments() -> N
     assert set(Kernel.registry.values()) == kernels - {Kernel}
 
 
+def test_the_kind_of_a_kernel_of_the_package_is_taken() -> None:
+    with pytest.raises(ValueError, match=r"kind: expected another for .*Own than 'gibbs', .*gibbs\.Gibbs"):
+
+        class Own(Counting):
+            kind = "gibbs"
+
+    assert Kernel.registry["gibbs"] is Gibbs
+
+
 def test_a_kernel_without_a_kind_is_not_registered() -> None:
     assert Counting not in Kernel.registry.values()
 

@@ -62,7 +62,7 @@ class Kernel(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" in vars(cls):
-            Kernel.registry[cls.kind] = cls
+            _checks.add_kind(Kernel.registry, cls.kind, cls)
 
     @property
     @abstractmethod

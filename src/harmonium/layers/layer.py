@@ -80,7 +80,7 @@ class Layer(nn.Module, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" in vars(cls):  # abstract layers have none
-            Layer.registry[cls.kind] = cls
+            _checks.add_kind(Layer.registry, cls.kind, cls)
 
     def __init__(self, n_units: int, columns: int = 1) -> None:
         super().__init__()
