@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.couplings import Coupling
+from harmonium.layers import Layer
 from harmonium.learning.rules import RECIPES
 from harmonium.training import STOP, Update
 
@@ -36,6 +39,37 @@ def test_a_rule_by_name_is_its_recipe(name: str) -> None:
     hm.train(given, X, rule=RECIPES[name](), **settings)
     for found, expected in zip(named.parameters(), given.parameters(), strict=True):
         assert torch.equal(found, expected)
+
+
+def test_every_recipe_by_name_is_listed() -> None:
+    assert set(RECIPES) <= set(hm.rules.__all__)
+
+
+def test_a_rule_is_two_expectations_and_a_known_bias() -> None:
+    given = hm.rules.cd()
+    with pytest.raises(
+        ValueError, match="bias: expected one of asymptotic, biased, exact, unbiased; received"
+    ):
+        replace(given, bias="fair")
+    with pytest.raises(TypeError, match="free: expected an Expectation, received ABCMeta"):
+        replace(given, free=type(given.free))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "received"),
+    [(torch.ones(4, 6, dtype=torch.bool), r"bool of shape \(4, 6\)"), (torch.ones(6, 4), "float32")],
+)
+def test_a_pattern_is_a_matrix_of_booleans(pattern: torch.Tensor, received: str) -> None:
+    class Given(Coupling):
+        def pattern(self, below: Layer, above: Layer) -> torch.Tensor:
+            return pattern
+
+    layers = [hm.Bernoulli(6), hm.Bernoulli(4)]
+    with pytest.raises(TypeError, match="kind: expected one of Given, its name in files, received none"):
+        hm.BoltzmannMachine(layers, edges={(0, 1): Given()})
+    Given.kind = "given"
+    with pytest.raises(ValueError, match=rf"pattern: expected .* \(6, 4\) from Given, .*{received}"):
+        hm.BoltzmannMachine(layers, edges={(0, 1): Given()})
 
 
 def test_pretraining_takes_names_too() -> None:

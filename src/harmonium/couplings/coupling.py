@@ -39,7 +39,8 @@ class Coupling(nn.Module, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        Coupling.registry[cls.kind] = cls
+        if "kind" in vars(cls):
+            _checks.add_kind(Coupling.registry, cls.kind, cls)
 
     @abstractmethod
     def pattern(self, below: Layer, above: Layer) -> Tensor | None:
@@ -57,12 +58,22 @@ class Coupling(nn.Module, ABC):
         """Makes the weights between two layers.
 
         Raises:
+            TypeError: a class without a ``kind``.
             ValueError: a pattern that does not fit, one that joins layers already, or a ``within`` that
                 is no projection on the pattern.
         """
         if hasattr(self, "inner"):
             raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
+        if not hasattr(self, "kind"):
+            raise TypeError(f"kind: expected one of {type(self).__name__}, its name in files, received none")
         pattern = self.pattern(below, above)
+        if pattern is not None and (
+            pattern.dtype != torch.bool or pattern.shape != (below.width, above.width)
+        ):
+            raise ValueError(
+                f"pattern: expected booleans of shape {(below.width, above.width)} from "
+                f"{type(self).__name__}, received {pattern.dtype} of shape {tuple(pattern.shape)}"
+            )
         self.inner = below is above
         if self.inner:
             unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.columns_per_unit)

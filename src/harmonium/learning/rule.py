@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from inspect import Parameter, signature
 from math import inf
-from typing import Any, Literal, NamedTuple, ParamSpec, final
+from typing import Any, Literal, NamedTuple, ParamSpec, final, get_args
 
 import torch
 from torch import Tensor
@@ -76,6 +76,11 @@ class Rule:
     centred: bool = False
     condition_on: tuple[int, ...] | None = None
     joint: float = 0.0
+
+    def __post_init__(self) -> None:
+        _checks.one_of(self.bias, "bias", get_args(Bias))
+        for name in ("clamped", "free"):
+            _checks.instance(getattr(self, name), name, Expectation, "an Expectation")
 
     @torch.no_grad()
     def gradient(

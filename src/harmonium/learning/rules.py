@@ -377,7 +377,7 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
     for option, value in given.items():
         argument = _WORDS.get(option, option)
         if argument not in known or argument in arguments:
-            takes = f"which takes {', '.join(known)} once" if known else "which takes no options"
+            takes = f"which takes {', '.join(known)}, each once" if known else "which takes no options"
             raise ValueError(f"{option}: expected None with rule={rule!r}, {takes}; received {value!r}")
         arguments[argument] = value
     if not isinstance(rule, str):

@@ -118,7 +118,7 @@ class Statistics:
             self._products[edge].grow(more)
 
     def add_sums(self, thetas: Sequence[Sequence[Tensor]], products: Sequence[Tensor]) -> None:
-        """Adds sums that were made elsewhere, in the shapes of the attributes."""
+        """Adds sums that were made elsewhere, in the shapes of the attributes: a sequence for each layer."""
         for totals, terms in zip(self.thetas, thetas, strict=True):
             for total, term in zip(totals, terms, strict=True):
                 total.add_(term)
