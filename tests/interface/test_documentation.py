@@ -21,7 +21,9 @@ import pytest
 import harmonium as hm
 from harmonium.chains import Kernel
 from harmonium.couplings import Coupling
+from harmonium.data import Encoder
 from harmonium.layers import Layer
+from harmonium.tables import codings
 
 from .faces import names_of
 
@@ -76,8 +78,9 @@ LEFT_OUT = [
 
 @pytest.fixture(autouse=True)
 def own_kinds() -> Iterator[None]:
-    """A page may make units, couplings and kernels of its own, which no other test is to meet."""
-    before = [(kinds.registry, dict(kinds.registry)) for kinds in (Layer, Coupling, Kernel)]
+    """A page may make units, couplings, kernels and codings of its own, which no other test is to meet."""
+    registries = [kinds.registry for kinds in (Layer, Coupling, Kernel, Encoder)]
+    before = [(names, dict(names)) for names in (*registries, codings.FITS, codings.TRANSFORMS)]
     yield
     for registry, kept in before:
         for kind in registry.keys() - kept.keys():

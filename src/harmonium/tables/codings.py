@@ -29,7 +29,6 @@ from harmonium.layers import Layer
 
 IGNORE = "ignore"
 """In place of the kind of a unit: the column has none."""
-TRANSFORMS = ("none", "log", "quantile")
 OTHERS = "other"
 """The name of a state that stands for several rare labels."""
 _COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
@@ -473,27 +472,30 @@ def _fit_straight(cells: Series, weights: Array | float = 1.0) -> Standardise:
     return Standardise(*_mean_deviation(numbers_of(cells), weights_of(cells, weights)))
 
 
+TRANSFORMS: dict[str, Callable[[Series, Array | float], Encoder]] = {
+    **{"none": _fit_straight, "log": Logarithm.fit, "quantile": Quantiles.normal}
+}
+"""Codings of numbers for real units, each from the cells of a column and their weights, by name."""
+
+
 def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | None = None) -> Encoder:
     """Returns the coding of numbers for real units, by one of ``TRANSFORMS``.
 
     "auto" chooses the likeliest of them as a normal column, with the penalty of the Bayesian information
     criterion, among those that hardly leave the range of the cells.
     """
-    makers: dict[str, Callable[..., Encoder]] = {
-        **{"none": _fit_straight, "log": Logarithm.fit, "quantile": Quantiles.normal}
-    }
     chosen = _checks.one_of(transform or "none", "transform", ("auto", *TRANSFORMS))
     if chosen != "auto":
-        return makers[chosen](cells, weights)
+        return TRANSFORMS[chosen](cells, weights)
     seen, row_weights = numbers_of(cells), weights_of(cells, weights)
     best: Encoder = _fit_straight(cells, weights)
     if len(np.unique(seen)) < _DISTINCT:
         return best
     rows = len(seen) if row_weights is None else float(row_weights.sum())
     penalty, most = 0.5 * math.log(rows) / rows, -math.inf
-    for name in TRANSFORMS:
+    for name, make in TRANSFORMS.items():
         try:
-            coding = makers[name](cells, weights)
+            coding = make(cells, weights)
         except ValueError:  # numbers of which it takes no logarithm
             continue
         points = len(coding.points) if isinstance(coding, Quantiles) else 0
