@@ -399,8 +399,7 @@ def unit_log_conditional(layer: Layer, unit: int, state: Array, field: Array) ->
     if layer.kind in ("gaussian", "relu") or layer.bounds is not None:
         exponent = exponent - 0.5 * layer.natural[1][unit] * state**2
     log_conditional: Array = exponent.sum(1) - truth.log_partition
-    if layer.kind == "binomial":
-        log_conditional = log_conditional + log_measure(layer, np.atleast_2d(state))
+    log_conditional = log_conditional + log_measure(layer, np.atleast_2d(state))
     if layer.bounds is None:
         return log_conditional
     x = np.broadcast_to(state, field.shape)[:, 0]

@@ -53,10 +53,10 @@ from harmonium.cli import options
 from harmonium.cli.coding import states_of
 from harmonium._settings import Count, Setting
 
-EXAMPLES = ("harmonium energies run digits --number 10",)
+EXAMPLES = ("harmonium planted run digits --number 10",)
 
 
-def energies(
+def planted(
     run: options.Trained,
     data: options.Data,
     number: Count | None = None,
@@ -82,12 +82,12 @@ def energies(
 
 
 def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "energies.py").write_text(COMMAND)
+    (tmp_path / "planted.py").write_text(COMMAND)
     monkeypatch.setattr(sys.modules["harmonium.cli.app"], "_FOLDER", tmp_path)
     monkeypatch.setattr("harmonium.cli.commands.__path__", [str(tmp_path)])
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)], seed=0)
     machine.save(tmp_path / "m.safetensors")
-    arguments = ("energies", tmp_path / "m.safetensors", "bars-and-stripes")
+    arguments = ("planted", tmp_path / "m.safetensors", "bars-and-stripes")
 
     X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
     expected = {"rows": 5, "free": pytest.approx(float(machine.free_energy(X).mean().detach()))}
@@ -97,7 +97,7 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert cli.refuse(*arguments, "--threads", 0).startswith("--threads: ")
     assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
     assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
-    shown = " ".join(cli.succeed("energies", "--help").stdout.replace("│", " ").split())
+    shown = " ".join(cli.succeed("planted", "--help").stdout.replace("│", " ").split())
     parts = ["In nats.", "Only so many rows, from the start.", "Which energy: free, all.", "--averaged"]
     parts += ["--threads", "Examples:", "--number 10"]
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
