@@ -269,6 +269,21 @@ def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
         train(Naming())
 
 
+@pytest.mark.parametrize("place", [0, slice(None)], ids=["state", "list"])
+def test_what_is_no_pair_of_a_state_and_diagnostics_is_refused(place: Any) -> None:
+    class Short(Kernel):
+        invariant = True
+
+        def step(self, law, state, generator):
+            return list(Gibbs().step(law, state, generator))[place]
+
+    with pytest.raises(TypeError, match=r"kernel: expected step of Short\(\) to return a pair, .* received"):
+        train(Short())
+    made = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+    with pytest.raises(TypeError, match=r"kernel: expected step of Short\(\) to return a pair, .* received"):
+        hm.chains.run(made, Short(), made.random_states(4, seed=0), 1, seed=0)
+
+
 # A name ----------------------------------------------------------------------------------------------------
 
 

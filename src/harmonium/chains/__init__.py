@@ -13,6 +13,7 @@ from harmonium.chains.kernel import (
     KernelState as KernelState,
     check_chains as check_chains,
     exchange as exchange,
+    not_a_step as not_a_step,
 )
 from harmonium.chains.langevin import (
     Correction as Correction,

@@ -133,6 +133,14 @@ class Kernel(ABC):
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
+def not_a_step(kernel: Kernel, returned: Any) -> TypeError:
+    """Returns what refuses something else than the pair that ``Kernel.step`` has to return."""
+    return TypeError(
+        f"kernel: expected step of {kernel} to return a pair, a KernelState and diagnostics, received "
+        f"{type(returned).__name__}"
+    )
+
+
 def exchange(swap: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Returns two tensors, such as (chains, width_l), that have exchanged their entries where ``swap``."""
     return torch.where(swap, y, x), torch.where(swap, x, y)

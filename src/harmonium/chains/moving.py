@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
-from harmonium.chains.kernel import Info, Kernel, KernelState
+from harmonium.chains.kernel import Info, Kernel, KernelState, not_a_step
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
 
@@ -159,7 +159,10 @@ def run_kernel(
         observer: as in ``run``.
     """
     for number in range(1, sweeps + 1):
-        state, info = kernel.step(law, state, generator)
+        moved = kernel.step(law, state, generator)
+        if type(moved) is not tuple:
+            raise not_a_step(kernel, moved)
+        state, info = moved
         if observer is not None:
             observer(number, state, info)
     return state

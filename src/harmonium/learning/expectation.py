@@ -20,6 +20,7 @@ from harmonium.chains import (
     KernelState,
     check_chains,
     fill_hidden,
+    not_a_step,
     relax_alone,
     relaxes_alone,
     run_kernel,
@@ -338,7 +339,10 @@ class FreeChains(Expectation):
             summed = law.graph.summed if self.marginal else ()
             infos: list[Info] = []
             for sweep in range(self.sweeps):
-                state, info = kernel.step(law, state, generator)
+                moved = kernel.step(law, state, generator)
+                if type(moved) is not tuple:
+                    raise not_a_step(kernel, moved)
+                state, info = moved
                 if info:
                     infos.append(info)
                 if sweep >= self.burn_in:
