@@ -59,8 +59,8 @@ def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
     machine, v, _ = drawn(2)
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing
     v[:, 6:] = torch.stack([1 - far, far], 1)
-    judged = torch.ones(ROWS, dtype=torch.bool)
-    done = fit_labels(machine, v, objective=Objective([0, 1, 2], 0.03), judged=judged)
+    may_hold_out = torch.ones(ROWS, dtype=torch.bool)
+    done = fit_labels(machine, v, objective=Objective([0, 1, 2], 0.03), may_hold_out=may_hold_out)
     scores = [record["validation_score"] for record in done.history]
     assert done.updates == done.history[int(np.argmax(scores))]["step"] > 0
     p = told(done.machine, v)[np.arange(ROWS), far.numpy().astype(int)]
@@ -72,9 +72,13 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     y = RANDOM.random(ROWS) < 0.3
     v[:, 6:] = torch.from_numpy(np.stack([~y, y], 1) * 1.0)
     v[:40, :2] = torch.nan
-    judged = torch.arange(ROWS) >= 20
+    may_hold_out = torch.arange(ROWS) >= 20
     done = fit_labels(
-        machine, v, torch.linspace(0.5, 1.5, ROWS), objective=Objective([0, 1, 2], 0.03), judged=judged
+        machine,
+        v,
+        torch.linspace(0.5, 1.5, ROWS),
+        objective=Objective([0, 1, 2], 0.03),
+        may_hold_out=may_hold_out,
     )
     assert max(record["validation_score"] for record in done.history) > -0.72
     assert np.abs(told(done.machine, v)[:, 1] - 0.3).mean() < 0.15

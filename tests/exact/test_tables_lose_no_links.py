@@ -18,19 +18,19 @@ def pairs(equal: int, unequal: int) -> Tensor:
     return torch.stack([first, second], 1).double()
 
 
-def learned(rows: Tensor, judged: Tensor | None = None) -> float:
+def learned(rows: Tensor, may_hold_out: Tensor | None = None) -> float:
     """P(the columns are equal) in the machine that is learned."""
     machine = hm.machine.join_layers([hm.Bernoulli(2)], [hm.Bernoulli(4)]).double()
-    made = fit_table(machine, rows, None, seed=1, judged=judged).machine
+    made = fit_table(machine, rows, None, seed=1, may_hold_out=may_hold_out).machine
     return float(hm.likelihood.exact_log_likelihood(made, pairs(2, 0)).exp().sum())
 
 
 def test_all_rows_are_learned_where_those_held_out_deny_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows held out that deny a link of many others are no reason to learn nothing at all."""
-    rows, judged = torch.cat([pairs(60, 0), pairs(0, 14)]), torch.arange(74) >= 60
-    found = learned(rows, judged)
+    rows, may_hold_out = torch.cat([pairs(60, 0), pairs(0, 14)]), torch.arange(74) >= 60
+    found = learned(rows, may_hold_out)
     monkeypatch.setattr(table_fit, "_LAST_RATE", 0.0)
-    assert found - 0.5 > 3 * abs(learned(rows, judged) - 0.5)
+    assert found - 0.5 > 3 * abs(learned(rows, may_hold_out) - 0.5)
 
 
 def test_links_of_states_have_a_wide_prior(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from harmonium.chains.kernel import (
     Kernel as Kernel,
     KernelState as KernelState,
     check_chains as check_chains,
-    exchange as exchange,
     not_a_step as not_a_step,
+    swap_where as swap_where,
 )
 from harmonium.chains.langevin import (
     Correction as Correction,

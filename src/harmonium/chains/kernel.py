@@ -141,7 +141,7 @@ def not_a_step(kernel: Kernel, returned: Any) -> TypeError:
     )
 
 
-def exchange(swap: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def swap_where(swap: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Returns two tensors, such as (chains, width_l), that have exchanged their entries where ``swap``."""
     return torch.where(swap, y, x), torch.where(swap, x, y)
 

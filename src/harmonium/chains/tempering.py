@@ -14,7 +14,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._states import record
 from harmonium.chains.gibbs import Gibbs
-from harmonium.chains.kernel import Info, Kernel, KernelState, exchange
+from harmonium.chains.kernel import Info, Kernel, KernelState, swap_where
 from harmonium.machine import Hamiltonian, States
 
 
@@ -122,7 +122,7 @@ class Tempering(Kernel):
             swap = _random.accept(gain, generator)
             accepted = accepted + swap.sum()
             for values in (coupling, order):
-                values[lower], values[upper] = exchange(swap, values[lower], values[upper])
+                values[lower], values[upper] = swap_where(swap, values[lower], values[upper])
         moved = [x[order.view(-1)] for x in inner.states]
         memory = Replicas(moved, inner.memory)
         after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=tempered)

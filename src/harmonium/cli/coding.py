@@ -17,7 +17,6 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
 from harmonium.tables import Codec
 
-_LOOKED_AT = 2048  # rows at once
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
 

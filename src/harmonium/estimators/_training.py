@@ -253,13 +253,13 @@ class Training:
         states: Rows,
         weights: Tensor | None,
         *,
-        judged: Tensor | None = None,
+        may_hold_out: Tensor | None = None,
         whole: bool = True,
     ) -> Fitted:
         """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
 
-        ``judged``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its length,
-        schedule and early stopping; else it is one epoch at one rate.
+        ``may_hold_out``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its
+        length, schedule and early stopping; else it is one epoch at one rate.
         """
         if self.exact:
             assert self.recipe is not None
@@ -269,7 +269,7 @@ class Training:
                 states,
                 weights,
                 self.share,
-                judged=judged,
+                may_hold_out=may_hold_out,
                 device=self.options.device,
                 seed=seed,
                 progress=shown,
@@ -291,7 +291,11 @@ class Training:
             v = states.take(index)
             return v if redraw is None else redraw(v, as_generator(0))
 
-        scored = torch.arange(count, device="cpu") if judged is None else judged.nonzero().flatten().cpu()
+        scored = (
+            torch.arange(count, device="cpu")
+            if may_hold_out is None
+            else may_hold_out.nonzero().flatten().cpu()
+        )
         kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
         if whole and options.early_stopping:
             out, kept = self._hold_out(fitted, count, scored)

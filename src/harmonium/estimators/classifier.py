@@ -193,7 +193,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
         states = prepared.all()
         labelled = ~states[:, fitted.data_width :].isnan().any(1)
-        judged = labelled if training.exact else ~states.isnan().any(1)
+        may_hold_out = labelled if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
             updates, _ = training.budget(len(label), weights)
@@ -201,7 +201,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
             states[:, fitted.data_width :] = guessed.to(states)
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
-        self._fitted = training.learn(fitted, learned, weights, judged=judged)
+        self._fitted = training.learn(fitted, learned, weights, may_hold_out=may_hold_out)
         training.end()
 
     def _guessed(

@@ -7,7 +7,11 @@ from harmonium.ladder.bennett import (
     likelihood_curve as likelihood_curve,
     log_partitions as log_partitions,
 )
-from harmonium.ladder.equilibrium import Follower as Follower, PttState as PttState, ladder_of as ladder_of
+from harmonium.ladder.equilibrium import (
+    EquilibriumTraining as EquilibriumTraining,
+    PttState as PttState,
+    ladder_of as ladder_of,
+)
 from harmonium.ladder.kept import KeptLadder as KeptLadder
 from harmonium.ladder.kernel import (
     Ladder as Ladder,

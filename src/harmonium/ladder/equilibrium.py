@@ -12,15 +12,15 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._states import record, require_alike
-from harmonium.chains import Gibbs, KernelState, check_chains, convergence, exchange, run_kernel
+from harmonium.chains import Gibbs, KernelState, check_chains, convergence, run_kernel, swap_where
 from harmonium.ladder.bennett import bennett_ratio
 from harmonium.ladder.kernel import Ladder
 from harmonium.ladder.rungs import (
     Rung,
     as_rung,
-    climb,
     complete,
     fields_of,
+    fill_rungs,
     law_of,
     laws_of,
     require_bottom,
@@ -126,9 +126,9 @@ class Exchange(NamedTuple):
         swap = _random.accept(self.gain, generator)
         chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
         for l in law.graph.kept:
-            moved[l], returned[l] = exchange(chosen, chains[l], self.members.states[l])
-        energies = exchange(swap, self.members.energies, self.under_rung)[0]
-        fields = {l: exchange(chosen, ours, self.fields[1][l])[0] for l, ours in self.fields[0].items()}
+            moved[l], returned[l] = swap_where(chosen, chains[l], self.members.states[l])
+        energies = swap_where(swap, self.members.energies, self.under_rung)[0]
+        fields = {l: swap_where(chosen, ours, self.fields[1][l])[0] for l, ours in self.fields[0].items()}
         return complete(law, moved, fields, generator), reservoir.put(self.rows, returned, energies)
 
 
@@ -236,7 +236,7 @@ class PttState:
 
 @final
 @dataclass(frozen=True)
-class Follower:
+class EquilibriumTraining:
     """Settings of ``rules.ptt``, whose k is ``sweeps`` here.
 
     Chains stay in equilibrium while the machine trains: they exchange states with stored samples of an
@@ -292,7 +292,7 @@ class Follower:
         )
         laws = laws_of(law, rungs[1:])
         for at in laws:
-            state = replace(state, chains=climb([foot, at], number, generator)[-1])
+            state = replace(state, chains=fill_rungs([foot, at], number, generator)[-1])
             state = self._freeze(at, state, parameters if at is law else {}, generator)
             if state.restart:
                 raise ValueError(

@@ -12,7 +12,17 @@ import torch
 from harmonium import _checks, _random
 from harmonium._states import record, require_alike
 from harmonium.ladder.kernel import Ladder
-from harmonium.ladder.rungs import PILOTS, Pilots, Rung, as_rung, climb, law_of, laws_of, mix, space_rungs
+from harmonium.ladder.rungs import (
+    PILOTS,
+    Pilots,
+    Rung,
+    as_rung,
+    fill_rungs,
+    law_of,
+    laws_of,
+    mix,
+    space_rungs,
+)
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 _SAMPLES = 128  # of the parameters from one power of two of updates to the next, at least
@@ -128,7 +138,7 @@ class KeptLadder:
         """Returns rungs from independent units to the machine."""
         generator = self._noise(law, step)
         rungs = space_rungs(law, generator, self.asked.acceptance, self.asked.most(as_rung(law)))
-        pilots = climb(laws_of(law, rungs)[:-1], PILOTS, generator)[-1]
+        pilots = fill_rungs(laws_of(law, rungs)[:-1], PILOTS, generator)[-1]
         average = [x.clone() for x in as_rung(law)]
         return Averages(rungs, [0.0] * len(rungs), average, pilots, self.asked.acceptance, step)
 

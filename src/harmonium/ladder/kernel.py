@@ -16,14 +16,14 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._states import record, require_alike
 from harmonium._storage import FORMAT, check_free, pack, replace_file, unpack
-from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, exchange, run_kernel
+from harmonium.chains import Gibbs, Info, Kernel, KernelState, Tempering, check_chains, run_kernel, swap_where
 from harmonium.ladder.rungs import (
     Pilots,
     Rung,
     as_rung,
-    climb,
     complete,
     fields_of,
+    fill_rungs,
     law_of,
     laws_of,
     require_bottom,
@@ -216,7 +216,7 @@ class Ladder(Kernel):
             require_bottom(law, self.rungs or ())
             rungs = [[x.to(law.device, law.dtype) for x in rung] for rung in self.rungs or ()]
         *lower, top = laws_of(law, rungs)
-        below = climb(lower, chains, generator) if below is None else below
+        below = fill_rungs(lower, chains, generator) if below is None else below
         moved = zip([*lower[1:], top], [*below[1:], list(states)], strict=True)
         memories = [self.kernel.init(at, x, generator, planned).memory for at, x in moved]
         rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=law.device)
@@ -256,7 +256,7 @@ class Ladder(Kernel):
             swap, replicas[a : a + 2] = _exchange(every[a : a + 2], replicas[a : a + 2], generator)
             accepted[a] += swap.double().mean()
             for times in (births, from_bottom):
-                times[a], times[a + 1] = exchange(swap, times[a], times[a + 1])
+                times[a], times[a + 1] = swap_where(swap, times[a], times[a + 1])
         climbs = before.climbs + from_bottom[top].sum()
         from_bottom[top] = 0
         *below, chains = replicas
@@ -313,8 +313,8 @@ def _exchange(
     swap = _random.accept(gain, generator)
     chosen, moved = swap.unsqueeze(-1), list[_Replica]()
     for (law, ours, theirs), other in zip(sides, across, strict=True):
-        states = [exchange(chosen, x, y)[0] for x, y in zip(ours.states, theirs.states, strict=True)]
-        fields = {l: exchange(chosen, ours.fields[l], other[l])[0] for l in summed}
+        states = [swap_where(chosen, x, y)[0] for x, y in zip(ours.states, theirs.states, strict=True)]
+        fields = {l: swap_where(chosen, ours.fields[l], other[l])[0] for l in summed}
         moved.append(_Replica(complete(law, states, fields, generator), fields))
     return swap, moved
 
@@ -382,7 +382,7 @@ def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Gene
             added, _, pilots = pilots.reach(above, ladder.acceptance, room, generator)
         rungs, grown, room = [*rungs, rung, *added], [*grown, *[age] * (1 + len(added))], room - len(added)
         if above is not law:
-            pilots = pilots.climb(above, generator)
+            pilots = pilots.move_to(above, generator)
     return ladder.with_rungs(rungs, None if ladder.ages is None else grown)
 
 

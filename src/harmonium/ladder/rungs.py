@@ -102,7 +102,7 @@ def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps:
     return list(run_kernel(law, Gibbs(), begun, sweeps, generator).states)
 
 
-def climb(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
+def fill_rungs(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
     """Returns states of every rung, (chains, width_l): exact draws of rung 0, moved up by a few sweeps."""
     states = [laws[0].draw_independent(chains, generator)]
     for law in laws[1:]:
@@ -170,7 +170,7 @@ class Pilots(NamedTuple):
         """Draws pilots of independent units."""
         return cls(law, law.draw_independent(PILOTS, generator))
 
-    def climb(self, law: Hamiltonian, generator: torch.Generator) -> Pilots:
+    def move_to(self, law: Hamiltonian, generator: torch.Generator) -> Pilots:
         """Returns the pilots after some sweeps of the next rung."""
         return Pilots(law, settle(law, self.states, generator, _CLIMB_SWEEPS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from harmonium.ladder import Follower, PttState
+from harmonium.ladder import EquilibriumTraining, PttState
 from harmonium.learning.expectation import (
     ClampedChains,
     Expectation,
@@ -41,7 +41,7 @@ class LadderChains(Expectation):
 
     controls = True
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: EquilibriumTraining) -> None:
         self.follower = follower
 
     def add(self, request: ExpectationRequest) -> Outcome:
@@ -105,5 +105,5 @@ def ptt(
         >>> hm.rules.ptt(chains=500).bias
         'asymptotic'
     """
-    free = LadderChains(Follower(k, chains, freeze, samples, offers, max_rungs))
+    free = LadderChains(EquilibriumTraining(k, chains, freeze, samples, offers, max_rungs))
     return Rule("ptt", ClampedChains(k), free, "asymptotic")

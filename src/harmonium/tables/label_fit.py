@@ -31,7 +31,7 @@ def fit_labels(
     weights: Tensor | None = None,
     *,
     objective: Objective,
-    judged: Tensor | None = None,
+    may_hold_out: Tensor | None = None,
     seed: int | torch.Generator = 0,
     **watch: Any,
 ) -> TrainingRun:
@@ -47,7 +47,7 @@ def fit_labels(
         v: visible states, (rows, visible_width), NaN where missing.
         weights: row weights, (rows,), above 0; None means uniform.
         objective: Objective to ascend.
-        judged: Marks the rows with a label, (rows,) bool, at least one; None: all.
+        may_hold_out: Marks the rows with a label, (rows,) bool, at least one; None: all.
         seed: Seed of the folds and the couplings, an int or a generator.
         **watch: folder, resume, metrics, callbacks and progress of the training on all rows, as of ``train``.
 
@@ -57,8 +57,8 @@ def fit_labels(
     """
     generator = as_generator(seed)
     order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
-    if judged is not None:
-        order = order[judged.to(order.device)[order]]
+    if may_hold_out is not None:
+        order = order[may_hold_out.to(order.device)[order]]
     folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
     scores = dict.fromkeys(product(_DECAYS, range(0, _UPDATES + 1, LOOK)), 0.0)
     for number in range(folds):

@@ -88,7 +88,7 @@ def fit_exactly(
     weights: Tensor | None,
     share: float | None = None,
     *,
-    judged: Any = None,
+    may_hold_out: Any = None,
     device: Any = None,
     **watch: Any,
 ) -> TrainingRun:
@@ -99,7 +99,7 @@ def fit_exactly(
         rows: visible states.
         weights: row weights, (rows,); None means uniform.
         share: weight of ln p(rest, label) in the objective, in [0, 1]; None: there is no label.
-        judged: Marks the rows that may be held out, (rows,) bool; None: all but those without a label.
+        may_hold_out: Marks the rows that may be held out, (rows,) bool; None: all but those without a label.
         device: where to train; None: where the machine is.
         **watch: seed, folder, metrics and the like, see ``fit_table``.
     """
@@ -107,9 +107,9 @@ def fit_exactly(
     v, objective = rows.all().to(machine.device, machine.dtype), Objective()
     if share is not None:
         objective = Objective([*machine.visible[:-1]], share)
-        judged = ~v[:, recipe.width :].isnan().any(1) if judged is None else judged
+        may_hold_out = ~v[:, recipe.width :].isnan().any(1) if may_hold_out is None else may_hold_out
     learn = fit_table if objective.joint == 1 else fit_labels
-    return learn(machine, v, weights, objective=objective, judged=judged, **watch)
+    return learn(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
 
 @torch.no_grad()
@@ -119,7 +119,7 @@ def fit_table(
     weights: Tensor | None = None,
     *,
     objective: Objective = Objective(),  # noqa: B008
-    judged: Tensor | None = None,
+    may_hold_out: Tensor | None = None,
     seed: int | torch.Generator = 0,
     **watch: Any,
 ) -> TrainingRun:
@@ -135,7 +135,7 @@ def fit_table(
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
         weights: row weights, (rows,), above 0; None means uniform.
         objective: Objective to ascend; with a label the rows that are held out are judged by ln p(y | x).
-        judged: Marks the rows that may be held out, (rows,) bool; None: all.
+        may_hold_out: Marks the rows that may be held out, (rows,) bool; None: all.
         seed: Seed of the rows that are held out and of the couplings, an int or a generator.
         **watch: folder, resume, metrics, callbacks and progress of the last updates, as of ``train``.
 
@@ -144,7 +144,7 @@ def fit_table(
         machine is one of the columns themselves, in the dtype of ``machine``.
     """
     generator = as_generator(seed)
-    split = split_rows(v, weights, judged, generator)
+    split = split_rows(v, weights, may_hold_out, generator)
     stream = generator.initial_seed() % (1 << 63)
     chosen = choose_model(machine, split, objective, stream)
     trained, (start, roots) = chosen.machine, independent_start(machine, v, weights, chosen.model)
@@ -168,12 +168,14 @@ def fit_table(
     )
 
 
-def split_rows(v: Tensor, weights: Tensor | None, judged: Tensor | None, generator: torch.Generator) -> Split:
+def split_rows(
+    v: Tensor, weights: Tensor | None, may_hold_out: Tensor | None, generator: torch.Generator
+) -> Split:
     """Holds out a seventh of the rows that may be, drawn at random."""
     order = _random.permutation(len(v), generator)
-    if judged is not None:  # those first
-        order = order[(~judged[order]).to(torch.int8).argsort(stable=True)]
-    count = len(v) if judged is None else int(judged.sum())
+    if may_hold_out is not None:  # those first
+        order = order[(~may_hold_out[order]).to(torch.int8).argsort(stable=True)]
+    count = len(v) if may_hold_out is None else int(may_hold_out.sum())
     number = max(1, count // _HELD_OUT)
     held, kept = order[:number].sort().values, order[number:].sort().values
     return Split(*take_rows(v, weights, kept), *take_rows(v, weights, held))
@@ -325,7 +327,7 @@ def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Spl
     """Returns the ridge whose Gaussian gives held-out rows the largest likelihood; the least of many rows."""
     if len(split.rows) >= _MANY_ROWS:
         return _RIDGES[0]
-    scores, shares = list[float](), split.held_weights
+    scores, held_weights = list[float](), split.held_weights
     for ridge in _RIDGES:
         score = 0.0
         for l in joined:
@@ -333,7 +335,9 @@ def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Spl
             units = Gaussian(x.shape[1]).to(x)
             root = _fit_units(units, x, split.weights, ridge)
             alone = BoltzmannMachine([units], edges=[]).double()
-            score += mean_score(alone, machine.split(split.held)[l].double(), weights=shares, roots={0: root})
+            score += mean_score(
+                alone, machine.split(split.held)[l].double(), weights=held_weights, roots={0: root}
+            )
         if scores and score < scores[-1]:
             break
         scores.append(score)

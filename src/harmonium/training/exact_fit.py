@@ -303,10 +303,12 @@ def fit_exact(
     generator, means = _random.as_generator(seed, machine.device), unit_means(machine, v)
     if initial_std is not None:
         draw_couplings(machine, initial_std, means, generator)
-    held, shares = validation.to(v), validation_weights
+    held, held_weights = validation.to(v), validation_weights
     if len(held) > _BATCH:
-        held, shares = take_rows(held, shares, _random.permutation(len(held), generator)[:_BATCH].cpu())
-    score = partial(mean_score, weights=shares, roots=roots, objective=objective)
+        held, held_weights = take_rows(
+            held, held_weights, _random.permutation(len(held), generator)[:_BATCH].cpu()
+        )
+    score = partial(mean_score, weights=held_weights, roots=roots, objective=objective)
     falling = _FallingRate(machine, score(machine, held), to_beat)
     make = partial(CentredAdam, machine, means, learning_rate)
     history = [*earlier]
