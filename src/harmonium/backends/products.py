@@ -14,13 +14,13 @@ from harmonium.backends import bits, choice
 from harmonium.backends.choice import backend_of, multiply
 from harmonium.backends.rounding import ASKED, multiply_rounded, rounded
 
-_LOT = 128  # rows that are summed together, where a sum of all would lose digits in float32
-_THIN = 16  # columns below which some processors' libraries add one row after the other
-_DENSE = 8  # one nonzero entry in so many: there sums of rows take as long as the dense product
-_NARROW = 32  # columns below which they are cheaper without tables
-_LITTLE = 48  # rows below which tables of sums are not filled
-_MANY = 256  # rows from which on a product of two values is worth its time that is transposed in the end
-_ACROSS = 3  # times as many rows are worth it to write a matrix from its transposed side
+_LOT = 128  # Thin products are summed in lots of so many rows: one long float32 sum would lose digits.
+_THIN = 16  # Below so many columns some processors' libraries add one row after the other.
+_DENSE = 8  # With more than one nonzero entry in 8 the dense product is faster than sums of rows.
+_NARROW = 32  # A matrix of fewer columns is multiplied faster without tables of sums.
+_LITTLE = 48  # Fewer rows do not pay for filling tables of sums.
+_MANY = 256  # From so many rows on, a product by bits pays although its result has to be transposed.
+_ACROSS = 3  # Tables of the side that is not contiguous have to wait for three times as many rows to pay.
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from harmonium.tasks import log_probabilities
 BASE_ROWS = 10_000  # of the base of annealing: its means are then known to a percent
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 CHUNK_ROWS = 2048  # scored at a time: 16 MiB of 1,000 columns in float64
-_TOLERANCE = 1e-4  # of the posterior: what it still moves changes the bound in the second order
+_TOLERANCE = 1e-4  # Means of the posterior that are wrong by so much change the bound by its square.
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 """Names of what --metric follows on held-out rows; a look is to take tens of milliseconds."""

@@ -33,7 +33,8 @@ _BATCH = 2048  # rows of an update: more made tables slower to learn and no bett
 _GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0016)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
 _TREND = 4  # looks over which a gain is extrapolated to a score that is to be beaten
-_BETAS, _EPSILON = (0.9, 0.98), 1e-8  # of Adam: without noise a mean of squares over 50 updates is enough
+# Adam averages squares over 50 updates (0.98) rather than 1000: exact gradients have no noise to average out.
+_BETAS, _EPSILON = (0.9, 0.98), 1e-8
 
 
 class Objective(NamedTuple):

@@ -20,8 +20,10 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
 _ROWS = 8  # whose median is compared: enough to tell runs apart (docs/decisions/0036)
 _MANY_ROWS = 100  # at the end of a run, where one look is all
-_SATURATED = 1e-3  # variance of a unit
-_NEARLY_ALL, _HARDLY = 0.95, 0.9  # docs/decisions/0036
+_SATURATED = 1e-3  # A unit with less variance given a row has all but stopped to depend on it.
+# A machine is frozen if 95 % of its hidden units are saturated, and its reconstructions keep more than 0.9
+# of the loss (-ln p) of independent units. Good ones: 89 % at most, and a fifth (docs/decisions/0036).
+_NEARLY_ALL, _HARDLY = 0.95, 0.9
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
 # standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after
 # ``init_from_data_``.

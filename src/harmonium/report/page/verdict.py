@@ -16,9 +16,9 @@ _FEW = 10  # annealing runs that carry the estimate of ln Z
 _GAP = 1.0  # nats between two bounds that are still close
 _R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
 _AGREES = 0.9  # of the data's own correlation
-_MOMENTS = 0.2  # on a scale from training data to shuffled ones
-_STRONG, _KEPT = 0.3, 0.5  # a link that draws have to show, and the share of it
-_FAR = 0.15  # distance of a column's distribution that anyone sees
+_MOMENTS = 0.2  # Errors of moments, where training data have 0 and rows with shuffled columns have 1.
+_STRONG, _KEPT = 0.3, 0.5  # Of links of at least 0.3 in the data, draws have to show half.
+_FAR = 0.15  # Distributions of a column that are further apart than this look different to anyone.
 _HALF = 0.5  # of what a Gaussian gains on independent columns
 
 
