@@ -27,7 +27,7 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import UNASKED, work
+from harmonium.sums import affordable, unit_updates
 from harmonium.tables import Codec
 from harmonium.tasks import log_probabilities
 
@@ -42,7 +42,7 @@ Metric = Callable[[BoltzmannMachine, Tensor], float]
 _LOOK_UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
 _HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked repeatedly
 _LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
-_LOOK_WORK = UNASKED / 32  # unit updates of a sum
+_LOOK_SHARE = 1 / 32  # of the work that "auto" sums, at every look
 _LOOK_ANNEALING = 50, 300  # chains and temperatures
 _ROUGH_TOLERANCE = 1e-3  # of the posterior at a look, which is one number among many
 
@@ -60,7 +60,7 @@ def estimate(
     kept: Ladder | None = None,
 ) -> tuple[LogPartition, dict[str, Any], list[str]]:
     """ln Z by the ``method``, what is to be said of it in a table, and notes."""
-    exact = method == "exact" or (method == "auto" and work(machine.hamiltonian()) <= UNASKED)
+    exact = method == "exact" or (method == "auto" and affordable(unit_updates(machine.hamiltonian())))
     table: dict[str, Any]
     if exact:
         with working("enumerating states for ln Z"):
@@ -135,8 +135,8 @@ def evaluate_rows(
     deep = not machine.graph.independent
     cost = work_of_rows(machine, rows)
     if deep:  # ln Z is then summed for every chunk too
-        cost += work(machine.hamiltonian()) * -(-len(rows) // CHUNK_ROWS)
-    unavailable = cost > UNASKED
+        cost += unit_updates(machine.hamiltonian()) * -(-len(rows) // CHUNK_ROWS)
+    unavailable = not affordable(cost)
     name = "variational_bound" if unavailable else "log_likelihood"
     lacking = missing_pseudo_likelihood(machine)
     if rows.missing:
@@ -257,11 +257,11 @@ def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:
 
 
 def work_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
-    """Returns the unit updates of a sum over what is left to sum over in rows; see ``sums.work``."""
+    """Returns the unit updates of a sum over what is left to sum over in rows; see ``sums.unit_updates``."""
     if machine.graph.independent and not rows.missing:
         return 0.0
     law = machine.hamiltonian()
-    return sum(work(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
+    return sum(unit_updates(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
 
 
 def whole(rows: Rows) -> Rows | None:
@@ -338,9 +338,10 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
 
     Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
     """
-    exact = work(coding.machine.hamiltonian()) <= _LOOK_WORK
+    exact = affordable(unit_updates(coding.machine.hamiltonian()), _LOOK_SHARE)
     asked = Rows.of(spread(rows, _LOOK_ROWS), rows.dtype, missing=rows.missing)
-    summed = coding.machine.graph.independent and work_of_rows(coding.machine, asked) <= _LOOK_WORK
+    independent = coding.machine.graph.independent
+    summed = independent and affordable(work_of_rows(coding.machine, asked), _LOOK_SHARE)
     errors = [0.0]
 
     def mean(machine: BoltzmannMachine, X: Tensor) -> float:

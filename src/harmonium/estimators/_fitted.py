@@ -23,7 +23,7 @@ from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
-from harmonium.sums import UNASKED, HiddenStates, has_hidden_states, work
+from harmonium.sums import HiddenStates, affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
 from harmonium.tasks import impute, sample, unobserved
 from harmonium.training import stream_seed
@@ -227,7 +227,7 @@ class Fitted:
         """
         machine, rows = self.machine, self.rows
         if method == "auto":
-            method = "exact" if work(machine.hamiltonian()) <= UNASKED else "ais"
+            method = "exact" if affordable(unit_updates(machine.hamiltonian())) else "ais"
         if method == "exact":
             return LogPartition.exact(exact_log_partition(self.double()))
         seed = self.stream("log_partition", self.n_updates)

@@ -18,7 +18,7 @@ def conditional(rule: Rule, condition_on: Iterable[int]) -> Rule:
 
     Both sides are the rule's clamped expectation, once with the whole row and once with the layers of x
     alone; its free expectation, and with it k sweeps of free chains, is not used. Where all hidden layers can
-    be summed out and y has few states (at most 256, ``sums.FEW_STATES``), such as a label, both
+    be summed out and y has few states (at most 256, ``sums.MAX_MISSING_STATES``), such as a label, both
     sides are exact whatever the rule.
 
     Args:

@@ -12,7 +12,7 @@ from harmonium import _checks
 from harmonium._checks import Numbers
 from harmonium.learning.parametrisation import Parametrisation
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
-from harmonium.sums import FEW_STATES, HiddenStates
+from harmonium.sums import MAX_MISSING_STATES, HiddenStates
 
 
 @torch.no_grad()
@@ -99,7 +99,7 @@ def _find_label(law: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | N
     if len(graph.hidden) != 1 or graph.inner or len(rest) != 1:
         return None
     unit, split = law.layers[rest[0]], law.split(v)
-    few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= FEW_STATES
+    few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= MAX_MISSING_STATES
     return None if not few or any(bool(split[l].isnan().any()) for l in layers) else rest[0]
 
 

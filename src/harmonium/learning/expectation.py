@@ -117,7 +117,7 @@ class ExpectationRequest:
         """True if nothing is left to sample once the data are clamped.
 
         All hidden layers can be summed out, and unobserved entries, if any, have few states
-        (``sums.FEW_STATES``), such as those of a label.
+        (``sums.MAX_MISSING_STATES``), such as those of a label.
         """
         if self.complete or not self.hamiltonian.graph.independent:
             return self.complete and self.hamiltonian.graph.independent

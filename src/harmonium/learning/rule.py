@@ -60,7 +60,7 @@ class Rule:
             right in the limit of many updates at a slow learning rate; "biased". The first two hold for every
             machine and row that the rule takes. An "asymptotic" rule is right in its free side. It is biased
             where something is left to sample given the data (hidden layers that an edge joins, missing
-            entries of more than ``sums.FEW_STATES`` states), in a fixed number of sweeps.
+            entries of more than ``sums.MAX_MISSING_STATES`` states), in a fixed number of sweeps.
         centred: whether the enhanced gradient is returned in place of the gradient.
         condition_on: visible layers x on which the likelihood is conditional, ∇ log p(y | x) = E[S | x, y] -
             E[S | x]: both sides are clamped expectations then, the second with x alone, and ``free`` is not

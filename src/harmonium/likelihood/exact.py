@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import UNASKED, Listing, check_plane, list_states, log_weights
+from harmonium.sums import AUTO_LIMIT, Listing, affordable, check_plane, list_states, log_weights
 
 
 def exact_log_partition(machine: BoltzmannMachine) -> float:
@@ -113,9 +113,9 @@ def mixture(machine: BoltzmannMachine) -> Mixture:
     law = machine.hamiltonian().to(torch.float64)
     check_plane(law)
     listing = Listing(law, 1, (1,), (0,))
-    if listing.work > UNASKED:
+    if not affordable(listing.unit_updates):
         raise ValueError(
-            f"machine: expected at most 2^{log2(UNASKED):g} joint hidden states times columns, "
+            f"machine: expected at most 2^{log2(AUTO_LIMIT):g} joint hidden states times columns, "
             f"received 2^{listing.log2_states:.4g} states of {listing.columns} columns"
         )
     states = list_states(law, (1,))

@@ -9,11 +9,12 @@ from harmonium.sums.hidden_states import (
     visible_means_given as visible_means_given,
 )
 from harmonium.sums.limits import (
-    FEW_STATES as FEW_STATES,
-    LIMIT as LIMIT,
+    AUTO_LIMIT as AUTO_LIMIT,
+    EXPLICIT_LIMIT as EXPLICIT_LIMIT,
     LIMIT_TEXT as LIMIT_TEXT,
-    TABLE_STATES as TABLE_STATES,
-    UNASKED as UNASKED,
+    MAX_HIDDEN_STATES as MAX_HIDDEN_STATES,
+    MAX_MISSING_STATES as MAX_MISSING_STATES,
+    affordable as affordable,
 )
 from harmonium.sums.listing import (
     Listing as Listing,
@@ -23,5 +24,5 @@ from harmonium.sums.listing import (
     log2_states as log2_states,
     log_weights as log_weights,
     unit_log_weights as unit_log_weights,
-    work as work,
+    unit_updates as unit_updates,
 )

@@ -21,7 +21,7 @@ from harmonium.sums.given_hidden import (
     joined_layers,
     places,
 )
-from harmonium.sums.limits import TABLE_STATES
+from harmonium.sums.limits import MAX_HIDDEN_STATES
 
 MAX_JOINED_COLUMNS = 32
 """Hidden columns at most beside joined Gaussian layers: their squares, kept for every state, take 35 MB."""
@@ -34,7 +34,7 @@ _DRAWN_ROWS = 8192  # at a time: 64 MB of columns, of 1,000
 def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[int] = ()) -> bool:
     """Returns whether ``HiddenStates`` takes a machine, with roots of these layers; decided only here."""
     hidden = [layers[l] for l in graph.hidden]
-    if not sum(layer.log2_states for layer in hidden) <= log2(TABLE_STATES):
+    if not sum(layer.log2_states for layer in hidden) <= log2(MAX_HIDDEN_STATES):
         return False
     joined = _find_joined(graph).union(roots)
     return all(l in graph.visible and layers[l].gaussian for l in joined) and (
@@ -93,7 +93,7 @@ class HiddenStates:
     component for every h.
 
     Args:
-        law: the machine: discrete hidden layers with at most ``TABLE_STATES`` joint states, and visible
+        law: the machine: discrete hidden layers with at most ``MAX_HIDDEN_STATES`` joint states, and visible
             layers of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
         roots: Matrices R for visible Gaussian layers, (width_l, width_l), where rows have columns x = R u and
             the machine is one of u. With a root of the covariance it is of columns without correlations, so
@@ -124,9 +124,9 @@ class HiddenStates:
         roots = {} if roots is None else roots
         if by_row or not has_hidden_states(graph, layers, roots):
             raise ValueError(
-                f"machine: expected discrete hidden layers with at most {TABLE_STATES} joint states, such as "
-                "12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; received "
-                f"{', '.join(map(str, layers))} with edges {list(graph.edges)}"
+                f"machine: expected discrete hidden layers with at most {MAX_HIDDEN_STATES} joint states, "
+                "such as 12 Bernoulli units, beside visible layers that no edge joins, or Gaussian ones; "
+                f"received {', '.join(map(str, layers))} with edges {list(graph.edges)}"
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )

@@ -1,17 +1,27 @@
 """The one limit on the work of an exact sum."""
 
-LIMIT = 2.0**35
+EXPLICIT_LIMIT = 2.0**35
 """Unit updates (joint states times columns of the machine) of a sum that is asked for by name, at most.
 
 One core makes about 2^26.5 of them in a second: minutes, for 784 beside 25 Bernoulli units, say.
 """
 LIMIT_TEXT = "at most 2^35 unit updates (states to list times columns)"
-UNASKED = 2.0**28
+AUTO_LIMIT = 2.0**28
 """The largest sum that "auto" computes exactly, in unit updates: three seconds. Above it, "auto" samples."""
-TABLE_STATES = 4096
+MAX_HIDDEN_STATES = 4096
 """Joint states, 12 units of two values, of what is held in memory beside every row (``HiddenStates``).
 
 Up to here too what one row lacks is summed rather than drawn by chains, which take hundreds of steps.
 """
-FEW_STATES = 256
+MAX_MISSING_STATES = 256
 """Joint states up to which a sampled rule sums what a row lacks: no dearer than its own Gibbs steps."""
+
+
+def affordable(unit_updates: float, share: float = 1.0) -> bool:
+    """Returns whether "auto" computes an exact sum, rather than to draw samples or to approximate.
+
+    Args:
+        unit_updates: Work of the sum, as ``sums.unit_updates`` measures it.
+        share: Share of ``AUTO_LIMIT`` that may be spent, in (0, 1]; less than 1 where a sum is made often.
+    """
+    return unit_updates <= share * AUTO_LIMIT

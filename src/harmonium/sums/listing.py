@@ -17,7 +17,7 @@ from harmonium import _device
 from harmonium.layers import Layer
 from harmonium.machine import Graph, Hamiltonian, States, Statistics
 from harmonium.sums.hidden_states import HiddenStates, has_hidden_states
-from harmonium.sums.limits import FEW_STATES, LIMIT, LIMIT_TEXT
+from harmonium.sums.limits import EXPLICIT_LIMIT, LIMIT_TEXT, MAX_MISSING_STATES
 
 _SHORT_LOG2_STATES = 10  # that are rather listed for rows of all patterns at once than pattern by pattern
 _BLOCK_ELEMENTS = 1 << 21  # float64 numbers in the largest array of a block: 16 MiB, as the cache has it
@@ -93,7 +93,7 @@ class Listing:
         self._states = prod(self._radices)
         self.log2_states = log2(self._states) if self._states else inf
         self.columns = sum(layer.width for layer in law.layers)
-        self.work = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
+        self.unit_updates = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
         self._clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
         empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
         self._shown = [
@@ -240,7 +240,7 @@ def _plan(law: Hamiltonian, v: Tensor | None, complete: bool = False, grid: bool
         sizes = {l: layers[l].log2_states * len(_list_units(law, l)) / layers[l].n_units for l in free}
         listed, summed, _ = _split(law.graph, sizes)
     listing = Listing(law, rows, listed, summed, grid)
-    if listing.work > LIMIT:
+    if listing.unit_updates > EXPLICIT_LIMIT:
         received = f"at least 2^{listing.log2_states:.4g} states of {listing.columns} columns"
         raise ValueError(
             f"machine: expected layers that can be summed out beside discrete ones, in {LIMIT_TEXT}; "
@@ -317,7 +317,7 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     return torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
 
 
-def work(law: Hamiltonian, v: Tensor | None = None) -> float:
+def unit_updates(law: Hamiltonian, v: Tensor | None = None) -> float:
     """Returns the unit updates of a sum, states that are listed times columns.
 
     Args:
@@ -333,8 +333,8 @@ def work(law: Hamiltonian, v: Tensor | None = None) -> float:
 
 
 def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
-    """Returns whether rows that lack these visible layers have at most ``FEW_STATES`` states to list."""
-    return _fewest(law, dict.fromkeys(missing, 1.0))[1] <= log2(FEW_STATES)
+    """Returns whether rows that lack these visible layers have at most ``MAX_MISSING_STATES`` states."""
+    return _fewest(law, dict.fromkeys(missing, 1.0))[1] <= log2(MAX_MISSING_STATES)
 
 
 # Of rows that lack whatever cells
@@ -355,7 +355,7 @@ def log_weights(law: Hamiltonian, v: Tensor | None = None, *, grid: bool = False
         grid: whether Gaussian visible units are listed, on a grid; without rows.
 
     Raises:
-        ValueError: a machine that a grid does not suit, or more work than ``LIMIT``.
+        ValueError: a machine that a grid does not suit, or more work than ``EXPLICIT_LIMIT``.
     """
     if grid:
         return _plan(law, None, grid=True).log_weights()

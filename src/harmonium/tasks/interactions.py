@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.sums import UNASKED, couplings_of_columns, list_states, log_weights
+from harmonium.sums import affordable, couplings_of_columns, list_states, log_weights
 
 EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
@@ -92,7 +92,7 @@ def effective_couplings(
         raise ValueError(
             f"order: expected 2 beyond {_TRIPLE_COLUMNS} visible columns, received 3 with {law.visible_width}"
         )
-    few = prod(len(unit.states) for unit in units) * law.visible_width**order <= UNASKED
+    few = affordable(prod(len(unit.states) for unit in units) * law.visible_width**order)
     if method == "auto":
         method = "exact" if few else "gaussian"
     if method == "exact" and not few:

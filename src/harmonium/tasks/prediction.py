@@ -13,7 +13,7 @@ from harmonium._checks import Numbers
 from harmonium.chains import fill_hidden
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
-from harmonium.sums import TABLE_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
+from harmonium.sums import MAX_HIDDEN_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
 from harmonium.tasks.imputation import impute, unobserved
 from harmonium.tasks.rows import average_chains, read_rows
 
@@ -195,7 +195,7 @@ def _find_drawn(law: Hamiltonian, X: Tensor, layer: int, asked: list[int], metho
         return torch.full((len(X),), method == "gibbs", device=X.device)
     if len(asked) == 1:  # whose own states do not count
         X = _with_unit(law, X, layer, asked, law.layers[layer].values()[0].to(X))
-    return (log2_states(law, X) > log2(TABLE_STATES)).to(X.device)
+    return (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
 
 
 def _run_summed_chains(
