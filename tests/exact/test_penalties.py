@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.training import L1, L2, Group, L1Squared, Penalty
+from harmonium.training import L1, L2, GroupLasso, L1Squared, Penalty
 from harmonium.training.penalties import pulls_of, read_penalties
 
-KINDS = [L2(0.3), L1(0.2), Group(0.7), L1Squared(2.0)]
+KINDS = [L2(0.3), L1(0.2), GroupLasso(0.7), L1Squared(2.0)]
 
 
 def machine() -> hm.BoltzmannMachine:
@@ -54,7 +54,7 @@ def test_training_ends_where_the_pull_of_the_data_is_that_of_the_penalty() -> No
     """Exact gradients: at the end ∇ ln p = ∇R, found without what training computes."""
     rows = hm.Categorical(3, 3).from_digits(torch.tensor([[0, 1, 2], [0, 1, 1], [2, 2, 0], [1, 0, 0]]))
     made = hm.BoltzmannMachine([hm.Categorical(3, 3)], {(0, 0): hm.Dense()}, [0], seed=0).double()
-    penalty = Group(0.05)
+    penalty = GroupLasso(0.05)
     hm.train(
         made, rows.double(), rule="exact", updates=300, learning_rate=1.0, penalties=penalty, progress=False
     )
@@ -86,7 +86,7 @@ def test_shorthands_are_the_penalties(compiled: bool, l1: float) -> None:
 
 
 def test_what_is_no_penalty_is_refused() -> None:
-    assert read_penalties(["group=0.5", L1(1)]) == (Group(0.5), L1(1.0))
+    assert read_penalties(["group=0.5", L1(1)]) == (GroupLasso(0.5), L1(1.0))
     for wrong in ("group", "groups=1", "l1=x", "l1=-1"):
         with pytest.raises(ValueError, match="penalties: expected KIND=STRENGTH"):
             read_penalties(wrong)

@@ -31,7 +31,7 @@ from harmonium.training.optimizers import OPTIMIZERS as OPTIMIZERS, OptimizerFac
 from harmonium.training.penalties import (
     L1 as L1,
     L2 as L2,
-    Group as Group,
+    GroupLasso as GroupLasso,
     L1Squared as L1Squared,
     Penalty as Penalty,
 )

@@ -97,7 +97,7 @@ class L1(Penalty):
 
 @final
 @dataclass(frozen=True)
-class Group(Penalty):
+class GroupLasso(Penalty):
     """The strength times the sum of the norms of blocks, ℓ₂,₁: whole pairs of units are let go.
 
     A block has the couplings of all states of one unit with all states of another, such as those of two sites

@@ -110,7 +110,7 @@ def train(
         clip_norm: Largest Euclidean norm of the gradient, over all parameters together and after decay terms.
         weight_decay: Strength >= 0; adds -weight_decay · W to the gradient of the couplings W.
         l1: Strength >= 0; adds -l1 · sign(W) to the gradient of the couplings.
-        penalties: Other penalties on the couplings, such as ``training.Group(0.01)``, or ``"group=0.01"``.
+        penalties: Other penalties on couplings, such as ``training.GroupLasso(0.01)``, or ``"group=0.01"``.
         averaging: Decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
             that it forgets where the machine started.
         ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
