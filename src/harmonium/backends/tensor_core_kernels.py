@@ -1,0 +1,488 @@
+"""Triton kernels: fields, draws and statistics by products in bfloat16 that are as accurate as float32's.
+
+States of discrete units are exact in bfloat16: 0 and 1, -1 and 1, whole numbers up to 256. A float32 number
+is the sum of three bfloat16 numbers to its last bit, as each takes 8 of its 24 bits. So a product of states
+with float32 couplings is the sum of three products in bfloat16 with float32 sums, which a GPU's matrix units
+make at a fifth of the time of one in float32. Factors are cut in registers, where nothing is written for it.
+
+Arrays are (rows, width) with contiguous rows, or have the strides that are given. Needs Triton;
+``tensor_cores`` calls what stands here.
+"""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _parts(a):
+    """Returns three bfloat16 numbers whose sum is a float32 number, the largest first."""
+    first = a.to(tl.bfloat16)
+    rest = a - first.to(tl.float32)
+    second = rest.to(tl.bfloat16)
+    third = (rest - second.to(tl.float32)).to(tl.bfloat16)
+    return first, second, third
+
+
+@triton.jit
+def _add_product(
+    total, a1, a2, a3, b1, b2, b3,
+    A_PARTS: tl.constexpr, B_PARTS: tl.constexpr, APART: tl.constexpr,
+):  # fmt: skip
+    """Returns total + a @ b, with factors of one, two or three parts; the smallest terms are summed first.
+
+    Terms that are below the last bit of float32 are left out: those of parts i and j with i + j > 4 where
+    both factors have three. With ``APART`` the terms of this share of the sum are summed by themselves: the
+    matrix units cut their sums where float32 rounds them, which adds up over long sums in one direction, and
+    the sum of shares is rounded.
+    """
+    LAST: tl.constexpr = max(A_PARTS, B_PARTS) + 1
+    share = total
+    if APART:
+        share = tl.zeros_like(total)
+    if A_PARTS >= 3:
+        share = tl.dot(a3, b1, share)
+    if B_PARTS >= 3:
+        share = tl.dot(a1, b3, share)
+    if A_PARTS >= 2 and B_PARTS >= 2 and LAST >= 4:
+        share = tl.dot(a2, b2, share)
+    if A_PARTS >= 2:
+        share = tl.dot(a2, b1, share)
+    if B_PARTS >= 2:
+        share = tl.dot(a1, b2, share)
+    share = tl.dot(a1, b1, share)
+    if APART:
+        share = total + share
+    return share
+
+
+@triton.jit
+def _bits(key, rows, quads, stream, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Returns random bits, uint32 (ROWS, COLUMNS), which depend on the key, the stream and the place alone.
+
+    Philox makes four words from a counter, here those of four neighbouring columns.
+    """
+    row = tl.broadcast_to(rows[:, None], (ROWS, COLUMNS // 4)).to(tl.uint32)
+    quad = tl.broadcast_to(quads[None, :], (ROWS, COLUMNS // 4)).to(tl.uint32)
+    zero = row * 0
+    a, b, c, d = tl.philox(key, quad, row, zero + stream.to(tl.uint32), zero)
+    return tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (ROWS, COLUMNS))
+
+
+@triton.jit
+def _conclude(
+    field, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr, short_ptr,
+    first, start, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Writes field, mean and state of a tile of units of two values, low and low + gain, given x @ W.
+
+    A unit has its upper value if u < σ(gain (θ + field)). Of u and of 1 - u the smaller has all of its 31
+    bits, and is compared with the smaller of the two probabilities: no cancellation on either side.
+    """
+    row, column = first + tl.arange(0, ROWS), start + tl.arange(0, COLUMNS)
+    inside = (row[:, None] < rows) & (column[None, :] < n)
+    place = row[:, None].to(tl.int64) * n + column[None, :]
+    if ADDEND:
+        field += tl.load(addend_ptr + place, mask=inside, other=0.0)
+    field *= beta
+    if BETA:
+        field *= tl.load(beta_ptr + row * beta_row, mask=row < rows, other=0.0)[:, None]
+    if FIELD:
+        tl.store(field_ptr + place, field, mask=inside)
+    if STATE or MEAN:
+        theta = tl.load(theta_ptr + column, mask=column < n, other=0.0)
+        s = gain * (theta[None, :] + field)
+        decay = tl.exp(-tl.abs(s))
+        likely = 1.0 / (1.0 + decay)
+        rare = decay * likely
+        rises = s >= 0
+        if MEAN:
+            tl.store(mean_ptr + place, low + gain * tl.where(rises, likely, rare), mask=inside)
+        if STATE:
+            mirrored = (mirrored_from > 0) & (row >= mirrored_from)
+            source = tl.where(mirrored, row - mirrored_from, row)
+            quads = start // 4 + tl.arange(0, COLUMNS // 4)
+            bits = _bits(tl.load(key_ptr), source, quads, stream, ROWS, COLUMNS)
+            bits = tl.where(mirrored[:, None], bits ^ 0xFFFFFFFF, bits)
+            upper = bits >= 0x80000000
+            steps = tl.where(upper, bits ^ 0xFFFFFFFF, bits).to(tl.int32).to(tl.float32)
+            distance = (steps + 0.5) * 2.3283064365386963e-10  # 2^-32
+            # s >= 0: low if u is above, s < 0: high if u is below, by less than the rarer probability.
+            unlikely = (distance < rare) & (upper == rises)
+            up = rises != unlikely
+            x = low + gain * up.to(tl.float32)
+            tl.store(state_ptr + place, x, mask=inside)
+            if SHORT:
+                at = short_ptr + row[:, None].to(tl.int64) * short_row + column[None, :]
+                _store_short(at, x, inside & (column[None, :] == n - 1), inside)
+
+
+@triton.jit
+def _store_short(at, x, last, inside):
+    """Writes x in bfloat16, and one column more of ones: with it ``statistics`` finds Σ y beside Σ x ⊗ y."""
+    short = x.to(tl.bfloat16)
+    tl.store(at, short, mask=inside)
+    tl.store(at + 1, tl.full(x.shape, 1.0, tl.float32).to(tl.bfloat16), mask=last)
+
+
+@triton.jit
+def _end(
+    field, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr, short_ptr,
+    first, start, split, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Concludes a half-step, or writes one of ``SPLITS`` parts of the field, (splits, rows, n)."""
+    if SPLITS > 1:
+        row, column = first + tl.arange(0, ROWS), start + tl.arange(0, COLUMNS)
+        place = (split.to(tl.int64) * rows + row[:, None]) * n + column[None, :]
+        tl.store(partial_ptr + place, field, mask=(row[:, None] < rows) & (column[None, :] < n))
+    else:
+        _conclude(
+            field, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr, short_ptr,
+            first, start, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+            STATE, FIELD, MEAN, SHORT, BETA, ADDEND, ROWS, COLUMNS,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["rows", "share", "beta", "beta_row", "stream", "mirrored_from"])
+def half_step(
+    x_ptr, w_ptr, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
+    state_ptr, field_ptr, mean_ptr, short_ptr,
+    rows, share, inner, width, x_row, w_k, w_n,
+    beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    X_PARTS: tl.constexpr, W_PARTS: tl.constexpr, TRANSPOSED: tl.constexpr,
+    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
+    APART: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    TERMS: tl.constexpr,
+):  # fmt: skip
+    """Computes β (x @ W + addend), (rows, n), and what is asked for of it: field, mean, state.
+
+    x is (rows, k), W (k, n) in float32. k, n and the larger strides come divided by ``VECTOR``, so that the
+    compiler knows that accesses of so many are aligned. ``DEPTH`` terms are loaded at a time and ``TERMS``
+    of them summed by themselves. Each of ``SPLITS`` takes ``share`` times so many.
+    """
+    k, n = inner * VECTOR, width * VECTOR
+    tiles = tl.cdiv(n, COLUMNS)
+    tile, split = tl.program_id(0), tl.program_id(1)
+    first, start = (tile // tiles) * ROWS, (tile % tiles) * COLUMNS
+    row, column, depth = first + tl.arange(0, ROWS), start + tl.arange(0, COLUMNS), tl.arange(0, TERMS)
+    row_inside, column_inside = row[:, None] < rows, column[None, :] < n
+    begin = split * share * DEPTH
+    end = tl.minimum(begin + share * DEPTH, k)
+    x_at = x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + depth[None, :] + begin
+    if TRANSPOSED:
+        w_at = w_ptr + depth[:, None] + column[None, :].to(tl.int64) * (w_n * VECTOR)
+        w_step = 1
+    else:
+        w_at = w_ptr + depth[:, None].to(tl.int64) * (w_k * VECTOR) + column[None, :] * w_n
+        w_step = w_k * VECTOR
+    w_at += begin.to(tl.int64) * w_step
+    field = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for done in range(begin, end, DEPTH):
+        for part in tl.static_range(DEPTH // TERMS):
+            left = k - done - part * TERMS
+            x = tl.load(x_at + part * TERMS, mask=row_inside & (depth[None, :] < left), other=0.0)
+            w = tl.load(w_at + part * TERMS * w_step, mask=column_inside & (depth[:, None] < left), other=0.0)
+            w1, w2, w3 = _parts(w)
+            x1, x2, x3 = _parts(x)
+            field = _add_product(field, x1, x2, x3, w1, w2, w3, X_PARTS, W_PARTS, APART)
+        x_at += DEPTH
+        w_at += w_step * DEPTH
+    _end(
+        field, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr,
+        short_ptr, first, start, split, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+        STATE, FIELD, MEAN, SHORT, BETA, ADDEND, SPLITS, ROWS, COLUMNS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["rows", "share", "beta", "beta_row", "stream", "mirrored_from"])
+def half_step_of_cut(
+    x_at, w_at, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
+    state_ptr, field_ptr, mean_ptr, short_ptr,
+    rows, share, k, width, part,
+    beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    W_PARTS: tl.constexpr, TRANSPOSED: tl.constexpr,
+    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
+    APART: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Computes what ``half_step`` does from factors in bfloat16, which the copy engine brings.
+
+    x_at describes x, (rows, k), and w_at the parts of W one below the other, each of ``part`` rows. Beyond
+    k x is read as 0, so that what stands there in W does not count.
+    """
+    n = width * VECTOR
+    tiles = tl.cdiv(n, COLUMNS)
+    tile, split = tl.program_id(0), tl.program_id(1)
+    first, start = (tile // tiles) * ROWS, (tile % tiles) * COLUMNS
+    begin = split * share * DEPTH
+    end = tl.minimum(begin + share * DEPTH, k)
+    field = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for done in range(begin, end, DEPTH):
+        x = x_at.load([first, done])
+        if TRANSPOSED:
+            w1 = tl.trans(w_at.load([start, done]))
+            w2, w3 = w1, w1
+            if W_PARTS >= 2:
+                w2 = tl.trans(w_at.load([part + start, done]))
+            if W_PARTS >= 3:
+                w3 = tl.trans(w_at.load([2 * part + start, done]))
+        else:
+            w1 = w_at.load([done, start])
+            w2, w3 = w1, w1
+            if W_PARTS >= 2:
+                w2 = w_at.load([part + done, start])
+            if W_PARTS >= 3:
+                w3 = w_at.load([2 * part + done, start])
+        field = _add_product(field, x, x, x, w1, w2, w3, 1, W_PARTS, APART)
+    _end(
+        field, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr,
+        short_ptr, first, start, split, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+        STATE, FIELD, MEAN, SHORT, BETA, ADDEND, SPLITS, ROWS, COLUMNS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["rows", "beta", "beta_row", "stream", "mirrored_from"])
+def conclude(
+    partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr, short_ptr,
+    rows, width, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Concludes a half-step given x @ W, or given the parts of it that ``SPLITS`` programs summed."""
+    n = width * VECTOR
+    tiles = tl.cdiv(n, COLUMNS)
+    tile = tl.program_id(0)
+    first, start = (tile // tiles) * ROWS, (tile % tiles) * COLUMNS
+    row, column = first + tl.arange(0, ROWS), start + tl.arange(0, COLUMNS)
+    inside = (row[:, None] < rows) & (column[None, :] < n)
+    at = partial_ptr + row[:, None].to(tl.int64) * n + column[None, :]
+    field = tl.load(at, mask=inside, other=0.0)
+    for _ in tl.static_range(1, SPLITS):
+        at += rows.to(tl.int64) * n
+        field += tl.load(at, mask=inside, other=0.0)
+    _conclude(
+        field, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr, short_ptr,
+        first, start, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
+        STATE, FIELD, MEAN, SHORT, BETA, ADDEND, ROWS, COLUMNS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["rows", "stream"])
+def draw_one_hot(
+    field_ptr, theta_ptr, key_ptr, state_ptr, mean_ptr, rows, units, stream,
+    Q: tl.constexpr, STATE: tl.constexpr, MEAN: tl.constexpr, UNITS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Writes one-hot states and probabilities of units with Q states, given fields (rows, units · Q).
+
+    A program takes ``UNITS`` of all rows' units; ``WIDTH`` is Q, rounded up to a power of two. A unit has
+    its first state whose cumulated weight exceeds u times the sum of all, with u of 32 bits.
+    """
+    unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
+    state = tl.arange(0, WIDTH)
+    row, place = unit // units, unit % units
+    inside = (row[:, None] < rows) & (state[None, :] < Q)
+    at = unit[:, None].to(tl.int64) * Q + state[None, :]
+    weight = tl.load(field_ptr + at, mask=inside, other=float("-inf"))
+    weight += tl.load(theta_ptr + place[:, None] * Q + state[None, :], mask=inside, other=0.0)
+    weight = tl.exp(weight - tl.max(tl.where(state[None, :] < Q, weight, float("-inf")), 1)[:, None])
+    weight = tl.where(inside, weight, 0.0)
+    total = tl.sum(weight, 1)
+    if MEAN:
+        tl.store(mean_ptr + at, weight / total[:, None], mask=inside)
+    if STATE:
+        zero = unit.to(tl.uint32) * 0
+        bits, _, _, _ = tl.philox(
+            tl.load(key_ptr), place.to(tl.uint32), row.to(tl.uint32), zero + stream.to(tl.uint32), zero + 1
+        )
+        half = (bits >> 1).to(tl.int32).to(tl.float32)
+        u = (half + 0.5) * 4.656612873077393e-10  # 2^-31; rounds to 1 at the most
+        # How many of the first Q - 1 cumulated weights lie at or below u: the sum of all is then no bound.
+        cumulated = tl.cumsum(weight, 1)
+        below = (cumulated <= (u * total)[:, None]) & (state[None, :] < Q - 1)
+        drawn = tl.sum(below.to(tl.int32), 1)
+        tl.store(state_ptr + at, (state[None, :] == drawn[:, None]).to(tl.float32), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def shorten(
+    x_ptr, short_ptr, rows, width, x_row, short_row, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Writes x in bfloat16, with rows of another length in memory."""
+    n = width * VECTOR
+    tiles = tl.cdiv(n, COLUMNS)
+    tile = tl.program_id(0)
+    row = (tile // tiles) * ROWS + tl.arange(0, ROWS)
+    column = (tile % tiles) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = (row[:, None] < rows) & (column[None, :] < n)
+    x = tl.load(
+        x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=inside, other=0.0
+    )
+    at = short_ptr + row[:, None].to(tl.int64) * (short_row * VECTOR) + column[None, :]
+    _store_short(at, x, inside & (column[None, :] == n - 1), inside)
+
+
+@triton.jit
+def _sum_rows(
+    x_ptr, y_ptr, weight_ptr, first, last, x_row, y_row, weight_row,
+    below, above, start_below, k, n, X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr,
+    WEIGHTS: tl.constexpr, SUMS: tl.constexpr, SHORT: tl.constexpr, APART: tl.constexpr,
+    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Returns Σ weight · x ⊗ y over rows first..last for a tile of units below and above.
+
+    With ``SUMS`` x and y have a unit more that is 1 in every row, so that the sums of y and of x stand there.
+    With ``SHORT`` x_ptr describes x in bfloat16, which has that unit.
+    """
+    total = tl.zeros((BELOW, ABOVE), tl.float32)
+    step = tl.arange(0, ROWS)
+    x_at = x_ptr
+    if not SHORT:
+        x_at = x_ptr + (first + step)[:, None].to(tl.int64) * x_row + below[None, :]
+    y_at = y_ptr + (first + step)[:, None].to(tl.int64) * y_row + above[None, :]
+    for row in range(first, last, ROWS):
+        inside = row + step < last
+        y = tl.load(y_at, mask=inside[:, None] & (above[None, :] < n), other=0.0)
+        if SHORT:
+            x = x_at.load([row, start_below])
+        else:
+            x = tl.load(x_at, mask=inside[:, None] & (below[None, :] < k), other=0.0)
+            # Also without sums: what passes through registers is read 16 bytes at a time.
+            x = tl.where(below[None, :] == k, 1.0 if SUMS else 0.0, x.to(tl.float32))
+        y = tl.where(above[None, :] == n, 1.0 if SUMS else 0.0, y.to(tl.float32))
+        if WEIGHTS:
+            weight = tl.load(weight_ptr + (row + step) * weight_row, mask=inside, other=0.0)
+            y = y * weight[:, None]
+        y1, y2, y3 = _parts(y)
+        if SHORT:
+            across = tl.trans(x)
+            total = _add_product(total, across, across, across, y1, y2, y3, 1, Y_PARTS, APART)
+        else:
+            x1, x2, x3 = _parts(tl.trans(x))
+            total = _add_product(total, x1, x2, x3, y1, y2, y3, X_PARTS, Y_PARTS, APART)
+            x_at += ROWS * x_row
+        y_at += ROWS * y_row
+    return total
+
+
+@triton.jit
+def _write(
+    sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n,
+    GROW: tl.constexpr, SUMS: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
+):  # fmt: skip
+    """Writes a tile of Σ x ⊗ y, and of Σ x and Σ y beyond its edges, or adds it to what stands there."""
+    below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
+    place = below[:, None].to(tl.int64) * n + above[None, :]
+    inside = (below[:, None] < k) & (above[None, :] < n)
+    value = sums
+    if GROW:
+        value += tl.load(total_ptr + place, mask=inside, other=0.0)
+    tl.store(total_ptr + place, value, mask=inside)
+    if SUMS:
+        if start + ABOVE > n:  # the last tile of its row, whose column n is Σ x
+            of_x = tl.sum(tl.where(above[None, :] == n, sums, 0.0), 1)
+            if GROW:
+                of_x += tl.load(x_sum_ptr + below, mask=below < k, other=0.0)
+            tl.store(x_sum_ptr + below, of_x, mask=below < k)
+        if first + BELOW > k:  # the last of its column, whose row k is Σ y
+            of_y = tl.sum(tl.where(below[:, None] == k, sums, 0.0), 0)
+            if GROW:
+                of_y += tl.load(y_sum_ptr + above, mask=above < n, other=0.0)
+            tl.store(y_sum_ptr + above, of_y, mask=above < n)
+
+
+@triton.jit(do_not_specialize=["rows", "share", "rows_2", "share_2", "scale", "scale_2"])
+def statistics(
+    x_ptr, y_ptr, weight_ptr, x_ptr_2, y_ptr_2, weight_ptr_2,
+    total_ptr, x_sum_ptr, y_sum_ptr, partial_ptr,
+    rows, share, rows_2, share_2, inner, width,
+    x_row, y_row, weight_row, x_row_2, y_row_2, weight_row_2,
+    scale, scale_2, partial_row, partial_size,
+    X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, WEIGHTS: tl.constexpr,
+    X_PARTS_2: tl.constexpr, Y_PARTS_2: tl.constexpr, WEIGHTS_2: tl.constexpr,
+    PAIRS: tl.constexpr, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
+    SHORT: tl.constexpr, VECTOR: tl.constexpr, APART: tl.constexpr,
+    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Computes Σ scale · weight · x ⊗ y over the rows of one or two pairs, (k, n), and Σ x and Σ y.
+
+    Several ``SPLITS`` take ``share`` rows each and write their sums to ``partial``, (splits, whole tiles),
+    for ``add_partial``: in an order that is fixed, so that the bits stay.
+    """
+    k, n = inner * VECTOR, width * VECTOR
+    edge: tl.constexpr = 1 if SUMS else 0
+    tiles = tl.cdiv(n + edge, ABOVE)
+    tile, split = tl.program_id(0), tl.program_id(1)
+    start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
+    below, above = start_below + tl.arange(0, BELOW), start_above + tl.arange(0, ABOVE)
+    first = split * share
+    sums = _sum_rows(
+        x_ptr, y_ptr, weight_ptr, first, tl.minimum(first + share, rows), x_row * VECTOR, y_row * VECTOR,
+        weight_row, below, above, start_below, k, n, X_PARTS, Y_PARTS, WEIGHTS, SUMS, SHORT, APART,
+        BELOW, ABOVE, ROWS,
+    ) * scale  # fmt: skip
+    if PAIRS == 2:
+        first = split * share_2
+        sums += _sum_rows(
+            x_ptr_2, y_ptr_2, weight_ptr_2, first, tl.minimum(first + share_2, rows_2), x_row_2 * VECTOR,
+            y_row_2 * VECTOR, weight_row_2, below, above, start_below, k, n, X_PARTS_2, Y_PARTS_2,
+            WEIGHTS_2, SUMS, SHORT, APART, BELOW, ABOVE, ROWS,
+        ) * scale_2  # fmt: skip
+    if SPLITS == 1:
+        _write(
+            sums, total_ptr, x_sum_ptr, y_sum_ptr, start_below, start_above, k, n, GROW, SUMS, BELOW, ABOVE
+        )
+    else:
+        at = partial_ptr + split.to(tl.int64) * partial_size
+        tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], sums)
+
+
+@triton.jit
+def add_partial(
+    partial_ptr, total_ptr, x_sum_ptr, y_sum_ptr, inner, width,
+    partial_row, partial_size, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
+    VECTOR: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
+):  # fmt: skip
+    """Sums what the splits of ``statistics`` wrote."""
+    k, n = inner * VECTOR, width * VECTOR
+    edge: tl.constexpr = 1 if SUMS else 0
+    tiles = tl.cdiv(n + edge, ABOVE)
+    tile = tl.program_id(0)
+    first, start = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
+    below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
+    at = partial_ptr + below[:, None].to(tl.int64) * partial_row + above[None, :]
+    inside = (below[:, None] < k + edge) & (above[None, :] < n + edge)
+    sums = tl.load(at, mask=inside, other=0.0)
+    for _ in tl.static_range(1, SPLITS):
+        at += partial_size
+        sums += tl.load(at, mask=inside, other=0.0)
+    _write(sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n, GROW, SUMS, BELOW, ABOVE)
+
+
+@triton.jit
+def cut(
+    w_ptr, parts_ptr, inner, width, w_k, w_n, parts_row, size,
+    PARTS: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Writes the parts of W, (k, n) with strides, as (parts, k, n) in bfloat16, one below the other."""
+    tiles = tl.cdiv(width, N)
+    tile = tl.program_id(0)
+    i, j = (tile // tiles) * K + tl.arange(0, K), (tile % tiles) * N + tl.arange(0, N)
+    inside = (i[:, None] < inner) & (j[None, :] < width)
+    w = tl.load(w_ptr + i[:, None].to(tl.int64) * w_k + j[None, :].to(tl.int64) * w_n, mask=inside, other=0.0)
+    w1, w2, w3 = _parts(w)
+    place = i[:, None].to(tl.int64) * parts_row + j[None, :]
+    tl.store(parts_ptr + place, w1, mask=inside)
+    if PARTS >= 2:
+        tl.store(parts_ptr + size + place, w2, mask=inside)
+    if PARTS >= 3:
+        tl.store(parts_ptr + 2 * size + place, w3, mask=inside)
