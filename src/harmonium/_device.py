@@ -6,7 +6,7 @@ anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,11 @@ from torch.autograd import forward_ad
 def is_async(device: torch.device) -> bool:
     """Returns whether the device runs asynchronously (a GPU), where reading a value stalls the queue."""
     return device.type != "cpu"
+
+
+def free_memory(device: torch.device) -> int:
+    """Returns the free bytes of a GPU, of which the host has to be asked; of any other device, a gibibyte."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 1 << 30
 
 
 def to_device(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
@@ -69,6 +74,11 @@ def to_floats(values: Sequence[float | Tensor]) -> list[float]:
     tensors = [x for x in values if isinstance(x, Tensor)]
     read = iter(torch.stack(tensors).tolist() if tensors else [])
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
+
+
+def read_numbers(numbers: Mapping[str, float | Tensor]) -> dict[str, float]:
+    """Returns numbers by name as floats, with one wait for all that are on a device."""
+    return dict(zip(numbers, to_floats([*numbers.values()]), strict=True))
 
 
 def split_indices(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -91,6 +91,11 @@ def key(generator: torch.Generator) -> np.uint64:
     return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())
 
 
+def device_key(generator: torch.Generator) -> Tensor:
+    """Draws a key, (1,) int64, that stays on the generator's device, for kernels that make noise there."""
+    return torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
+
+
 def keys(count: int, generator: torch.Generator) -> NDArray[np.uint64]:
     """Draws so many keys, (count,), on the CPU: those of as many calls of ``key``."""
     drawn: NDArray[np.int64] = torch.randint(1 << 62, (count,), generator=generator).numpy()

@@ -525,7 +525,7 @@ def test_gradients_may_stand_in_memory_as_they_like(optimizer: str, momentum: fl
         parameter = torch.nn.Parameter(torch.zeros(4, 3))
         climber = Ascent(optimizer, [parameter], 0.1, momentum)
         for _ in range(3):
-            climber.step([gradient.clone(memory_format=torch.preserve_format)], 1.0)
+            climber.step([gradient.clone(memory_format=torch.preserve_format)])
         ends.append(parameter.detach())
     assert torch.equal(*ends) and float(ends[0][0, 1]) > 0
 

@@ -45,7 +45,7 @@ def test_the_coupling_is_maximal(
 
 def test_rows_that_wait_for_long_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep whose first colour was not done in its rounds goes on from there: pairs that met stay met."""
-    monkeypatch.setattr("harmonium.coupled.block._ROUNDS", 1)
+    monkeypatch.setattr("harmonium.coupled.block._PROPOSALS", 1)
     monkeypatch.setattr("harmonium.coupled.block._SLOTS", 1)
     monkeypatch.setattr("harmonium._device.is_async", lambda device: True)
     monkeypatch.setattr("harmonium.backends.choice.COMPILED", False)

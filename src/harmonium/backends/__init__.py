@@ -20,4 +20,5 @@ from harmonium.backends.products import (
     product as product,
     sum_of_lots as sum_of_lots,
 )
+from harmonium.backends.recording import Recording as Recording
 from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision

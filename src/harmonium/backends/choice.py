@@ -31,6 +31,8 @@ VALUES = frozenset(((0.0, 1.0), (-1.0, 1.0)))
 """The pairs of values of units that compiled code supports."""
 VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that names the backend of products: "torch", "onednn,bits=96", ..."""
+RECORDS = frozenset(("cuda",))
+"""The devices on which work is recorded."""
 LIBRARIES: Final = ("torch", "onednn")
 """Names the libraries that multiply real numbers: what torch was built with, or oneDNN."""
 
@@ -45,6 +47,46 @@ IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
 _BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0003 has the measurements
 _VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
+
+
+def records(device: torch.device) -> bool:
+    """Returns whether work of one shape is recorded on a device and replayed (``Recording``)."""
+    return device.type in RECORDS
+
+
+@cache
+def matrix_units(device: torch.device) -> bool:
+    """Returns whether a device has matrix units for bfloat16 that Triton's kernels use (``tensor_cores``)."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def tensor_cores(machine: Machine, rows: int, size: int) -> bool:
+    """Returns whether ``tensor_cores`` multiplies so many rows of states by a matrix of so many entries."""
+    like = machine.thetas[0][0]
+    return (
+        rows * size >= WORTHWHILE
+        and like.dtype is torch.float32
+        and matrix_units(like.device)
+        and ASKED.get() == "float32"
+        and machine.held is None
+        and not torch.is_grad_enabled()
+        and all(theta[0].dim() == 1 for theta in machine.thetas)
+    )
+
+
+def draws_on_gpu(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: bool) -> bool:
+    """Returns whether ``tensor_cores`` draws units given their field, (rows, width), in one kernel."""
+    return (
+        field.numel() >= HALF_STEP
+        and (one_hot or values in VALUES)
+        and field.dim() == 2
+        and field.dtype is torch.float32
+        and theta[0].dim() == 1
+        and matrix_units(field.device)
+        and not torch.is_grad_enabled()
+    )
 
 
 def single(like: Tensor) -> bool:

@@ -34,6 +34,9 @@ class Gibbs(Kernel):
     kind = "gibbs"
     invariant = True
 
+    def is_steady(self, persistent: bool) -> bool:
+        return True
+
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
@@ -41,7 +44,7 @@ class Gibbs(Kernel):
         in_turn = choice.layers_in_turn(law, len(moved[0])) if law.graph.inner else set()
         for l in set(law.graph.inner) - in_turn:
             moved[l] = moved[l].clone()  # to be written over part by part
-        drawn = set[int]()
+        drawn, last = set[int](), law.graph.colours[-1]
         for part in chain.from_iterable(law.graph.colours):
             l = part.layer
             if l in drawn or (law.held is not None and law.held.is_clamped(l)):
@@ -50,9 +53,10 @@ class Gibbs(Kernel):
                 moved[l] = calls.draw_in_turn(law, l, moved, _random.key(generator))
                 drawn.add(l)
             else:
-                field = known[l] if part.columns is None and l in known else law.field(part, moved)
-                moved[l] = law.draw(part, moved, generator, field)
-                if l in law.graph.summed:
+                summed = l in law.graph.summed
+                field = known.get(l) if part.columns is None else None
+                moved[l], field = law.draw(part, moved, generator, field, keeps=summed and part in last)
+                if summed and field is not None:
                     known[l] = field
             for joint in law.graph.joints[l]:
                 known.pop(joint.other, None)

@@ -110,6 +110,14 @@ class Kernel(ABC):
             The chains after one more sweep (``state.sweeps + 1``), and diagnostics.
         """
 
+    def is_steady(self, persistent: bool) -> bool:
+        """Returns whether the sweeps of an update are the same operations in every update of a run.
+
+        They then ask for no value, and a GPU may record them. A kernel that changes with the number of sweeps
+        is so for chains that begin anew in every update, but not for ``persistent`` ones.
+        """
+        return False
+
     def scaled(self, factor: float) -> Kernel:
         """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
         return self

@@ -16,7 +16,7 @@ from harmonium._states import record
 from harmonium.backends import choice
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian, States, Statistics
+from harmonium.machine import Hamiltonian, Part, States, Statistics
 
 Correction = Literal["none", "metropolis", "exact"]
 
@@ -85,6 +85,9 @@ class Langevin(Kernel):
             return KernelState(list(states), 0)
         planned = max(1, _checks.positive_int(planned, "planned", minimum=0))
         return KernelState(list(states), 0, Annealing(planned))
+
+    def is_steady(self, persistent: bool) -> bool:
+        return not (persistent and self.adjust)
 
     def relaxation(self, state: KernelState) -> Relaxation:
         """Returns the move of the next sweep."""
@@ -171,6 +174,9 @@ class GibbsLangevin(Kernel):
 
     def scaled(self, factor: float) -> GibbsLangevin:
         return GibbsLangevin(self.step_size * factor, self.inner, self.correction, adjust=self.adjust)
+
+    def is_steady(self, persistent: bool) -> bool:
+        return not (persistent and self.adjust)
 
     def relaxation(self, state: KernelState) -> Relaxation:
         """Returns the move of the next sweep."""
@@ -279,9 +285,10 @@ class _Block:
             ahead = torch.lerp(centres[l], states[l], keep)
             noise = self.law.noise(l, len(ahead), self.generator)
             proposal[l] = self.law.apply_clamp(l, ahead.addcmul_(noise, spread * self.deviations[l]))
-        proposed_fields = self.find_fields(self.others, proposal, {})
-        if not collapsed:
-            self.draw(proposal, proposed_fields)
+        if collapsed:
+            proposed_fields = self.find_fields(self.others, proposal, {})
+        else:
+            proposed_fields = self.draw_others(proposal)
         reached: Tensor | None = None
         if adjusted:
             back = self._find_pulls(proposal, proposed_fields, {})
@@ -315,6 +322,18 @@ class _Block:
         states[:] = proposal
         return reached, torch.stack((taken.to(jump.dtype).mean(), (taken * jump).mean() / units))
 
+    def draw_others(self, states: States) -> dict[int, Tensor]:
+        """Draws the layers of the other colour given this one, and returns their fields."""
+        fields = dict[int, Tensor]()
+        for l in self.others:
+            if self.law.is_clamped(l):
+                fields[l] = self.law.field(l, states, drawn=True)
+                continue
+            states[l], field = self.law.draw(Part(l), states, self.generator)
+            assert field is not None
+            fields[l] = field
+        return fields
+
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
         """Draws layers of one colour given their fields."""
         for l, field in fields.items():
@@ -322,10 +341,13 @@ class _Block:
                 states[l] = self.law.apply_clamp(l, self.law.sample(l, field, self.generator))
 
     def find_fields(
-        self, layers: Sequence[int], states: States, known: Mapping[int, Tensor]
+        self, layers: Sequence[int], states: States, known: Mapping[int, Tensor], drawn: bool = True
     ) -> dict[int, Tensor]:
-        """Returns fields of layers of one colour, with those that are known already."""
-        return {l: known[l] if l in known else self.law.field(l, states) for l in layers}
+        """Returns fields of layers of one colour, with those that are known already.
+
+        ``drawn`` is as in ``Hamiltonian.field``.
+        """
+        return {l: known[l] if l in known else self.law.field(l, states, drawn=drawn) for l in layers}
 
     def _find_pulls(
         self, states: States, fields: dict[int, Tensor], known: Mapping[int, Tensor]
@@ -336,7 +358,7 @@ class _Block:
         at_means = list(states)
         for l, mean in self._find_centres(fields).items():
             at_means[l] = self.law.apply_clamp(l, mean)
-        return self.find_fields(self.moving, at_means, {})
+        return self.find_fields(self.moving, at_means, {}, drawn=False)
 
     def _find_centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
         return {l: self.law.mean(l, field) for l, field in fields.items()}

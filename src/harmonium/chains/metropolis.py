@@ -42,6 +42,9 @@ class Metropolis(Kernel):
         self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
         self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
 
+    def is_steady(self, persistent: bool) -> bool:
+        return True
+
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:

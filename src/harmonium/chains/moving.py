@@ -12,6 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
+from harmonium.backends import Recording, choice
 from harmonium.chains.kernel import Info, Kernel, KernelState, not_a_step
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
@@ -158,6 +159,15 @@ def run_kernel(
         generator: source of all noise.
         observer: as in ``run``.
     """
+    steady = observer is None and sweeps >= choice.LEAST_UPDATES and kernel.is_steady(persistent=True)
+    if steady and choice.records(law.device):
+        recording = Recording(
+            lambda chains: kernel.step(law, chains, generator)[0], state, law.device, [generator]
+        )
+        for _ in range(sweeps):
+            recording.advance()
+        end: KernelState = recording.state
+        return end
     for number in range(1, sweeps + 1):
         moved = kernel.step(law, state, generator)
         if type(moved) is not tuple:

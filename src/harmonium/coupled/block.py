@@ -16,9 +16,9 @@ from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, Part
 
 _MAX_PROPOSALS = 1 << 14  # made at once; a bound on memory, not on the number of tries
-# Rounds made on a GPU before the host reads whether they were enough: it waits more often for fewer, and more
-# are work for nothing. A round has at least so many proposals, which take no longer than fewer.
-_ROUNDS, _SLOTS = 4, 256
+# Proposals of the one round that a GPU makes before the host reads whether they were enough, for each row and
+# at least: few rows wait, and get all of them. Several smaller rounds are as much work in many more launches.
+_PROPOSALS, _SLOTS = 4, 1024
 
 
 @final
@@ -206,9 +206,9 @@ class Rejection:
     """Draws from what one law leaves over of the other, for the rows that have not accepted yet.
 
     A round deals out proposals to the rows that wait. On a CPU every row gets twice as many as in the last
-    round. On a GPU, where the host does not wait to learn how many rows wait, a round has one shape: at least
-    as many proposals as rows, so that a few rounds are nearly always enough however rare acceptance is. How
-    many a row gets does not depend on their noise, and its first accepted one counts: the law is that of one
+    round. On a GPU, where the host does not wait to learn how many rows wait, a round has one shape: several
+    times as many proposals as rows, so that one is nearly always enough however rare acceptance is. How many
+    a row gets does not depend on their noise, and its first accepted one counts: the law is that of one
     proposal at a time, without a cap.
 
     Args:
@@ -232,7 +232,7 @@ class Rejection:
         self._generator, self._behind, self._each = generator, _device.is_async(wait_y.device), 1
         self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
         if self._behind:
-            self._go_on()
+            self._make_round()
 
     @property
     def left(self) -> Tensor:
@@ -247,18 +247,13 @@ class Rejection:
     def finish(self) -> Coupled:
         """Makes as many more rounds as it takes, and returns the draws."""
         while bool(self.left):
-            self._go_on()
-        return self.drawn
-
-    def _go_on(self) -> None:
-        """Makes the rounds after which the host looks again."""
-        for _ in range(_ROUNDS if self._behind else 1):
             self._make_round()
+        return self.drawn
 
     def _deal(self, waits: Tensor) -> Tensor:
         """Returns the row of every proposal of a round, (proposals,), in the order of the rows that wait."""
         if self._behind:
-            slot = torch.arange(max(len(waits), _SLOTS), device=waits.device)
+            slot = torch.arange(max(_PROPOSALS * len(waits), _SLOTS), device=waits.device)
             order = waits.to(torch.int8).argsort(descending=True, stable=True)  # those that wait come first
             return order[slot * waits.sum() // len(slot)]
         order = waits.nonzero().squeeze(-1)

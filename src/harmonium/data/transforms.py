@@ -100,15 +100,28 @@ def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
         ValueError: an intensity outside [0, 1], or uint8 that holds nothing but 0 and 1 and so is binary
             already.
     """
-    _checks.numeric(X, "X")
+    check_intensities(X)
     values = _device.as_fast_array(X) if isinstance(X, Tensor) else X
-    if not is_uint8(X):
-        refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
     noise: Any = uniform(tuple(X.shape), as_generator(seed)) * full_intensity(X)
     if isinstance(values, Tensor):
         return _binary(values > noise.to(values.device), values)
     binary = _binary(values > noise.cpu().numpy(), values)
     return torch.from_numpy(binary) if isinstance(X, Tensor) else binary
+
+
+def check_intensities(X: Array | Tensor) -> None:
+    """Refuses what ``bernoulli_binarise`` does."""
+    _checks.numeric(X, "X")
+    values = _device.as_fast_array(X) if isinstance(X, Tensor) else X
+    if not is_uint8(X):
+        refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
+    full_intensity(X)
+
+
+def draw_bits(intensities: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws 1 with a probability in [0, 1], else 0, in the shape and dtype of it; nothing is checked."""
+    noise = uniform(tuple(intensities.shape), generator, intensities.dtype)
+    return torch.gt(intensities, noise, out=torch.empty_like(intensities))
 
 
 def to_bit_planes(X: Values, gray: bool = False) -> Values:

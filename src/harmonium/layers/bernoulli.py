@@ -32,6 +32,7 @@ class Bernoulli(DiscreteUnits):
 
     kind: ClassVar[str] = "bernoulli"
     two_values = (0.0, 1.0)
+    short = True
     square = (-0.5,)
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:

@@ -33,6 +33,7 @@ class Categorical(DiscreteUnits):
 
     kind: ClassVar[str] = "categorical"
     one_hot = True
+    short = True
     coding = "one-hot"
     square = (-0.5,)
 

@@ -33,6 +33,7 @@ class Spin(DiscreteUnits):
 
     kind: ClassVar[str] = "spin"
     two_values = (-1.0, 1.0)
+    short = True
     square = (0.0,)
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:

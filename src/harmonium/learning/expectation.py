@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     """
 
     state: Any
-    diagnostics: dict[str, float]
+    diagnostics: Mapping[str, float | Tensor]
     is_plain_mean: bool = False
     initial_means: Sequence[Tensor] | None = None
 
@@ -86,6 +86,7 @@ class ExpectationRequest:
         shards: Shards of which this request is one; ``weight`` has its share of the rows. None: it is all.
         parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
             where they are not known.
+        supported: whether all entries of v that are observed are known to be states of their units.
     """
 
     hamiltonian: Hamiltonian
@@ -99,6 +100,7 @@ class ExpectationRequest:
     fields: dict[int, Tensor] = field(default_factory=dict)
     shards: Shards | None = None
     parameters: Mapping[str, Tensor] | None = None
+    supported: bool = False
 
     def chains_of_this_shard(self, number: int | None, name: str) -> int:
         """Returns the chains of this shard where ``number`` are those of all; None: one a row."""
@@ -167,9 +169,11 @@ class ExpectationRequest:
         if self.complete and hamiltonian.graph.independent:
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
             for l in summed:
-                if l not in self.fields:
+                if l not in self.fields and not hamiltonian.on_matrix_units(l, states):
                     self.fields[l] = hamiltonian.field(l, states)
-            self.into.add(hamiltonian, states, self.row_weight, summed=summed, fields=self.fields)
+            self.into.add(
+                hamiltonian, states, self.row_weight, summed=summed, fields=self.fields, exact=self.supported
+            )
         else:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})
@@ -190,6 +194,11 @@ class Expectation(ABC):
     @abstractmethod
     def add(self, request: ExpectationRequest) -> Outcome:
         """Adds what the request asks for, as well as this expectation can."""
+
+    @property
+    def is_steady(self) -> bool:
+        """True if ``add`` makes the same operations for all complete data, and asks for no value."""
+        return False
 
     def control(self, state: Any) -> StepControl:
         """Returns what is asked of the step after ``add`` has returned a state: as a rule, nothing."""
@@ -248,6 +257,10 @@ class ClampedChains(Expectation):
     def __init__(self, sweeps: int = 1, *, marginal: bool = True) -> None:
         self.sweeps = _checks.positive_int(sweeps, "sweeps")
         self.marginal = marginal
+
+    @property
+    def is_steady(self) -> bool:
+        return True
 
     def add(self, request: ExpectationRequest) -> Outcome:
         if request.exact and (self.marginal or not request.complete):
@@ -314,6 +327,10 @@ class FreeChains(Expectation):
         if step_decay is not None and self.start == "persistent":
             raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
 
+    @property
+    def is_steady(self) -> bool:
+        return self.step_decay is None and self.kernel.is_steady(self.start == "persistent")
+
     def add(self, request: ExpectationRequest) -> Outcome:
         law, generator, kernel = request.hamiltonian, request.generator, self.kernel
         if self.step_decay is not None:
@@ -330,6 +347,7 @@ class FreeChains(Expectation):
         weight: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights
+        diagnostics: Mapping[str, float | Tensor]
         if isinstance(weight, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
             state, diagnostics = relax_alone(
                 law, kernel, state, self.sweeps, generator,
@@ -377,14 +395,13 @@ class FreeChains(Expectation):
         return self.kernel.init(law, state, generator, self.sweeps)
 
 
-def _means(infos: Sequence[Info]) -> dict[str, float]:
-    """Returns the means over sweeps of their diagnostics, which a GPU is waited for once."""
+def _means(infos: Sequence[Info]) -> dict[str, float | Tensor]:
+    """Returns the means over sweeps of their diagnostics, which stay where they are."""
     noted: dict[str, list[float | Tensor]] = {}
     for info in infos:
         for name, value in info.items():
             noted.setdefault(name, []).append(value)
-    read = iter(_device.to_floats([x for values in noted.values() for x in values]))
-    return {name: sum(next(read) / len(values) for _ in values) for name, values in noted.items()}
+    return {name: sum(values[1:], values[0]) / len(values) for name, values in noted.items()}
 
 
 def begin(

@@ -52,16 +52,18 @@ class Parametrisation:
         self.parameters = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         self._hamiltonian = self._made()
         learnable = {id(p) for p in machine.parameters()}
+        outputs = [_source(x) for x in _outputs(self._hamiltonian)]
         # Parts of an inner edge are copies of J.
-        self.identical = not self._hamiltonian.graph.inner and all(
-            id(p) in learnable for p in _outputs(self._hamiltonian)
-        )
+        self.identical = not self._hamiltonian.graph.inner and all(id(p) in learnable for p in outputs)
         names = {id(p): name for name, p in self.parameters.items()}
-        self._names = [names.get(id(p), "") for p in _outputs(self._hamiltonian)]
+        self._names = [names.get(id(p), "") for p in outputs]
 
     def hamiltonian(self) -> Hamiltonian:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
         if not self.identical:
+            # Torch differentiates on the stream where it first met a parameter, and keeps it while any graph
+            # lives: the old one goes first, so that a recording on another stream makes its own.
+            del self._hamiltonian
             self._hamiltonian = self._made()
         return self._hamiltonian.without_cache()
 
@@ -78,8 +80,11 @@ class Parametrisation:
             ValueError: a learnable parameter that torch cannot differentiate by.
         """
         gradients = [*itertools.chain(*delta.thetas), *delta.products]
-        pulled = dict(zip(self._names, gradients, strict=True))
-        pulled.pop("", None)
+        pulled = {
+            name: gradient.view_as(self.parameters[name])
+            for name, gradient in zip(self._names, gradients, strict=True)
+            if name
+        }
         if not self.identical:
             self._differentiate(gradients, pulled)
         if len(pulled) < len(self.parameters):
@@ -106,6 +111,12 @@ class Parametrisation:
     def _made(self) -> Hamiltonian:
         with differentiable():
             return self.machine.hamiltonian()
+
+
+def _source(x: Tensor) -> Tensor:
+    """Returns the parameter that a natural parameter is, or of which it is all entries in their order."""
+    base = x._base
+    return x if base is None or base.numel() != x.numel() or not x.is_contiguous() else base
 
 
 def _outputs(hamiltonian: Hamiltonian) -> list[Tensor]:

@@ -36,13 +36,13 @@ class Estimate(NamedTuple):
     Attributes:
         parameters: for the name of every learnable parameter, the gradient of the mean log-likelihood of the
             batch (ascent direction), in the parameter's shape.
-        diagnostics: numbers about the estimate.
+        diagnostics: numbers about the estimate; ``Rule.estimate`` leaves those of a device there.
         state: what to hand to the next call; None where the rule keeps nothing.
         control: what the rule asks of the step.
     """
 
     parameters: dict[str, Tensor]
-    diagnostics: dict[str, float]
+    diagnostics: Mapping[str, float | Tensor]
     state: Any
     control: StepControl = StepControl()
 
@@ -115,7 +115,8 @@ class Rule:
             self.check_state(machine, state)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)
-        return self.estimate(law, v, state, generator, row_weights, observed)
+        made = self.estimate(law, v, state, generator, row_weights, observed)
+        return made._replace(diagnostics=_device.read_numbers(made.diagnostics))
 
     @torch.no_grad()
     def estimate(
@@ -126,6 +127,7 @@ class Rule:
         generator: torch.Generator,
         row_weights: Tensor | None = None,
         observed: bool | None = None,
+        supported: bool = False,
     ) -> Estimate:
         """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
 
@@ -136,13 +138,15 @@ class Rule:
             generator: source of all noise.
             row_weights: Row weights, (batch,), above 0 and of mean 1; None means uniform.
             observed: whether all of v is; None: not known.
+            supported: whether all of v that is observed is known to lie in the support of its units.
         """
         hamiltonian = law.hamiltonian()
         sums = Statistics(hamiltonian)
         complete = _checks.observed(v) if observed is None else observed
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, complete, row_weights=row_weights, parameters=law.parameters
-        )
+            hamiltonian, v, generator, sums, complete, row_weights=row_weights, parameters=law.parameters,
+            supported=supported,
+        )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
         direction = self.direction(law, sums, centre) if self.centred else law.pullback(sums)
         if not (self.free.controls and self.generative):
@@ -173,7 +177,9 @@ class Rule:
             row_weights = _device.to_device(row_weights, machine.device, v.dtype)
         return v, row_weights, complete
 
-    def add(self, request: ExpectationRequest, state: Any) -> tuple[list[Tensor], dict[str, float], Any]:
+    def add(
+        self, request: ExpectationRequest, state: Any
+    ) -> tuple[list[Tensor], dict[str, float | Tensor], Any]:
         """Adds E[S | v] - E[S], times the request's weight, to its sum.
 
         Returns:
@@ -181,7 +187,7 @@ class Rule:
             the state for the next call.
         """
         # A clamped estimate keeps no state: every batch brings other data.
-        diagnostics: dict[str, float] = {}
+        diagnostics: dict[str, float | Tensor] = {}
         for part in (request,) if request.complete else request.split_by_missing():
             diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
@@ -219,6 +225,12 @@ class Rule:
             centre: offsets of every layer, (width_l,); not read if the rule is not centred.
         """
         return centred_pullback(law, delta, centre) if self.centred else law.pullback(delta)
+
+    @property
+    def is_steady(self) -> bool:
+        """True if an estimate from complete data is the same operations at every update, without a wait."""
+        sides = self.clamped.is_steady and self.free.is_steady and not self.free.controls
+        return sides and self.condition_on is None
 
     @cached_property
     def density_share(self) -> float:

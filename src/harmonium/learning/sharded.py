@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _device
 from harmonium.distributed import Shards
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.learning.parametrisation import Parametrisation
@@ -81,7 +81,7 @@ class Sharded:
             centre, diagnostics, new = self.rule.add(request, old)
             parts.append((request.into, centre))
             kept.append(new)
-            notes.append(diagnostics)
+            notes.append(_device.read_numbers(diagnostics))
         edges = range(len(hamiltonian.J)) or [None]
         totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
         delta, centre = _whole(totals, hamiltonian, self.rule.centred)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from math import inf, log
-from typing import SupportsFloat
+from typing import NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium._states import join_rows
-from harmonium.backends import calls, choice
+from harmonium._states import join_rows, record
+from harmonium.backends import Recording, calls, choice
 from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
@@ -195,57 +196,123 @@ def anneal_chains(
     directions: the given states follow the law at the first of the betas. The ``base`` is independent units,
     or fields of those of ``target``, for each layer (chains, width_l); ``clamped`` layers stay.
     """
-    total = torch.zeros(len(states[0]), dtype=torch.float64, device=target.device)
-    states, graph = list(states), target.graph
+    graph = target.graph
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
     free = [l for l in graph.kept if l not in clamped]
     parts = [part for part in graph.backwards if part.layer not in clamped]
     cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
     ends = [(cold.units(part)[1], target.units(part)[1]) for part in parts]
-    thetas = [tuple(torch._foreach_lerp(*end, betas[0])) for end in ends]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
     slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in free]
     compiled = [
         choice.half_step(part.select_states(states[part.layer]), theta, target.units(part)[0].two_values)
         for part, (_, theta) in zip(parts, ends, strict=True)
     ]
-    for now, following in pairwise(betas):
+
+    def move(state: Annealed, now: float | Tensor, following: float | Tensor) -> Annealed:
+        """Changes β, and draws all that is not clamped at the new one."""
+        total, states, thetas = state.log_weights, list(state.states), list(state.thetas)
         if joined:
-            total += (following - now) * target.coupling_energy(states, graph.kept)
+            total = total + (following - now) * target.coupling_energy(states, graph.kept)
         for l, slope in zip(free, slopes, strict=True):
             x = states[l]  # the first statistic is x itself
             if fields is not None:
-                total -= (following - now) * (fields[l] * x).sum(-1, dtype=torch.float64)
+                total = total - (following - now) * (fields[l] * x).sum(-1, dtype=torch.float64)
                 continue
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
-            total += reduce(torch.add, terms).double() * (following - now)
+            total = total + reduce(torch.add, terms).double() * (following - now)
         for i, part in enumerate(parts):
-            field, summed = target.field(part, states), part.layer in graph.summed
+            if fields is None and not (compiled[i] or part.layer in graph.summed or part.columns is not None):
+                thetas[i] = _between(ends[i], following)
+                natural = tuple(
+                    thetas[i] if l == part.layer else theta for l, theta in enumerate(target.thetas)
+                )
+                law = replace(target, beta=following, thetas=natural)
+                states[part.layer], _ = law.draw(part, states, generator, keeps=False)
+                continue
+            field, summed = target.field(part, states, drawn=True), part.layer in graph.summed
             units = part.units or target.layers[part.layer]
             if fields is not None:
                 start = part.select_states(fields[part.layer])
-                before, after = torch.lerp(start, field, now), torch.lerp(start, field, following)
+                (before,), (after,) = (_between(((start,), (field,)), beta) for beta in (now, following))
                 if summed:
-                    total += target.log_partition(part, after) - target.log_partition(part, before)
+                    total = total + target.log_partition(part, after) - target.log_partition(part, before)
                 x = target.sample(part, after, generator)
             else:
-                earlier, later = thetas[i], tuple(torch._foreach_lerp(*ends[i], following))
+                earlier, later = thetas[i], _between(ends[i], following)
                 thetas[i] = later
-                if compiled[i]:
+                if compiled[i] and isinstance(now, float) and isinstance(following, float):
                     biases, key = (earlier[0], later[0]), _random.key(generator)
                     x, rise = calls.anneal(field, units.two_values, (now, following), biases, key, summed)
-                    total += rise
+                    total = total + rise
                 else:
                     if summed:
-                        total += _sum_rise(units, field, (now, following), (earlier, later))
+                        total = total + _sum_rise(units, field, (now, following), (earlier, later))
                     field *= following
                     noise = units.noise(field.shape, generator=generator).to(field.dtype)
                     x = units.sample(field, noise, later)
             states[part.layer] = x if part.columns is None else part.put_states(x, states[part.layer])
-    return total, states
+        return Annealed(total, states, thetas)
+
+    begun = Annealed(
+        torch.zeros(len(states[0]), dtype=torch.float64, device=target.device),
+        list(states),
+        [_between(end, betas[0]) for end in ends],
+    )
+    if choice.records(target.device) and len(betas) > choice.LEAST_UPDATES:
+        end = _anneal_recorded(move, begun, betas, generator)
+    else:
+        end = begun
+        for now, following in pairwise(betas):
+            end = move(end, now, following)
+    return end.log_weights, end.states
 
 
-def _sum_rise(layer: Layer, field: Tensor, betas: tuple[float, float], thetas: tuple[Theta, Theta]) -> Tensor:
+@record
+class Annealed(NamedTuple):
+    """Annealed chains: their log weights, (chains,) float64, states of each layer, and θ of the parts now."""
+
+    log_weights: Tensor
+    states: States
+    thetas: list[Theta]
+
+
+def _anneal_recorded(
+    move: Callable[[Annealed, Tensor, Tensor], Annealed],
+    begun: Annealed,
+    betas: Sequence[float],
+    generator: torch.Generator,
+) -> Annealed:
+    """Anneals chains by one recorded temperature, which reads the β where it has come to on the device."""
+    device = generator.device
+    path = torch.tensor(betas, dtype=torch.float64, device=device)
+
+    def step(state: tuple[Tensor, Annealed]) -> tuple[Tensor, Annealed]:
+        at, annealed = state
+        now, following = path.index_select(0, at), path.index_select(0, at + 1)
+        return at + 1, move(annealed, now, following)
+
+    start = torch.zeros(1, dtype=torch.long, device=device)
+    recording = Recording(step, (start, begun), device, [generator])
+    for _ in pairwise(betas):
+        recording.advance()
+    end: Annealed = recording.state[1]
+    return end
+
+
+def _between(ends: tuple[Theta, Theta], beta: float | Tensor) -> Theta:
+    """Returns the tensors that lie a share β of the way between two tuples of them."""
+    if isinstance(beta, Tensor):
+        return tuple(torch.lerp(x, y, beta.to(x.dtype)) for x, y in zip(*ends, strict=True))
+    return tuple(torch._foreach_lerp(*ends, beta))
+
+
+def _sum_rise(
+    layer: Layer,
+    field: Tensor,
+    betas: tuple[float | Tensor, float | Tensor],
+    thetas: tuple[Theta, Theta],
+) -> Tensor:
     """Returns Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
     before, after = (
         layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)

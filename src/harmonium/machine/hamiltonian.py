@@ -6,13 +6,13 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium.backends import PreparedMatrix, calls, choice, product
+from harmonium.backends import PreparedMatrix, calls, choice, product, tensor_cores
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
@@ -35,6 +35,11 @@ class CouplingMatrices(tuple[Tensor, ...]):
         return tuple(map(PreparedMatrix, self))
 
     @cached_property
+    def parts(self) -> tuple[tensor_cores.Couplings, ...]:
+        """Every coupling, for the matrix units of a GPU."""
+        return tuple(map(tensor_cores.Couplings, self))
+
+    @cached_property
     def _of_columns(self) -> dict[Hashable, tuple[PreparedMatrix, Tensor]]:
         return {}
 
@@ -49,6 +54,24 @@ class CouplingMatrices(tuple[Tensor, ...]):
                 columns,
             )
         return self._of_columns[key][0]
+
+
+class _Beside(NamedTuple):
+    """The states of one layer beside another, for a GPU's matrix units.
+
+    Attributes:
+        states: (batch, width_m).
+        J: its coupling, (width_m, width_l), or
+        transposed: the other way round.
+        addend: what all other layers add to the field but for β, (batch, width_l); None: nothing.
+        exact: whether the states are exact in bfloat16.
+    """
+
+    states: Tensor
+    J: tensor_cores.Couplings
+    transposed: bool
+    addend: Tensor | None
+    exact: bool
 
 
 @final
@@ -186,7 +209,11 @@ class Hamiltonian:
         )
 
     def field(
-        self, layer: int | Part, states: Sequence[Tensor], neighbours: Collection[int] | None = None
+        self,
+        layer: int | Part,
+        states: Sequence[Tensor],
+        neighbours: Collection[int] | None = None,
+        drawn: bool = False,
     ) -> Tensor:
         """Returns B_l = β Σ_m x_m J_ml over the layers joined to layer l, and within l over its other units.
 
@@ -194,12 +221,21 @@ class Hamiltonian:
             layer: index of a layer, or a part: some of its units.
             states: for each layer (batch, width_m); entries of layers that are not joined are not read.
             neighbours: the layers whose states count; None for all.
+            drawn: whether the states are drawn, or data within the support of the units, and no means. A GPU
+                then needs fewer products for the same accuracy.
 
         Returns:
             (batch, width_l), or the part's columns.
         """
         if _checks.autocast():
             _checks.outside_autocast(self.device.type)
+        if drawn and neighbours is None and not (isinstance(layer, Part) and layer.columns is not None):
+            beside = self._find_beside(layer.layer if isinstance(layer, Part) else layer, states)
+            if beside is not None:
+                return tensor_cores.field(
+                    beside.states, beside.J,
+                    transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=beside.exact,
+                )  # fmt: skip
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
@@ -252,8 +288,13 @@ class Hamiltonian:
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
         """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
-        kind = self.layers[layer]
-        expected = kind.expected_statistics(field, theta=self.thetas[layer])
+        kind, theta = self.layers[layer], self.thetas[layer]
+        if choice.draws_on_gpu(field, theta, kind.two_values, kind.one_hot) and self.mask(layer) is None:
+            if kind.one_hot:
+                return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
+            assert kind.two_values is not None
+            return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
+        expected = kind.expected_statistics(field, theta=theta)
         held = None if self.held is None else self.mask(layer)
         if held is None:
             return expected
@@ -359,6 +400,15 @@ class Hamiltonian:
         if choice.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
             return calls.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
+        if not antithetic and choice.draws_on_gpu(field, theta, kind.two_values, kind.one_hot):
+            key = _random.device_key(generator)
+            if kind.one_hot:
+                drawn = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
+            else:
+                assert kind.two_values is not None
+                drawn = tensor_cores.draw(field, theta[0], kind.two_values, key).state
+            assert drawn is not None
+            return drawn
         if antithetic:
             return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
         return kind.sample(field, kind.noise(field.shape, generator=generator).to(field.dtype), theta)
@@ -369,21 +419,82 @@ class Hamiltonian:
         states: Sequence[Tensor],
         generator: torch.Generator,
         field: Tensor | None = None,
-    ) -> Tensor:
-        """Draws a part and returns the state of its layer; clamped entries and other units stay.
+        keeps: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draws a part given the others; clamped entries and other units stay.
 
         Args:
             part: what to draw; if it is some units of a layer, the layer's state is written over.
-            states: for each layer (batch, width_l).
+            states: for each layer (batch, width_l), drawn and no means.
             generator: source of noise.
             field: Field of the part, where it is already known.
+            keeps: whether the field is asked for.
+
+        Returns:
+            The state of the part's layer, (batch, width_l), and the field of the part, which may be None
+            where it is not asked for.
         """
-        field = self.field(part, states) if field is None else field
+        l = part.layer
+        values = self.layers[l].two_values if field is None and part.columns is None else None
+        beside = self._find_beside(l, states) if values in choice.VALUES else None
+        if beside is not None and values is not None:
+            key, theta = _random.device_key(generator), self.thetas[l][0]
+            drawn = tensor_cores.half_step(
+                beside.states, beside.J, theta, values, key,
+                transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=beside.exact,
+                field=keeps,
+            )  # fmt: skip
+            assert drawn.state is not None
+            return drawn.state, drawn.field
+        field = self.field(part, states, drawn=True) if field is None else field
         x = self.sample(part, field, generator)
         if part.columns is not None:
             # Transposed, whole rows are copied, which takes half the time.
             x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
-        return x if self.held is None else self.held.apply(part.layer, x)
+        return x if self.held is None else self.held.apply(part.layer, x), field
+
+    def expect(self, layer: int, states: Sequence[Tensor], exact: bool = True) -> Theta:
+        """Returns E[t(x)] of a layer given the others, each (batch, width_l).
+
+        Args:
+            layer: index of the layer.
+            states: for each layer (batch, width_m).
+            exact: whether these are drawn, or data within the support of the units, and no means.
+        """
+        values = self.layers[layer].two_values
+        beside = self._find_beside(layer, states) if values in choice.VALUES else None
+        if beside is None or values is None:
+            return self.expected_statistics(layer, self.field(layer, states, drawn=exact))
+        mean = tensor_cores.mean(
+            beside.states, beside.J, self.thetas[layer][0], values,
+            transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=exact and beside.exact,
+        )  # fmt: skip
+        return (mean,)
+
+    def on_matrix_units(self, layer: int, states: Sequence[Tensor]) -> bool:
+        """Returns whether ``draw`` and ``expect`` make the units of a layer without their field.
+
+        Args:
+            layer: Index of the layer.
+            states: For each layer (batch, width_m).
+        """
+        known = self.layers[layer].two_values in choice.VALUES
+        return known and self._find_beside(layer, states) is not None
+
+    def _find_beside(self, layer: int, states: Sequence[Tensor]) -> _Beside | None:
+        """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
+        joints = self.graph.joints[layer]
+        if not joints or layer in self.graph.inner:
+            return None
+        (edge, other, above), *rest = joints
+        J = self.J[edge]
+        if not choice.tensor_cores(self, len(states[other]), J.numel()):
+            return None
+        addend: Tensor | None = None
+        for rest_edge, rest_other, rest_above in rest:
+            term = self.J.factors[rest_edge].times(states[rest_other], rest_above)
+            addend = term if addend is None else addend.add_(term)
+        return _Beside(states[other], self.J.parts[edge], above, addend, self.layers[other].short)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """Returns E[x_l | field], (batch, width_l)."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
-from typing import final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from harmonium.backends import OuterProductSum, sum_of_lots
+from harmonium.backends import OuterProductSum, choice, sum_of_lots, tensor_cores
 from harmonium.machine.hamiltonian import Hamiltonian
+
+
+class _Lot(NamedTuple):
+    """States or means of rows whose products wait, their weight, and which layers are exact in bfloat16."""
+
+    means: list[Tensor]
+    weight: float | Tensor
+    short: list[bool]
 
 
 @final
@@ -27,14 +35,15 @@ class Statistics:
         hamiltonian: the machine.
 
     Attributes:
-        thetas: sums of t_l, in the order of ``Layer.natural``, each (width_l,).
         readings: see ``in_readings``; None: the ``summed`` of each ``add``.
     """
 
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
-        self.thetas = [[*map(torch.zeros_like, theta)] for theta in hamiltonian.thetas]
+        self._hamiltonian = hamiltonian
+        self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
         self._products = [*map(OuterProductSum, hamiltonian.J)]
+        self._lots: list[_Lot] = []
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
@@ -48,12 +57,20 @@ class Statistics:
         return same
 
     @property
+    def thetas(self) -> list[list[Tensor]]:
+        """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
+        self._flush()
+        return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
+
+    @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
+        self._flush()
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, (width_l, width_m), where the others need not be made yet."""
+        self._flush()
         return self._products[edge].total
 
     def add(
@@ -63,6 +80,7 @@ class Statistics:
         weight: float | Tensor,
         summed: Collection[int] = (),
         fields: Mapping[int, Tensor] = MappingProxyType({}),
+        exact: bool = True,
     ) -> None:
         """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
 
@@ -73,29 +91,49 @@ class Statistics:
             summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them
                 joined.
             fields: fields of summed layers where they are already known.
+            exact: whether the states are drawn, or data within the support of the units, and no means.
         """
         readings = (summed,) if self.readings is None else self.readings
         weight, read = weight / len(readings), list[list[Tensor]]()
         for reading in readings:
-            means = list(states)
+            means, queued = list(states), self._queues(hamiltonian, states, readings)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
-                    field = fields[l] if l in fields else hamiltonian.field(l, states)
-                    terms = hamiltonian.expected_statistics(l, field)
+                    known = fields.get(l)
+                    terms = (
+                        hamiltonian.expect(l, states, exact)
+                        if known is None
+                        else hamiltonian.expected_statistics(l, known)
+                    )
                     means[l] = terms[0]
                 else:
                     terms = layer.statistics(states[l])
-                self.add_terms(l, terms, weight)
+                self.add_terms(l, terms, weight, first=1 if queued and hamiltonian.graph.joints[l] else 0)
             read.append(means)
+            if queued:
+                short = [
+                    exact and layer.short and l not in reading for l, layer in enumerate(hamiltonian.layers)
+                ]
+                each = weight.to(hamiltonian.dtype) if isinstance(weight, Tensor) else weight
+                self._lots.append(_Lot(means, each, short))
+                if len(self._lots) == 2:  # as many as one kernel takes: data and chains
+                    self._flush()
+                return
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
             weight = weight.repeat(len(read)) if isinstance(weight, Tensor) else weight
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
 
-    def add_terms(self, layer: int, terms: Sequence[Tensor], weight: float | Tensor) -> None:
-        """Adds Σ_rows weight · t_l, with a number or weights (batch,), and t_l in the order of ``thetas``."""
-        for total, term in zip(self.thetas[layer], terms, strict=True):
+    def add_terms(self, layer: int, terms: Sequence[Tensor], weight: float | Tensor, first: int = 0) -> None:
+        """Adds Σ_rows weight · t_l, with a number or weights (batch,), and t_l in the order of ``thetas``.
+
+        The ``first`` of them are left out, as they are added elsewhere.
+        """
+        for i, term in enumerate(terms):
+            if i < first:
+                continue
+            total = self._theta(layer, i)
             if isinstance(weight, Tensor):
                 total.add_(sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0])
             else:
@@ -124,6 +162,40 @@ class Statistics:
                 total.add_(term)
         for sums, term in zip(self._products, products, strict=True):
             sums.grow(term)
+
+    def _theta(self, layer: int, number: int) -> Tensor:
+        """Returns a sum of t_l, which begins at 0."""
+        total = self._thetas[layer][number]
+        if total is None:
+            total = self._thetas[layer][number] = torch.zeros_like(self._hamiltonian.thetas[layer][number])
+        return total
+
+    def _queues(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], readings: Sequence[Any]) -> bool:
+        """Returns whether products wait for others, with which a GPU's matrix units make them at once."""
+        graph = hamiltonian.graph
+        if len(readings) != 1 or graph.inner or not graph.edges:
+            return False
+        rows = max(len(x) for x in states)
+        return choice.tensor_cores(hamiltonian, rows, min(J.numel() for J in hamiltonian.J))
+
+    def _flush(self) -> None:
+        """Adds the lots that wait."""
+        if not self._lots:
+            return
+        lots, counted = [*self._lots], set[int]()
+        self._lots.clear()
+        for edge, (l, m) in enumerate(self._hamiltonian.graph.edges):
+            pairs = [
+                tensor_cores.Pair(lot.means[l], lot.means[m], lot.weight, lot.short[l], lot.short[m])
+                for lot in lots
+            ]
+            made = tensor_cores.statistics(pairs)
+            self._products[edge].grow(made.products)
+            for layer, total in ((l, made.x), (m, made.y)):
+                before = self._thetas[layer][0]
+                if layer not in counted:
+                    self._thetas[layer][0] = total if before is None else before.add_(total)
+                counted.add(layer)
 
     def means(self) -> list[Tensor]:
         """Returns copies of the sums of x_l, each (width_l,)."""

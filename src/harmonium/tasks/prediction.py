@@ -227,7 +227,7 @@ def _run_summed_chains(
         kind.by_unit(states[layer])[:, unit] = choice.sample(now, noise, choice.reference()) @ values
         for part in clamped.graph.backwards:
             if not clamped.is_clamped(part.layer):
-                states[part.layer] = clamped.draw(part, states, generator)
+                states[part.layer], _ = clamped.draw(part, states, generator)
     return total.view(chains, len(rows), 1, -1).logsumexp(0).log_softmax(-1)
 
 

@@ -165,6 +165,30 @@ class RowBatches(BatchSource):
             places = parts[0] if len(parts) == 1 else torch.cat(parts)
         return places if self._kept is None else self._kept[places]
 
+    def put_on(self, device: torch.device, most: int) -> Tensor | None:
+        """Returns all rows on a device, (rows, width), where they take at most so many bytes there.
+
+        As floats where these fit, which are gathered at once, else in the type that they have in memory. None
+        where they do not fit or do not lie in memory.
+        """
+        rows = self._rows.tensor
+        if rows is None:
+            return None
+        for dtype in (self._rows.dtype, rows.dtype):
+            if rows.numel() * dtype.itemsize <= most:
+                return rows.to(device=device, dtype=dtype)
+        return None
+
+    @property
+    def floats_in_memory(self) -> bool:
+        """True if all rows lie in memory as floats."""
+        return self._rows.tensor is not None and self._rows.tensor.is_floating_point()
+
+    @property
+    def weights(self) -> Tensor | None:
+        """The weights of all rows, (rows,) float64, relative to their mean; None: all count alike."""
+        return self._weights
+
     def updates(self, epochs: int) -> int:
         return -(-epochs * self._number // self.size)
 

@@ -106,7 +106,7 @@ class CompiledUpdates(Updates):
         state, settings, source = self.state, self.settings, self.state.batches
         assert isinstance(source, RowBatches)
         count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
-        while count < most and quiet(state.step + count):
+        while count < most and quiet(state.step + count) and self.average is None:
             count += 1
         v, weights, _ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
@@ -150,6 +150,8 @@ class CompiledUpdates(Updates):
         for norm in norms[:made].tolist():
             state.history.add(norm, {})
         state.step += made
+        if self.average and made:
+            self.average.update(state.step)
         if free.start == "persistent":
             chains = [*state.machine.split(seen).values(), hidden]
             state.rule_state = KernelState(
@@ -158,7 +160,7 @@ class CompiledUpdates(Updates):
         last = min(made, count - 1)
         self.monitor.watch(v[last], self.density)
         rate, norm = float(rates[last]), float(norms[last])
-        self.climber.optimizer.param_groups[0]["lr"] = rate
+        self.climber.set_scale(scales[last])
         problem = None
         if made < count:
             gradients = [torch.zeros_like(x) for x in self._places]

@@ -63,11 +63,11 @@ class History:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
-    def add(self, gradient_norm: float, diagnostics: Mapping[str, float]) -> None:
-        """Notes the numbers of one update."""
+    def add(self, gradient_norm: float, diagnostics: Mapping[str, float], updates: int = 1) -> None:
+        """Notes the numbers of one update, or their sums over several."""
         for name, value in (("gradient_norm", gradient_norm), *diagnostics.items()):
             self._sums[name] = self._sums.get(name, 0.0) + value
-            self._counts[name] = self._counts.get(name, 0) + 1
+            self._counts[name] = self._counts.get(name, 0) + updates
 
     def record(self, step: int, seconds: float, learning_rate: float, metrics: Mapping[str, float]) -> Record:
         """Closes a record: means of what was added since the last one, and the metrics evaluated now.

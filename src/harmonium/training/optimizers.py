@@ -63,8 +63,8 @@ class Ascent:
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
         self.learning_rate = self._base_rates[0]
-        for group, rate in zip(groups, self._base_rates, strict=True):
-            group["lr"] = rate  # a tensor may have been given; checkpoints hold numbers, as ``step`` sets
+        self._scale, self._rates = math.nan, list[Tensor]()
+        self.set_scale(1.0)
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
         self.plain = optimizer == "sgd" and momentum == 0
         # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
@@ -73,12 +73,44 @@ class Ascent:
             for group in groups:
                 group["maximize"] = True
 
-    def step(self, gradients: list[Tensor], scale: float) -> None:
-        """One update with all learning rates multiplied by ``scale``."""
-        for group, base_rate in zip(self.optimizer.param_groups, self._base_rates, strict=True):
-            group["lr"] = base_rate * scale
+    @property
+    def recordable(self) -> bool:
+        """True if torch can record a step as a part of a CUDA graph."""
+        groups, fused = self.optimizer.param_groups, isinstance(self.optimizer, torch.optim.SGD)
+        return self.plain or all(group["fused"] if fused else "capturable" in group for group in groups)
+
+    def keep_rates_on(self, device: torch.device) -> None:
+        """Keeps the learning rates in tensors on a device from now on, where a recorded step reads them."""
+        dtype = self._parameters[0].dtype
+        self._rates = [torch.zeros((), dtype=dtype, device=device) for _ in self._base_rates]
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate
+            if "capturable" in group:
+                group["capturable"] = True
+        self._scale = math.nan
+        self.set_scale(1.0)
+
+    def set_scale(self, scale: float) -> None:
+        """Sets the factor of all learning rates in the steps from now on."""
+        if scale == self._scale:
+            return
+        self._scale, largest = scale, torch.finfo(self._parameters[0].dtype).max
+        rates = [rate * scale for rate in self._base_rates]
+        for tensor, rate in zip(self._rates, rates, strict=False):
+            tensor.fill_(rate if rate <= largest else math.inf)  # as a number of the parameters' dtype
+        if not self._rates:
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+
+    def step(self, gradients: list[Tensor]) -> None:
+        """Makes one update at the learning rates as they are set."""
+        if self.plain and self._rates:
+            with torch.no_grad():
+                for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                    parameter.addcmul_(gradient, self._rates[0])
+            return
         if self.plain:
-            rate = self._base_rates[0] * scale
+            rate = self._base_rates[0] * self._scale
             if rate > torch.finfo(self._parameters[0].dtype).max:
                 rate = math.inf  # as a number of the parameters' dtype
             with torch.no_grad():
@@ -104,6 +136,8 @@ class Ascent:
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that a checkpoint keeps: that of the torch optimiser."""
         state: dict[str, Any] = self.optimizer.state_dict()
+        for group, rate in zip(state["param_groups"], self._base_rates, strict=True):
+            group["lr"] = rate * self._scale
         return state
 
     def load_state_dict(self, saved: Any) -> None:
@@ -190,7 +224,7 @@ def _build(
 def find_direction(
     parameters: Mapping[str, Parameter],
     estimated: Mapping[str, Tensor],
-    weight: float = 1.0,
+    weight: float | Tensor = 1.0,
     pulls: Mapping[str, Iterable[Pull]] | None = None,
 ) -> list[Tensor]:
     """Returns the direction of an update for every parameter, in their order.
@@ -211,7 +245,7 @@ def find_direction(
                 f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, "
                 f"received {tuple(gradient.shape)}"
             )
-        if weight != 1:
+        if isinstance(weight, Tensor) or weight != 1:
             gradient = gradient * weight
         for pull in (pulls or {}).get(name, ()):
             gradient = pull(gradient, parameter.detach())
@@ -219,6 +253,12 @@ def find_direction(
     return result
 
 
+def norm_of(tensors: list[Tensor]) -> Tensor:
+    """Returns the Euclidean norm of all entries together, (), where they are; not finite where one is not."""
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
+    return norm
+
+
 def global_norm(tensors: list[Tensor]) -> float:
     """Returns the Euclidean norm of all entries together; not finite where an entry is not."""
-    return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))) if tensors else 0.0
+    return float(norm_of(tensors)) if tensors else 0.0

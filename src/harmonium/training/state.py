@@ -48,6 +48,8 @@ class TrainingRun:
         signal: the number of the signal that interrupted the run, None otherwise.
         ladder: Ladder from independent units to the machine along the training; None without ``ladder``, or
             where the run was interrupted.
+        engine: What made the updates: "compiled", "recorded" (on a GPU), or "torch", one by one, and on a GPU
+            why they were not recorded.
     """
 
     machine: BoltzmannMachine
@@ -61,6 +63,7 @@ class TrainingRun:
     metrics: dict[str, float]
     signal: int | None = None
     ladder: Ladder | None = field(default=None, repr=False)
+    engine: str = "torch"
 
     def whole(self) -> TrainingRun:
         """This run, where no signal cut it short: what a script of several runs has to know.

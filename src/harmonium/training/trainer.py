@@ -26,6 +26,7 @@ from harmonium.training.history import Metric, Record, Validation
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
+from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
@@ -292,10 +293,13 @@ class Run:
         if rule_state is not None:
             self.state.begin_from(rule_state)
         compiled = served(self.state, settings, self.total, ascent)
-        self.engine: type[Updates] = CompiledUpdates if compiled else OneByOne
+        self.obstacle = find_obstacle(self.state, settings, self.total)
+        recorded = RecordedUpdates if self.obstacle is None else OneByOne
+        self.engine: type[Updates] = CompiledUpdates if compiled else recorded
         if isinstance(rule, Rule) and rule.condition_on is not None:
             machine.check_condition(rule.condition_on)
         self.directory: RunDirectory | None = None
+        self.updates: Updates | None = None
         self.made = Made(ascent.learning_rate, 0.0, {}, None)
 
     @property
@@ -344,6 +348,7 @@ class Run:
             rule_state=rule_state,
             metrics=state.metrics,
             signal=signal,
+            engine=self.engine.engine + (f": {self.obstacle}" if self.obstacle else ""),
         )
 
     def prepare(self) -> None:
@@ -366,8 +371,9 @@ class Run:
         self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         self.updates = self.engine(
-            state, settings, self.total, state.optimizer, self.monitor, density, self.look_at_data
-        )
+            state, settings, self.total, state.optimizer, self.monitor, density, self.average,
+            self.look_at_data,
+        )  # fmt: skip
 
     def look_at_data(self, v: Tensor) -> None:
         """Checks that all processes have the same first batch, and warns of a machine at a saddle."""
@@ -378,10 +384,9 @@ class Run:
 
     def step(self) -> None:
         """Makes the next update, or many at once where nothing else is due between them."""
+        assert self.updates is not None  # prepared
         self.made, step = self.updates.make(self.is_quiet), self.state.step
         self.require_sound(self.made.problem)
-        if self.average:
-            self.average.update(step)
         if step == self.total or self.monitor.is_due(step):
             self.require_sound(self.monitor.check_machine(step))
 
@@ -395,7 +400,7 @@ class Run:
         """Returns whether nothing but the next update is due after so many."""
         saves = self.checkpoint_every is not None and step % self.checkpoint_every == 0
         seen = any(wants(callback, step, self.total) for callback in self.callbacks)
-        return not (seen or self.average or saves or any(self.due(step)) or self.monitor.is_due(step))
+        return not (seen or saves or any(self.due(step)) or self.monitor.is_due(step))
 
     def record(self) -> None:
         """Records the update where a record is due, and shows it to the callbacks, which may end the run."""
@@ -465,6 +470,8 @@ class Run:
     def close(self) -> None:
         """Lets go of the data and the folder."""
         self.state.batches.close()
+        if self.updates is not None:
+            self.updates.close()
         try:
             for callback in self.callbacks:
                 offer(callback, "close")

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
+from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
-from harmonium.training.optimizers import Ascent, find_direction, global_norm
+from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, norm_of
 from harmonium.training.penalties import pulls_of
 from harmonium.training.schedules import as_schedule
 from harmonium.training.seeds import stream_seed
@@ -42,6 +43,7 @@ class Updates(ABC):
     Attributes:
         total: updates of the run.
         density: how much ln p(v) counts in what is learned (``DivergenceMonitor.watch``).
+        average: the running average of the parameters, which follows every update; None: there is none.
         begin: called with the first batch, and None from then on.
     """
 
@@ -54,6 +56,7 @@ class Updates(ABC):
     climber: Ascent
     monitor: DivergenceMonitor
     density: float
+    average: RunningAverage | None
     begin: Callable[[Tensor], None] | None
 
     def __post_init__(self) -> None:
@@ -68,6 +71,18 @@ class Updates(ABC):
         Args:
             quiet: whether nothing else is due after so many updates of the run.
         """
+
+    def take(self) -> Batch:
+        """Returns the batch of the next update, as the transform makes it where there is one."""
+        state, settings = self.state, self.settings
+        batch = state.batches.take(state.step)
+        if settings.transform is None:
+            return batch
+        noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
+        return batch._replace(v=settings.transform(batch.v, noise))
+
+    def close(self) -> None:  # noqa: B027
+        """Lets go of what the updates keep on a device."""
 
     def scale(self, step: int) -> float:
         """Returns the factor of the learning rates in the update that follows ``step`` earlier ones.
@@ -91,10 +106,7 @@ class OneByOne(Updates):
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
-        v, row_weights, where = state.batches.take(state.step)
-        if settings.transform is not None:
-            noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
-            v = settings.transform(v, noise)
+        v, row_weights, where = self.take()
         if not state.batches.checked:
             state.machine.check_batch(v, where, "X")
         if self.begin is not None:
@@ -106,23 +118,29 @@ class OneByOne(Updates):
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
             estimate = self._estimate(v, row_weights)
-        control, diagnostics = estimate.control, estimate.diagnostics
+        control, norm = estimate.control, 0.0
         scale = self.scale(state.step) * control.rate
-        made = Made(self.climber.learning_rate * scale, 0.0, diagnostics, None, control.stop)
         if control.restart is not None:
             self.climber.restart([control.restart[name] for name in self.law.parameters])
+            diagnostics = _device.read_numbers(estimate.diagnostics)
+            made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
         else:
             weight = 1.0 if row_weights is None else float(row_weights.mean())
             gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
-            norm = global_norm(gradients)
-            made = made._replace(norm=norm)
+            values = [norm_of(gradients), *estimate.diagnostics.values()]
+            norm, *numbers = _device.to_floats(values)  # one wait for all
+            diagnostics = dict(zip(estimate.diagnostics, numbers, strict=True))
+            made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
             if problem:
                 return made._replace(problem=problem)
             if settings.clip_norm is not None and norm > settings.clip_norm:
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
-            self.climber.step(gradients, scale)
+            self.climber.set_scale(scale)
+            self.climber.step(gradients)
         state.step += 1
+        if self.average:
+            self.average.update(state.step)
         state.rule_state = estimate.state
         state.history.add(made.norm, diagnostics)
         return made

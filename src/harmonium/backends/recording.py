@@ -1,0 +1,167 @@
+"""Recordings: the operations of a step on a GPU, made once as a CUDA graph and then started by one launch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._states import leaves, map_leaves
+from harmonium.backends import choice, tensor_cores
+
+_EAGER = (
+    2  # steps before the recording: the first makes constants and picks algorithms, the second finds them
+)
+
+
+@final
+class Recording:
+    """A step from state to state, recorded at its third call where the device records (``choice.records``).
+
+    The step makes the same operations at every call and asks the device for no value. What it reads beside
+    the state lies in tensors that stay, which may be written over between two calls; numbers of Python are
+    those of the third call, but for whole numbers in the state, such as counts of sweeps, which go on as they
+    went then. On other devices every call runs the step, with the same results.
+
+    Args:
+        step: takes the state and returns the next one, a tree (``_states``) of the same build.
+        state: where to begin, which is not written over; None where the first step makes it.
+        device: where the tensors are.
+        generators: sources of the step's noise, on the device. Their seeds may be set between two calls.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Any], Any],
+        state: Any,
+        device: torch.device,
+        generators: Sequence[torch.Generator] = (),
+    ) -> None:
+        self._step, self._generators, self._left, self._replays = step, generators, _EAGER + 1, 0
+        self._grown: dict[str, int] = {}  # by how much a step changes whole numbers
+        self._records = choice.records(device)
+        self._state = map_leaves(_clone, state) if self._records else state
+        self._graph: Any = None
+        # One for all recordings: torch keeps a workspace of cuBLAS, tens of megabytes, for every stream.
+        self._stream = _stream(device, "recording") if device.type == "cuda" else None
+
+    @property
+    def state(self) -> Any:
+        """The state after the steps so far; its tensors are written over by the next one."""
+        places = iter([place for place, _ in leaves(self._state)])
+
+        def gone_on(value: Any) -> Any:
+            grown = self._grown.get(next(places), 0)
+            return value + self._replays * grown if grown else value
+
+        return map_leaves(gone_on, self._state)
+
+    def advance(self) -> None:
+        """Makes the next step.
+
+        Warns:
+            RuntimeWarning: The step asked the device for a value, so that it could not be recorded; it is
+                made one by one from then on.
+        """
+        if not self._records:
+            self._state = self._step(self._state)
+        elif self._graph is not None:
+            self._graph.replay()
+            self._replays += 1
+        elif self._stream is None or not self._left:
+            self._run()
+        elif self._left > 1:
+            # Memory and algorithms of this stream are those that the recording is going to use.
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                self._run()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            self._left -= 1
+        else:
+            self._record()
+
+    def _record(self) -> None:
+        """Records a step and makes it."""
+        graph, state, self._left = torch.cuda.CUDAGraph(), self._state, 0
+        used = [*self._generators, torch.cuda.default_generators[torch.cuda.current_device()]]
+        noise = [generator.get_state() for generator in used]
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        tensor_cores.forget()  # what was made outside has other values at a replay
+        collects = gc.isenabled()
+        gc.disable()  # a graph that is thrown away meanwhile would end this recording
+        try:
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._run()
+            self._graph = graph
+            graph.replay()  # to record is not to run
+        except RuntimeError as error:
+            self._state, self._grown = state, {}
+            for generator, kept in zip(used, noise, strict=True):
+                fresh = torch.Generator(generator.device)
+                fresh.set_state(kept)
+                generator.graphsafe_set_state(fresh.graphsafe_get_state())  # torch left it as in a recording
+            reason = str(error).splitlines()[0]
+            _checks.warn(
+                f"recording: goes on one by one, as a step could not be recorded ({reason})", RuntimeWarning
+            )
+            self._run()
+        finally:
+            tensor_cores.forget()
+            if collects:
+                gc.enable()
+
+    def _run(self) -> None:
+        """Makes a step and writes its state over that of the step before, where the next one finds it."""
+        new, before = self._step(self._state), dict(leaves(self._state))
+        if before.keys() != dict(leaves(new)).keys():  # there was none
+            self._state = map_leaves(_clone, new)
+            return
+        for place, value in leaves(new):
+            if isinstance(value, Tensor):
+                before[place].copy_(value)
+            elif isinstance(value, int) and value != before[place]:
+                self._grown[place] = value - before[place]
+        own = iter(before.values())
+        self._state = map_leaves(lambda value: _other(value, next(own)), new)
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """Inside, a GPU works beside what follows, in a recording too; ``join`` waits for it.
+
+    On other devices there is no beside.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    side = _stream(device, "aside")
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        yield
+
+
+def join(device: torch.device) -> None:
+    """Lets what follows wait for what was made ``aside``."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).wait_stream(_stream(device, "aside"))
+
+
+@cache
+def _stream(device: torch.device, purpose: str) -> Any:
+    """Returns the stream of a device for a purpose."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def _clone(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _other(value: Any, own: Any) -> Any:
+    return own if isinstance(value, Tensor) else value

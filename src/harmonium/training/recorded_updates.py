@@ -1,0 +1,185 @@
+"""Updates on a GPU, recorded once as a CUDA graph and replayed: the host neither launches nor waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from harmonium import _device, backends
+from harmonium.backends import Recording, choice
+from harmonium.backends.recording import aside, join
+from harmonium.data import bernoulli_binarise
+from harmonium.data.transforms import check_intensities, draw_bits
+from harmonium.learning import Rule
+from harmonium.training.batch_source import RowBatches
+from harmonium.training.optimizers import find_direction, norm_of
+from harmonium.training.seeds import stream_seed
+from harmonium.training.settings import Settings
+from harmonium.training.state import TrainingState
+from harmonium.training.updates import Made, Updates
+
+_SHARE = (
+    0.25  # of a device's free memory for the rows; half would leave a wide machine no room for its chains
+)
+_MOST = 256  # updates between two waits: 10 % slower at 8, no faster at 1,000, and Ctrl-C is answered in time
+
+
+def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str | None:
+    """Returns why the updates of a run are not recorded, None where they are; the one place that decides it.
+
+    On a CPU nothing is recorded, and there is nothing to say.
+    """
+    rule, source = settings.rule, state.batches
+    if not choice.records(state.machine.device):
+        return ""
+    if total < choice.LEAST_UPDATES:
+        return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
+    if settings.shards is not None:
+        return "several processes exchange their sums on the host"
+    if not isinstance(rule, Rule):
+        return "the rule is not one of harmonium.rules"
+    if not rule.is_steady:
+        return f"{rule.name} decides by numbers that it asks for"
+    if not isinstance(source, RowBatches):
+        return "the rows are a stream"
+    if not state.optimizer.recordable:
+        return "the optimiser has no capturable form"
+    if settings.transform is bernoulli_binarise and source.floats_in_memory:
+        return None
+    if settings.transform is not None:
+        return "the transform is not harmonium.data.bernoulli_binarise of floats in memory"
+    return None if source.checked and source.observed else "rows lack entries, or are read from a file"
+
+
+@final
+class RecordedUpdates(Updates):
+    """Updates whose operations, from the gather of the rows to the step of the optimiser, are one recording.
+
+    They are those of ``OneByOne``, with the same noise, and so are their numbers but for the rounding of the
+    step. The first two are made one by one, which picks algorithms and makes what is kept. The norm of the
+    gradient, diagnostics and whether they are finite are summed on the device, and read where something else
+    is due. So a run that diverges is stopped some updates late: at the next record at the latest.
+    """
+
+    engine = "recorded"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        machine, source, device = self.state.machine, self.state.batches, self.device
+        assert isinstance(source, RowBatches)
+        self._source = source
+        self._rows = source.put_on(device, int(_SHARE * _device.free_memory(device)))
+        self._where = torch.zeros(source.size, dtype=torch.long, device=device)
+        self._v = torch.zeros(source.size, source.width, dtype=machine.dtype, device=device)
+        weights = source.weights
+        self._weights = None if weights is None else weights.to(device=device, dtype=machine.dtype)
+        self._draws: torch.Generator | None = None
+        if self.settings.transform is not None and self._rows is not None:
+            check_intensities(self._rows)
+            self._draws = torch.Generator(device)
+        self._names: list[str] = []
+        self._sums = self._last = torch.zeros(1, device=device)
+        self._gradients: list[Tensor] = []
+        self.climber.keep_rates_on(device)
+        noise = [self.state.generator, *([] if self._draws is None else [self._draws])]
+        self._recording = Recording(self._update, self.state.rule_state, device, noise)
+
+    def make(self, quiet: Callable[[int], bool]) -> Made:
+        state, source, settings = self.state, self._source, self.settings
+        count, most = 1, min(self.total - state.step, _MOST)
+        while count < most and quiet(state.step + count):
+            count += 1
+        order = _device.to_device(source.indices(state.step, count).view(count, -1), self.device)
+        self._sums.zero_()
+        scale = 1.0
+        for where in order:
+            self._where.copy_(where)
+            if self._rows is None:
+                self._v.copy_(self.take().v, non_blocking=True)
+            if self.begin is not None:
+                self._key_draws()
+                self._gather()
+                self.begin(self._v)
+                self.begin = None
+                self.monitor.watch(self._v, self.density)
+            self._key_draws()
+            state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
+            scale = self.scale(state.step)
+            self.climber.set_scale(scale)
+            self._recording.advance()
+            state.step += 1
+            if self.average:
+                self.average.update(state.step)
+        state.rule_state = self._recording.state
+        names = len(self._names) + 1
+        read = torch.cat((self._sums, self._last)).tolist()  # the one wait
+        sums, (norm, *numbers) = read[:names], read[names:]
+        diagnostics = dict(zip(self._names, numbers, strict=True))
+        made = Made(self.climber.learning_rate * scale, norm, diagnostics, None)
+        problem = self.monitor.check_gradients(
+            self._gradients, sums[0], dict(zip(self._names, sums[1:], strict=True))
+        )
+        if problem:
+            return made._replace(problem=problem)
+        state.history.add(sums[0], dict(zip(self._names, sums[1:], strict=True)), count)
+        return made
+
+    def close(self) -> None:
+        del self._recording  # it has this object's method, and so would live on until garbage is collected
+
+    @torch.no_grad()
+    def _update(self, rule_state: Any) -> Any:
+        """Makes one update of what lies on the device, from the rule's state to its next one."""
+        settings, rule = self.settings, self.settings.rule
+        self._gather()
+        weights: Tensor | None = None
+        weight: float | Tensor = 1.0
+        if self._weights is not None:
+            weights = self._weights.index_select(0, self._where)
+            weight = weights.mean()
+            weights = weights / weight
+        rounds = settings.precision != "float32"
+        with backends.precision(settings.precision) if rounds else nullcontext():
+            estimate = rule.estimate(
+                self.law, self._v, rule_state, self.state.generator, weights, observed=True, supported=True
+            )
+        gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
+        self._gradients = gradients
+        with aside(self.device) if settings.clip_norm is None else nullcontext():
+            norm = norm_of(gradients)
+            self._note(norm, dict(estimate.diagnostics))
+        if settings.clip_norm is not None:
+            gradients = list(torch._foreach_mul(gradients, (settings.clip_norm / norm).clamp(max=1.0)))
+        self.climber.step(gradients)
+        if settings.clip_norm is None:
+            join(self.device)
+        return estimate.state
+
+    def _key_draws(self) -> None:
+        """Sets the noise of draws from grey levels, a function of the seed and the update."""
+        if self._draws is not None:
+            self._draws.manual_seed(stream_seed(self.settings.seed, "transform", self.state.step))
+
+    def _gather(self) -> None:
+        """Fills the batch with the rows that are next, where these lie on the device."""
+        if self._rows is None:
+            return
+        if self._draws is not None:
+            self._v.copy_(draw_bits(self._rows.index_select(0, self._where), self._draws))
+        elif self._rows.dtype is self._v.dtype:
+            torch.index_select(self._rows, 0, self._where, out=self._v)
+        else:
+            self._v.copy_(self._rows.index_select(0, self._where))
+
+    def _note(self, norm: Tensor, diagnostics: dict[str, Any]) -> None:
+        """Adds the numbers of an update to those since the last wait."""
+        if self._names != [*diagnostics] or len(self._sums) != 1 + len(diagnostics):
+            self._names = [*diagnostics]
+            self._sums = torch.zeros(1 + len(diagnostics), device=self.device)
+        numbers = [x if isinstance(x, Tensor) else norm.new_tensor(x) for x in diagnostics.values()]
+        self._last = torch.stack([norm, *numbers]) if numbers else norm.view(1)
+        self._sums += self._last

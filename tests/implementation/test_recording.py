@@ -1,0 +1,200 @@
+"""Recorded work is the work that it stands for: the same numbers, kept across a resume, with no wait between.
+
+Nobody needs a GPU for it: where a device is said to record, ``Recording`` runs its step from tensors that
+stay, as a graph does. ``experiments/gpu.py`` asks a GPU for the rest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretend_device import DEVICE, pretend_device
+
+import harmonium as hm
+from harmonium import _device
+from harmonium.backends import Recording, choice
+
+GENERATOR = torch.Generator().manual_seed(1)
+BITS = (torch.rand(300, 12, generator=GENERATOR) < 0.3).float()
+REAL = torch.randn(300, 12, generator=GENERATOR)
+WEIGHTS = torch.rand(300, generator=GENERATOR)
+CENTRED, Langevin = hm.rules.centred, hm.chains.GibbsLangevin
+
+RUNS: dict[str, dict[str, Any]] = {
+    "pcd": {},
+    "cd": {"rule": hm.rules.cd(3)},
+    "centred": {"rule": CENTRED(hm.rules.pcd(1))},
+    "centred by the batch before": {"rule": CENTRED(hm.rules.noise_cd(4, burn_in=1))},
+    "average": {"averaging": 0.9},
+    "clip": {"clip_norm": 0.1},
+    "decay": {"weight_decay": 0.01, "l1": 0.01},
+    "momentum": {"momentum": 0.5, "schedule": "inverse_sqrt"},
+    "adam": {"optimizer": "adam", "schedule": "inverse_sqrt", "learning_rate": 0.01},
+    "weights": {"sample_weight": WEIGHTS},
+    "all rows": {"batch_size": 300},
+    "metropolis": {"rule": hm.rules.pcd(2, kernel=hm.chains.Metropolis())},
+    "deep": {"hidden": [hm.Bernoulli(5), hm.Bernoulli(3)], "rule": hm.rules.pcd(2)},
+    "gaussian": {"visible": hm.Gaussian(12), "rule": hm.rules.noise_cd(4, kernel=Langevin(0.1))},
+    "bytes": {"rows": BITS.byte()},
+    "grey": {"rows": BITS * 0.7, "transform": hm.data.bernoulli_binarise},
+}
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The CPU is a device that records, and has no code of its own."""
+    monkeypatch.setattr(_device, "is_async", lambda device: True)
+    monkeypatch.setattr(choice, "COMPILED", False)
+    monkeypatch.setattr(choice, "RECORDS", frozenset(("cpu",)))
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 20)
+    yield monkeypatch
+
+
+def train(device: Any = None, **given: Any) -> hm.training.TrainingRun:
+    real = "visible" in given
+    visible, hidden = given.pop("visible", hm.Bernoulli(12)), given.pop("hidden", [hm.Bernoulli(5)])
+    machine = hm.BoltzmannMachine([visible, *hidden], seed=2)
+    settings = {"rule": "pcd", "batch_size": 30, "updates": 40, "learning_rate": 0.02, "seed": 3} | given
+    rows = settings.pop("rows", REAL if real else BITS)
+    return hm.train(machine, rows, progress=False, device=device, **settings)
+
+
+def numbers(run: hm.training.TrainingRun) -> list[torch.Tensor]:
+    machines = [run.machine, *([run.averaged_machine] if run.averaged_machine else [])]
+    return [p.detach() for machine in machines for p in machine.parameters()]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_recorded_updates_are_those_made_one_by_one(name: str, recording: pytest.MonkeyPatch) -> None:
+    # Layers belong to one machine: each run has its own.
+    made = [train(**fresh(RUNS[name]))]
+    recording.setattr(choice, "RECORDS", frozenset())
+    made.append(train(**fresh(RUNS[name])))
+    assert [run.engine for run in made] == ["recorded", "torch"]
+    if name == "grey":  # the noise of draws from grey levels is the device's
+        return
+    for recorded, plain in zip(*map(numbers, made), strict=True):
+        assert torch.allclose(recorded, plain, rtol=0, atol=1e-5)
+    for recorded, plain in zip(made[0].history, made[1].history, strict=True):
+        assert recorded.keys() == plain.keys()
+        for column in recorded.keys() - {"seconds"}:
+            assert recorded[column] == pytest.approx(plain[column], rel=1e-4, abs=1e-6)
+    assert getattr(made[0].rule_state, "sweeps", 0) == getattr(made[1].rule_state, "sweeps", 0)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.usefixtures("recording")
+def test_a_recorded_run_goes_on_with_its_bits(name: str, tmp_path: Path) -> None:
+    whole = train(**fresh(RUNS[name]))
+    train(**fresh(RUNS[name]), run_dir=tmp_path, updates=27)
+    resumed = train(**fresh(RUNS[name]), run_dir=tmp_path, resume=True)
+    assert resumed.updates == 40
+    assert all(torch.equal(x, y) for x, y in zip(numbers(whole), numbers(resumed), strict=True))
+
+
+@pytest.mark.parametrize("name", ["pcd", "weights", "bytes", "grey"])
+def test_rows_that_do_not_fit_are_sent(name: str, recording: pytest.MonkeyPatch) -> None:
+    recording.setattr("harmonium.training.recorded_updates._SHARE", 0.0)
+    sent = train(**RUNS[name])
+    recording.setattr(choice, "RECORDS", frozenset())
+    plain = train(**RUNS[name])
+    assert [sent.engine, plain.engine] == ["recorded", "torch"]
+    for x, y in zip(*map(numbers, (sent, plain)), strict=True):
+        assert torch.allclose(x, y, rtol=0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("recording")
+def test_a_recorded_run_that_diverges_goes_back_to_sound_parameters() -> None:
+    machine = hm.BoltzmannMachine([hm.Gaussian(12), hm.Bernoulli(5)], seed=2)
+    with pytest.raises(hm.training.TrainingDiverged) as raised:
+        hm.train(machine, REAL, rule="pcd", updates=200, learning_rate=1e6, seed=3, progress=False)
+    assert all(bool(p.isfinite().all()) for p in machine.parameters())
+    assert raised.value.step <= 128
+
+
+OBSTACLES: dict[str, tuple[dict[str, Any], str]] = {
+    "a short run": ({"updates": 10}, "fewer than 20 updates"),
+    "a rule that looks": ({"rule": hm.rules.ucd(2)}, "ucd"),
+    "rows that lack entries": ({"rows": torch.where(BITS.cumsum(0) == 1, torch.nan, BITS)}, "lack entries"),
+    "a transform of one's own": ({"transform": lambda v, generator: v}, "transform"),
+    "an optimiser that waits": ({"optimizer": lambda p: torch.optim.SGD(p, 0.01)}, "optimiser"),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+@pytest.mark.usefixtures("recording")
+def test_a_run_says_why_it_was_not_recorded(name: str) -> None:
+    settings, reason = OBSTACLES[name]
+    engine = train(**settings).engine
+    assert engine.startswith("torch: ") and reason in engine
+
+
+def test_a_recorded_update_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks, here of callbacks, the host asks the device for nothing."""
+    monkeypatch.setattr(choice, "RECORDS", frozenset((DEVICE.type,)))
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 20)
+    seen: dict[int, int] = {}
+
+    class Every16:
+        def __call__(self, update: Any) -> None:
+            seen[update.step] = counts.waits.total()
+
+        def wants(self, step: int, total: int) -> bool:
+            return step % 16 == 0
+
+    with pretend_device() as counts, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        run = train(device=DEVICE, updates=100, record_every=100, callbacks=[Every16()])
+    assert run.engine == "recorded"
+    assert seen[96] - seen[80] == 1  # of the 16 updates between, for their numbers
+
+
+@pytest.mark.parametrize("hidden", [[hm.Bernoulli(5)], [hm.Bernoulli(5), hm.Spin(3)]])
+def test_recorded_chains_and_annealing_are_those_made_one_by_one(
+    hidden: list[hm.layers.Layer], recording: pytest.MonkeyPatch
+) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(12), *hidden], seed=2)
+    hm.machine.normal_(machine, 0.3, seed=1)
+    start = machine.random_states(30, seed=1)
+    made = []
+    for devices in (frozenset(("cpu",)), frozenset[str]()):
+        recording.setattr(choice, "RECORDS", devices)
+        states = hm.chains.run(machine, hm.chains.Gibbs(), start, 50, seed=4)
+        state = hm.chains.Gibbs().init(machine.hamiltonian(), start, torch.Generator())
+        chains = hm.chains.run(machine, hm.chains.Gibbs(), state, 50, seed=4)
+        bounds = hm.likelihood.ais(machine, chains=30, temperatures=50, data=BITS, seed=5)
+        made.append((states, chains, bounds))
+    (states, chains, bounds), (plain, counted, exact) = made
+    assert all(torch.equal(x, y) for x, y in zip(states, plain, strict=True))
+    assert chains.sweeps == counted.sweeps == 50
+    assert bounds.value == pytest.approx(exact.value, abs=1e-6)
+
+
+@pytest.mark.usefixtures("recording")
+def test_a_recording_leaves_alone_what_it_was_given() -> None:
+    start = {"x": torch.zeros(3), "count": 0}
+
+    def step(state: Any) -> Any:
+        return {"x": state["x"] + 1, "count": state["count"] + 2}
+
+    made = Recording(step, start, torch.device("cpu"))
+    for _ in range(5):
+        made.advance()
+    assert start["x"].tolist() == [0, 0, 0] and made.state["x"].tolist() == [5, 5, 5]
+    assert made.state["count"] == 10
+
+
+def fresh(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with layers that no other machine has."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, hm.layers.Layer):
+            return type(value)(value.n_units)
+        return [copied(x) for x in value] if isinstance(value, list) else value
+
+    return {name: copied(value) for name, value in settings.items()}
