@@ -17,7 +17,7 @@ os.environ.pop(
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks import page, quality, records, system, targets
+from benchmarks import gpu, page, quality, records, system, targets
 from benchmarks.race import CLOCKS, Table, aligned, number, set_clock
 from benchmarks.suite import BENCHMARKS
 
@@ -53,7 +53,15 @@ def main() -> None:
         metavar="FOLDER",
         help="where records are (default: those of the project, which docs/benchmarks.md is made of)",
     )
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cuda: the table of a GPU instead, in four minutes",
+    )
     arguments = parser.parse_args()
+    if arguments.device != "cpu":
+        gpu.main(arguments.device, arguments.quick, arguments.record is not False)
+        return
 
     whole = not (arguments.quick or arguments.only)
     recording = arguments.record

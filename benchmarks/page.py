@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import primitives, quality_page, quality_records, records, targets
+from benchmarks import gpu, primitives, quality_page, quality_records, records, targets
 from benchmarks.quality_records import Record as QualityRecord
 from benchmarks.race import Row, markdown, number
 from benchmarks.records import Record
@@ -41,7 +41,7 @@ the record of the processor that it finds to `benchmarks/records/` and makes thi
 
 def text(found: Sequence[Record], quality: Sequence[QualityRecord] = ()) -> str:
     """The page of these records, and of those of ``python -m benchmarks quality``."""
-    parts = [_HEAD, *filter(None, [quality_page.text(quality)])]
+    parts = [_HEAD, *filter(None, [quality_page.text(quality), gpu.text()])]
     if found:
         parts += [_processors(found), _summary(found), *_benchmarks(found)]
     else:
