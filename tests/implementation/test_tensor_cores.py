@@ -99,6 +99,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     monkeypatch.setattr(choice, "HALF_STEP", 1)
     monkeypatch.setattr(choice, "COMPILED", False)
     monkeypatch.setattr(choice, "WORTHWHILE", 1)
+    monkeypatch.setattr(choice, "UNITS", frozenset(("cpu",)))
     monkeypatch.setattr(choice, "matrix_units", lambda device: True)
     yield monkeypatch
 

@@ -114,8 +114,7 @@ def test_a_named_optimizer_is_torchs_own(name: str, momentum: float) -> None:
     for step in range(5):
         gradient = torch.randn(4, generator=generator)
         for ascent in ascents:
-            ascent.set_scale(1 / (1 + step))
-            ascent.step([gradient.clone()])
+            ascent.step([gradient.clone()], 1 / (1 + step))
     assert torch.equal(ours, theirs)
     one, other = (ascent.optimizer.state_dict() for ascent in ascents)
     assert one["param_groups"] == other["param_groups"]

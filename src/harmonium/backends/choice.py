@@ -33,6 +33,8 @@ VARIABLE: Final = "HARMONIUM_PRODUCTS"
 """Environment variable that names the backend of products: "torch", "onednn,bits=96", ..."""
 RECORDS = frozenset(("cuda",))
 """The devices on which work is recorded."""
+UNITS = frozenset(("cuda",))
+"""The kinds of devices that may have matrix units, which a small update asks first."""
 LIBRARIES: Final = ("torch", "onednn")
 """Names the libraries that multiply real numbers: what torch was built with, or oneDNN."""
 

@@ -229,7 +229,8 @@ class Hamiltonian:
         """
         if _checks.autocast():
             _checks.outside_autocast(self.device.type)
-        if drawn and neighbours is None and not (isinstance(layer, Part) and layer.columns is not None):
+        on_gpu = drawn and self.thetas[0][0].device.type in choice.UNITS
+        if on_gpu and neighbours is None and not (isinstance(layer, Part) and layer.columns is not None):
             beside = self._find_beside(layer.layer if isinstance(layer, Part) else layer, states)
             if beside is not None:
                 return tensor_cores.field(
@@ -289,7 +290,10 @@ class Hamiltonian:
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
         """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
         kind, theta = self.layers[layer], self.thetas[layer]
-        if choice.draws_on_gpu(field, theta, kind.two_values, kind.one_hot) and self.mask(layer) is None:
+        on_gpu = field.device.type in choice.UNITS and choice.draws_on_gpu(
+            field, theta, kind.two_values, kind.one_hot
+        )
+        if on_gpu and self.mask(layer) is None:
             if kind.one_hot:
                 return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
             assert kind.two_values is not None
@@ -400,7 +404,10 @@ class Hamiltonian:
         if choice.half_step(field, theta, kind.two_values):
             mirrored_from = len(field) // 2 if antithetic else 0
             return calls.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
-        if not antithetic and choice.draws_on_gpu(field, theta, kind.two_values, kind.one_hot):
+        on_gpu = field.device.type in choice.UNITS and choice.draws_on_gpu(
+            field, theta, kind.two_values, kind.one_hot
+        )
+        if on_gpu and not antithetic:
             key = _random.device_key(generator)
             if kind.one_hot:
                 drawn = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
@@ -436,7 +443,8 @@ class Hamiltonian:
         """
         l = part.layer
         values = self.layers[l].two_values if field is None and part.columns is None else None
-        beside = self._find_beside(l, states) if values in choice.VALUES else None
+        on_gpu = self.thetas[l][0].device.type in choice.UNITS
+        beside = self._find_beside(l, states) if on_gpu and values in choice.VALUES else None
         if beside is not None and values is not None:
             key, theta = _random.device_key(generator), self.thetas[l][0]
             drawn = tensor_cores.half_step(
@@ -462,7 +470,8 @@ class Hamiltonian:
             exact: whether these are drawn, or data within the support of the units, and no means.
         """
         values = self.layers[layer].two_values
-        beside = self._find_beside(layer, states) if values in choice.VALUES else None
+        on_gpu = self.thetas[layer][0].device.type in choice.UNITS
+        beside = self._find_beside(layer, states) if on_gpu and values in choice.VALUES else None
         if beside is None or values is None:
             return self.expected_statistics(layer, self.field(layer, states, drawn=exact))
         mean = tensor_cores.mean(

@@ -41,7 +41,12 @@ class Statistics:
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
         self._hamiltonian = hamiltonian
-        self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
+        # On a GPU a sum that is the first of its kind needs no zeros.
+        self._on_gpu = hamiltonian.thetas[0][0].device.type in choice.UNITS
+        self._thetas: list[list[Tensor | None]] = [
+            [None] * len(theta) if self._on_gpu else [*map(torch.zeros_like, theta)]
+            for theta in hamiltonian.thetas
+        ]
         self._products = [*map(OuterProductSum, hamiltonian.J)]
         self._lots: list[_Lot] = []
 
@@ -59,13 +64,16 @@ class Statistics:
     @property
     def thetas(self) -> list[list[Tensor]]:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
+        if not self._on_gpu:
+            return self._thetas  # type: ignore[return-value]
         self._flush()
         return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
 
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        self._flush()
+        if self._lots:
+            self._flush()
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
@@ -96,7 +104,8 @@ class Statistics:
         readings = (summed,) if self.readings is None else self.readings
         weight, read = weight / len(readings), list[list[Tensor]]()
         for reading in readings:
-            means, queued = list(states), self._queues(hamiltonian, states, readings)
+            means = list(states)
+            queued = self._on_gpu and self._queues(hamiltonian, states, readings)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
                     known = fields.get(l)
@@ -133,7 +142,9 @@ class Statistics:
         for i, term in enumerate(terms):
             if i < first:
                 continue
-            total = self._theta(layer, i)
+            total = self._thetas[layer][i]
+            if total is None:
+                total = self._theta(layer, i)
             if isinstance(weight, Tensor):
                 total.add_(sum_of_lots(weight.to(term.dtype).unsqueeze(-1), term)[0])
             else:

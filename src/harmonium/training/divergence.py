@@ -187,7 +187,7 @@ class DivergenceMonitor:
             _checks.warn(f"training ended, but {words}. {_advice(self._clip_norm)}", RuntimeWarning)
 
     def _find_not_finite(self) -> Problem | None:
-        if math.isfinite(global_norm(self._current)):
+        if math.isfinite(float(global_norm(self._current))):
             return None
         name = self._find_worst(self._current)
         return Problem(name, f"the values of {name} are not finite and were {self._put_parameters_back()}")

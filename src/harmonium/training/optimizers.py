@@ -102,8 +102,10 @@ class Ascent:
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate
 
-    def step(self, gradients: list[Tensor]) -> None:
-        """Makes one update at the learning rates as they are set."""
+    def step(self, gradients: list[Tensor], scale: float | None = None) -> None:
+        """Makes one update, with all learning rates multiplied by ``scale``; None: as they are set."""
+        if scale is not None and scale != self._scale:
+            self.set_scale(scale)
         if self.plain and self._rates:
             with torch.no_grad():
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
@@ -253,12 +255,9 @@ def find_direction(
     return result
 
 
-def norm_of(tensors: list[Tensor]) -> Tensor:
+def global_norm(tensors: list[Tensor]) -> Tensor:
     """Returns the Euclidean norm of all entries together, (), where they are; not finite where one is not."""
+    if not tensors:
+        return torch.zeros(())
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
     return norm
-
-
-def global_norm(tensors: list[Tensor]) -> float:
-    """Returns the Euclidean norm of all entries together; not finite where an entry is not."""
-    return float(norm_of(tensors)) if tensors else 0.0

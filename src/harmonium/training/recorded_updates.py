@@ -16,7 +16,7 @@ from harmonium.data import bernoulli_binarise
 from harmonium.data.transforms import check_intensities, draw_bits
 from harmonium.learning import Rule
 from harmonium.training.batch_source import RowBatches
-from harmonium.training.optimizers import find_direction, norm_of
+from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
@@ -99,7 +99,9 @@ class RecordedUpdates(Updates):
         for where in order:
             self._where.copy_(where)
             if self._rows is None:
-                self._v.copy_(self.take().v, non_blocking=True)
+                v = source.take(state.step).v
+                v = v if settings.transform is None else self.transform(v)
+                self._v.copy_(v, non_blocking=True)
             if self.begin is not None:
                 self._key_draws()
                 self._gather()
@@ -150,7 +152,7 @@ class RecordedUpdates(Updates):
         gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
         self._gradients = gradients
         with aside(self.device) if settings.clip_norm is None else nullcontext():
-            norm = norm_of(gradients)
+            norm = global_norm(gradients)
             self._note(norm, dict(estimate.diagnostics))
         if settings.clip_norm is not None:
             gradients = list(torch._foreach_mul(gradients, (settings.clip_norm / norm).clamp(max=1.0)))

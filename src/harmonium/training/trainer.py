@@ -435,7 +435,7 @@ class Run:
         couplings = [
             W.detach() for name, W in self.machine.named_parameters() if name.startswith("couplings")
         ]
-        measured = {"weight_norm": global_norm(couplings), **values, **self.notes.get(state.step, {})}
+        measured = {"weight_norm": float(global_norm(couplings)), **values, **self.notes.get(state.step, {})}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
         if self.directory:
             self.directory.append(state)

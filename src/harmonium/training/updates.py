@@ -13,9 +13,8 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
-from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, Problem
-from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, norm_of
+from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
 from harmonium.training.penalties import pulls_of
 from harmonium.training.schedules import as_schedule
 from harmonium.training.seeds import stream_seed
@@ -72,14 +71,11 @@ class Updates(ABC):
             quiet: whether nothing else is due after so many updates of the run.
         """
 
-    def take(self) -> Batch:
-        """Returns the batch of the next update, as the transform makes it where there is one."""
-        state, settings = self.state, self.settings
-        batch = state.batches.take(state.step)
-        if settings.transform is None:
-            return batch
-        noise = _random.as_generator(stream_seed(settings.seed, "transform", state.step))
-        return batch._replace(v=settings.transform(batch.v, noise))
+    def transform(self, v: Tensor) -> Tensor:
+        """Returns the rows of the next update, (rows, width), as the transform of the run makes them."""
+        assert self.settings.transform is not None
+        key = stream_seed(self.settings.seed, "transform", self.state.step)
+        return self.settings.transform(v, _random.as_generator(key))
 
     def close(self) -> None:  # noqa: B027
         """Lets go of what the updates keep on a device."""
@@ -106,7 +102,9 @@ class OneByOne(Updates):
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
-        v, row_weights, where = self.take()
+        v, row_weights, where = state.batches.take(state.step)
+        if settings.transform is not None:
+            v = self.transform(v)
         if not state.batches.checked:
             state.machine.check_batch(v, where, "X")
         if self.begin is not None:
@@ -127,17 +125,15 @@ class OneByOne(Updates):
         else:
             weight = 1.0 if row_weights is None else float(row_weights.mean())
             gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
-            values = [norm_of(gradients), *estimate.diagnostics.values()]
-            norm, *numbers = _device.to_floats(values)  # one wait for all
-            diagnostics = dict(zip(estimate.diagnostics, numbers, strict=True))
+            norm = float(global_norm(gradients))
+            diagnostics = _device.read_numbers(estimate.diagnostics) if estimate.diagnostics else {}
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
             if problem:
                 return made._replace(problem=problem)
             if settings.clip_norm is not None and norm > settings.clip_norm:
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
-            self.climber.set_scale(scale)
-            self.climber.step(gradients)
+            self.climber.step(gradients, scale)
         state.step += 1
         if self.average:
             self.average.update(state.step)
