@@ -55,7 +55,8 @@ def mark_differences(x: Tensor, y: Tensor) -> Any:
 
 def differ(x: Tensor, y: Tensor) -> Tensor:
     """Marks the rows in which two batches of states, (rows, width), differ: (rows,)."""
-    return torch.as_tensor(mark_differences(x, y).any(-1))
+    marks = mark_differences(x, y).any(-1)
+    return marks if isinstance(marks, Tensor) else torch.from_numpy(marks)
 
 
 class PairKernel(ABC):

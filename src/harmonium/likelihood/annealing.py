@@ -208,6 +208,7 @@ def anneal_chains(
         choice.half_step(part.select_states(states[part.layer]), theta, target.units(part)[0].two_values)
         for part, (_, theta) in zip(parts, ends, strict=True)
     ]
+    on_gpu = target.device.type in choice.UNITS
 
     def move(state: Annealed, now: float | Tensor, following: float | Tensor) -> Annealed:
         """Changes β, and draws all that is not clamped at the new one."""
@@ -222,8 +223,8 @@ def anneal_chains(
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
             total = total + reduce(torch.add, terms).double() * (following - now)
         for i, part in enumerate(parts):
-            if fields is None and not (compiled[i] or part.layer in graph.summed or part.columns is not None):
-                thetas[i] = _between(ends[i], following)
+            if on_gpu and fields is None and part.layer not in graph.summed and part.columns is None:
+                thetas[i] = _between(ends[i], following)  # drawn where it is multiplied
                 natural = tuple(
                     thetas[i] if l == part.layer else theta for l, theta in enumerate(target.thetas)
                 )
@@ -239,7 +240,11 @@ def anneal_chains(
                     total = total + target.log_partition(part, after) - target.log_partition(part, before)
                 x = target.sample(part, after, generator)
             else:
-                earlier, later = thetas[i], _between(ends[i], following)
+                earlier = thetas[i]
+                if isinstance(following, Tensor):
+                    later = _between(ends[i], following)
+                else:
+                    later = tuple(torch._foreach_lerp(*ends[i], following))
                 thetas[i] = later
                 if compiled[i] and isinstance(now, float) and isinstance(following, float):
                     biases, key = (earlier[0], later[0]), _random.key(generator)
