@@ -244,6 +244,7 @@ def test_the_generator_decides_every_bit(specification: Specification, kernel: K
     assert not all(torch.equal(a, b) for a, b in zip(first, third, strict=True))
 
 
+@pytest.mark.nightly
 def test_the_generator_decides_every_bit_of_a_large_machine() -> None:
     """Noise from the streams that large draws open, on one thread or two."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(300), hm.Gaussian(200)], seed=1)

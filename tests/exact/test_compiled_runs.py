@@ -16,7 +16,7 @@ from harmonium.training import compiled_updates
 
 from .compiled_updates import machine_of, rows_of, serve_from_the_first
 
-pytestmark = pytest.mark.skipif(not choice.COMPILED, reason="needs numba")
+pytestmark = [pytest.mark.skipif(not choice.COMPILED, reason="needs numba"), pytest.mark.nightly]
 
 
 @pytest.fixture(autouse=True)

@@ -229,6 +229,7 @@ for m, k, n in eval(sys.argv[1]):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it protects pages of memory as Linux does")
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_touched_beyond_the_arrays() -> None:
     """Compiled code checks no index: a page beside each array ends a process that reads or writes there."""
     shapes = [shape for shape in SHAPES if all(shape)]

@@ -115,6 +115,7 @@ def thresholds(units, field, theta, generator):
 
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("what", ["free", "held", "tempered"])
+@pytest.mark.nightly
 def test_the_draws_of_tensor_code_in_float64(name, what):
     """Given noise within 1e-10 of where a draw changes: conditional laws are equal to that."""
     machine = make(name, dtype=torch.float64)
@@ -136,6 +137,7 @@ def test_the_draws_of_tensor_code_in_float64(name, what):
 
 
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.nightly
 def test_the_order_is_that_of_a_sweep(name):
     """Part by part, as tensor code draws them."""
     graph = make(name).graph
@@ -148,6 +150,7 @@ def test_the_order_is_that_of_a_sweep(name):
         assert columns == expected.flatten().tolist()
 
 
+@pytest.mark.nightly
 def test_a_layer_around_another_is_left_to_tensor_code():
     """Its units have the colours 0, 1, 3 and 4, and a layer that it is joined to has colour 2."""
     machine = hm.BoltzmannMachine(
@@ -158,6 +161,7 @@ def test_a_layer_around_another_is_left_to_tensor_code():
     assert layers_in_turn(machine.hamiltonian(), 10_000) == {0}
 
 
+@pytest.mark.nightly
 def test_many_lots_of_rows():
     machine = make("Potts, masked", dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
@@ -169,6 +173,7 @@ def test_many_lots_of_rows():
 
 
 @pytest.mark.parametrize("bias", [-torch.inf, -1e4])
+@pytest.mark.nightly
 def test_states_without_probability_are_not_drawn(served, bias):
     machine = make("Potts")
     with torch.no_grad():
@@ -213,6 +218,7 @@ def drift(machine, states, probability, clamp=None, generator=None):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.nightly
 def test_no_drift(served, name):
     machine = make(name)
     z, limit, _ = drift(machine, *exact_law(machine))
@@ -236,6 +242,7 @@ def test_joint_states_have_their_law(served, name):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", PURE)
 @pytest.mark.parametrize("wrong", ["an edge forgotten", "all units at once"])
+@pytest.mark.nightly
 def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
     machine = make(name, scale=0.9)
     states, probability = exact_law(machine)
@@ -258,6 +265,7 @@ def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.nightly
 def test_held_units_stay_and_others_have_their_conditional_law(served, name):
     """The first unit of the first layer is held in every other row only, at its most probable state."""
     machine = make(name)
@@ -281,6 +289,7 @@ def test_held_units_stay_and_others_have_their_conditional_law(served, name):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["Potts, masked", "spins"])
+@pytest.mark.nightly
 def test_tempered_chains_keep_the_law(served, name):
     """β differs by chain: replicas at their own laws are at rest together."""
     kernel, generator = hm.chains.Tempering(3), torch.Generator().manual_seed(4)
@@ -307,6 +316,7 @@ def test_tempered_chains_keep_the_law(served, name):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("units", "n_states"), [(1, 2), (3, 3), (2, 21)])
+@pytest.mark.nightly
 def test_half_steps_have_the_law_of_the_units(served, units, n_states):
     machine = hm.BoltzmannMachine([Categorical(units, n_states), Bernoulli(2)])
     generator = torch.Generator().manual_seed(0)
@@ -322,6 +332,7 @@ def test_half_steps_have_the_law_of_the_units(served, units, n_states):
 
 
 @pytest.mark.parametrize("name", ["Potts", "spins, masked", "semi-restricted Potts"])
+@pytest.mark.nightly
 def test_the_same_bits_whatever_the_number_of_threads(served, name):
     machine = make(name)
     start = machine.random_states(1337, seed=0)
@@ -341,6 +352,7 @@ def test_the_same_bits_whatever_the_number_of_threads(served, name):
     assert not torch.equal(other[0], runs[0][0])
 
 
+@pytest.mark.nightly
 def test_the_given_states_are_not_changed(served):
     machine = make("semi-restricted Potts")
     start = machine.random_states(300, seed=0)
@@ -352,6 +364,7 @@ def test_the_given_states_are_not_changed(served):
     assert "sweep_categorical" in served
 
 
+@pytest.mark.nightly
 def test_fields_that_a_sweep_keeps_are_those_of_its_states(served):
     machine = make("semi-restricted Potts")
     law, kernel, generator = machine.hamiltonian(), hm.chains.Gibbs(), torch.Generator().manual_seed(0)
@@ -364,6 +377,7 @@ def test_fields_that_a_sweep_keeps_are_those_of_its_states(served):
     assert set(state.fields) == {1}
 
 
+@pytest.mark.nightly
 def test_what_is_left_to_tensor_code(monkeypatch):
     machine, rows = make("Potts"), 4000
     law = machine.hamiltonian()
@@ -384,6 +398,7 @@ def test_what_is_left_to_tensor_code(monkeypatch):
     assert layers_in_turn(counts.hamiltonian(), rows) == set()
 
 
+@pytest.mark.nightly
 def test_antithetic_draws_of_categorical_units_mirror_each_other(served):
     """They are left to tensor code."""
     machine = hm.BoltzmannMachine([Categorical(5, 2), Bernoulli(2)])

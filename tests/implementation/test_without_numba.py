@@ -12,6 +12,10 @@ import torch
 import harmonium as hm
 from harmonium.backends import choice
 
+import pytest
+
+pytestmark = pytest.mark.nightly
+
 assert not choice.COMPILED
 generator = torch.Generator().manual_seed(0)
 binary = hm.BoltzmannMachine([hm.Bernoulli(100), hm.Spin(90)])

@@ -20,6 +20,8 @@ from harmonium.training.lock import Lock
 
 from .command_line import TINY, Answer, CommandLine
 
+pytestmark = pytest.mark.nightly
+
 COMMAND = [sys.executable, "-m", "harmonium"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

@@ -24,6 +24,8 @@ from harmonium.machine import Statistics
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
 
+pytestmark = pytest.mark.nightly
+
 if not dist.is_available() or sys.platform == "win32":
     pytest.skip("this torch has no torch.distributed over gloo", allow_module_level=True)
 

@@ -41,6 +41,7 @@ def test_the_package_and_the_list_of_commands_need_no_torch() -> None:
     assert loaded_by("import harmonium", command("--help"), command("--version")) == [set()] * 3
 
 
+@pytest.mark.nightly
 def test_names_and_commands_import_what_they_need(tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(5)], seed=0)
     machine.save(tmp_path / "machine.safetensors")

@@ -84,6 +84,7 @@ def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> No
         hm.meanfield.solution_tree(made, laws, ages[::-1], X)
 
 
+@pytest.mark.nightly
 def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> None:
     run = tmp_path / "run"
     cli.succeed(

@@ -263,6 +263,7 @@ def offences(pattern: re.Pattern[str], texts: dict[str, str]) -> list[str]:
     ]
 
 
+@pytest.mark.nightly
 def test_no_local_path() -> None:
     texts = {name: text for name, text in project_texts().items() if not name.startswith("tests/")}
     assert offences(LOCAL_PATH, texts) == []

@@ -17,6 +17,8 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, fit_states_, init_from_data_, init_visible_biases_
 from harmonium.tables import Table
 
+pytestmark = pytest.mark.nightly
+
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
 

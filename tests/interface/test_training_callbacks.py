@@ -214,6 +214,7 @@ def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.nightly
 def test_progress_is_one_line_of_a_terminal() -> None:
     import fcntl
     import pty

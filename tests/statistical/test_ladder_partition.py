@@ -83,6 +83,7 @@ def test_other_units_and_graphs(make) -> None:
     assert abs(found.value - truth) < min(0.05, 4 * found.standard_error)
 
 
+@pytest.mark.nightly
 def test_errors_are_those_of_repeats() -> None:
     """The spread of 12 runs and their mean against the truth; their stated errors are right to a half."""
     made = spins_in_two_modes()
