@@ -15,9 +15,8 @@ from harmonium import _checks
 from harmonium._states import leaves, map_leaves
 from harmonium.backends import choice, tensor_cores
 
-_EAGER = (
-    2  # steps before the recording: the first makes constants and picks algorithms, the second finds them
-)
+# Steps before the recording: the first makes constants and picks algorithms, the second finds them there.
+_EAGER = 2
 
 
 @final

@@ -161,9 +161,14 @@ def run_kernel(
     """
     steady = observer is None and sweeps >= choice.LEAST_UPDATES and kernel.is_steady(persistent=True)
     if steady and choice.records(law.device):
-        recording = Recording(
-            lambda chains: kernel.step(law, chains, generator)[0], state, law.device, [generator]
-        )
+
+        def sweep(chains: KernelState) -> KernelState:
+            moved = kernel.step(law, chains, generator)
+            if type(moved) is not tuple:
+                raise not_a_step(kernel, moved)
+            return moved[0]
+
+        recording = Recording(sweep, state, law.device, [generator])
         for _ in range(sweeps):
             recording.advance()
         end: KernelState = recording.state

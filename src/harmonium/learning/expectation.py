@@ -278,8 +278,9 @@ class ClampedChains(Expectation):
         state = run_kernel(law, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
         summed = law.graph.summed if self.marginal else ()
         request.into.add(
-            request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields
-        )
+            request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields,
+            exact=request.supported,
+        )  # fmt: skip
         return Outcome(None, {})
 
 
@@ -366,7 +367,9 @@ class FreeChains(Expectation):
                 if info:
                     infos.append(info)
                 if sweep >= self.burn_in:
-                    request.into.add(law, state.states, weight, summed=summed, fields=state.fields)
+                    request.into.add(
+                        law, state.states, weight, summed=summed, fields=state.fields, exact=True
+                    )
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
         if self.start == "persistent":

@@ -461,13 +461,13 @@ class Hamiltonian:
             x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
         return x if self.held is None else self.held.apply(part.layer, x), field
 
-    def expect(self, layer: int, states: Sequence[Tensor], exact: bool = True) -> Theta:
+    def expect(self, layer: int, states: Sequence[Tensor], exact: bool = False) -> Theta:
         """Returns E[t(x)] of a layer given the others, each (batch, width_l).
 
         Args:
             layer: index of the layer.
             states: for each layer (batch, width_m).
-            exact: whether these are drawn, or data within the support of the units, and no means.
+            exact: whether these are known to be drawn, or data within the support of the units, and no means.
         """
         values = self.layers[layer].two_values
         on_gpu = self.thetas[layer][0].device.type in choice.UNITS

@@ -88,7 +88,7 @@ class Statistics:
         weight: float | Tensor,
         summed: Collection[int] = (),
         fields: Mapping[int, Tensor] = MappingProxyType({}),
-        exact: bool = True,
+        exact: bool = False,
     ) -> None:
         """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
 
@@ -99,7 +99,8 @@ class Statistics:
             summed: layers replaced by their conditional expectation (Rao-Blackwell), no two of them
                 joined.
             fields: fields of summed layers where they are already known.
-            exact: whether the states are drawn, or data within the support of the units, and no means.
+            exact: whether the states are known to be drawn, or data within the support of the units, and no
+                means: a GPU then needs fewer products.
         """
         readings = (summed,) if self.readings is None else self.readings
         weight, read = weight / len(readings), list[list[Tensor]]()

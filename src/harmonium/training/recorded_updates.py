@@ -22,10 +22,9 @@ from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Made, Updates
 
-_SHARE = (
-    0.25  # of a device's free memory for the rows; half would leave a wide machine no room for its chains
-)
-_MOST = 256  # updates between two waits: 10 % slower at 8, no faster at 1,000, and Ctrl-C is answered in time
+# The rows' share of a device's free memory: the machine, its chains and the recording need the rest.
+_SHARE = 0.25
+_MOST = 256  # updates between two waits; looks at the machine are as near, and Ctrl-C is answered in between
 
 
 def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str | None:
