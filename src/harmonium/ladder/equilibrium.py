@@ -127,8 +127,8 @@ class Exchange(NamedTuple):
         chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
         for l in law.graph.kept:
             moved[l], returned[l] = swap_where(chosen, chains[l], self.members.states[l])
-        energies = swap_where(swap, self.members.energies, self.under_rung)[0]
-        fields = {l: swap_where(chosen, ours, self.fields[1][l])[0] for l, ours in self.fields[0].items()}
+        energies = torch.where(swap, self.under_rung, self.members.energies)
+        fields = {l: torch.where(chosen, self.fields[1][l], ours) for l, ours in self.fields[0].items()}
         return complete(law, moved, fields, generator), reservoir.put(self.rows, returned, energies)
 
 

@@ -312,10 +312,12 @@ def _exchange(
         gain = gain - law.free_energy(theirs.states, summed, fields)
     swap = _random.accept(gain, generator)
     chosen, moved = swap.unsqueeze(-1), list[_Replica]()
-    for (law, ours, theirs), other in zip(sides, across, strict=True):
-        states = [swap_where(chosen, x, y)[0] for x, y in zip(ours.states, theirs.states, strict=True)]
-        fields = {l: swap_where(chosen, ours.fields[l], other[l])[0] for l in summed}
-        moved.append(_Replica(complete(law, states, fields, generator), fields))
+    states = [list(replica.states) for replica in replicas]
+    for l in laws[0].graph.kept:
+        states[0][l], states[1][l] = swap_where(chosen, states[0][l], states[1][l])
+    for (law, ours, _), x, other in zip(sides, states, across, strict=True):
+        fields = {l: torch.where(chosen, other[l], ours.fields[l]) for l in summed}
+        moved.append(_Replica(complete(law, x, fields, generator), fields))
     return swap, moved
 
 
