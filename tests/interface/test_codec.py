@@ -99,7 +99,7 @@ DATA: dict[str, Callable[[], Any]] = {
 def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
     X = DATA[name]()
     hm.RBM(4, method="chains", epochs=3, random_state=0).fit(X)
-    assert len(X) <= counts.read <= 2 * len(X) + 256  # of which independent columns are fitted to a few
+    assert len(X) <= counts.read <= 2 * len(X) + 512  # of which simple laws are fitted to a few
     assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
 
 

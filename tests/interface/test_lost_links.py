@@ -63,6 +63,21 @@ def test_a_machine_that_learned_something_says_nothing(X: Any) -> None:
     assert said(hm.RBM(4, **adam, random_state=0), X) == []
 
 
+def test_a_machine_far_behind_pairs_of_columns_says_so() -> None:
+    square = np.zeros((4, 8, 8))
+    square[(0, 2), 1:4, 1:4] = 1
+    square[(1, 2), 5:7, 4:8] = 1
+    X = np.repeat(square.reshape(4, 64), 30, 0)
+    short: dict[str, Any] = {"method": "chains", "max_updates": 20, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="pairs of columns alone raise ln p of a row by 11 nats"):
+        hm.RBM(5, **short).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = hm.RBM(5, random_state=0).fit(X)  # by exact sums, of data that are no table
+    assert (model.score_samples(X[::30]) > -2.0).all()  # each is a quarter: -1.39
+    assert "validation_score" in model.history_[0]
+
+
 def test_nothing_is_said_where_there_is_no_link_to_be_learned() -> None:
     assert said(hm.RBM(**SHORT), APART) == []
     assert said(hm.RBM(**SHORT), LINKED[:20]) == []

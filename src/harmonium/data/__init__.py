@@ -7,6 +7,13 @@
 """
 
 from harmonium._rows import Rows as Rows
+from harmonium.data._times import (
+    FORMS as FORMS,
+    form_of as form_of,
+    from_numbers as from_numbers,
+    step_of as step_of,
+    to_numbers as to_numbers,
+)
 from harmonium.data.dataset import LABELS as LABELS, DataSet as DataSet
 from harmonium.data.encoders import (
     BINARISE as BINARISE,

@@ -94,16 +94,19 @@ class Options:
     device: str | torch.device | None = option(None, str, torch.device, None, train=True)
     random_state: Any = option(None, "random_state")
 
-    def _warn_of_unused(self, method: str) -> None:
-        """Warns of parameters that are given and that the method of training in force does not use."""
+    def _list_unused(self, method: str) -> list[str]:
+        """Lists the parameters that are given and that a method of training does not use."""
         declared = self._declared()
         plain = {known.name: known.default for known in fields(self)}
-        unused = [
+        return [
             name
             for name, about in declared.items()
             if about["method"] not in (None, method) and getattr(self, name) != plain[name]
         ]
-        if unused:
+
+    def _warn_of_unused(self, method: str) -> None:
+        """Warns of parameters that are given and that the method of training in force does not use."""
+        if unused := self._list_unused(method):
             _checks.warn(f"{type(self).__name__}: {say_unused(unused, method)}")
 
     @property

@@ -1,6 +1,5 @@
 """Reports: image grids, plots, the quality of samples and model cards."""
 
-from harmonium.report.baselines import Baselines as Baselines, score_baselines as score_baselines
 from harmonium.report.card import model_card as model_card
 from harmonium.report.columns import compare_columns as compare_columns
 from harmonium.report.equilibrium import Resampling as Resampling, resampling as resampling

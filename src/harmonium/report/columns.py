@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data import Series, frame_of
+from harmonium.data import Series, frame_of, from_numbers
+from harmonium.report.links import number_times
 from harmonium.report.plots import new_figure, save_figure
 
 _NAMES = ("real", "sampled")
@@ -26,6 +27,7 @@ class _Axis(NamedTuple):
     real: NDArray[np.float64]
     sampled: NDArray[np.float64]
     labels: tuple[Any, ...]  # at 0, 1, …; none for numbers
+    form: str | None  # of the dates or times that numbers stand for
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -106,6 +108,7 @@ def compare_columns(
 
 def _read_axis(real: Series, sampled: Series) -> _Axis:
     """Returns a column of both tables, whose labels are those of real rows and what else was sampled."""
+    real, sampled, form = number_times(real, sampled)
     parts = [cells.values[~cells.missing] for cells in (real, sampled)]
     if real.numeric and sampled.numeric:
         whole = set(np.unique(np.concatenate(parts)).tolist())
@@ -119,7 +122,7 @@ def _read_axis(real: Series, sampled: Series) -> _Axis:
         np.array([place.get(value, np.nan) for value in cells.values.tolist()]) if labels else cells.values
         for cells in (real, sampled)
     ]
-    return _Axis(str(real.name), places[0], places[1], labels)
+    return _Axis(str(real.name), places[0], places[1], labels, form)
 
 
 def _draw_marginal(panel: Any, axis: _Axis) -> None:
@@ -150,6 +153,8 @@ def _mark(side: Any, axis: _Axis, labelled: bool) -> None:
             side.set_tick_params(labelrotation=30)
     else:
         side.set_major_locator(MaxNLocator(3))
+        if axis.form is not None:
+            side.set_major_formatter(lambda x, _: str(from_numbers(np.array([x]), str(axis.form))[0]))
     side.set_tick_params(labelsize="x-small")
     if not labelled:
         side.set_tick_params(labelleft=False, labelbottom=False)

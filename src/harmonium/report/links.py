@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium.data import Frame, Series, frame_of
+from harmonium.data import Frame, Series, form_of, frame_of, to_numbers
 
 _ROWS = 10_000  # that are looked at: the error of a correlation is then a hundredth
 _LABELS = 50  # of a column at most: with more of them chance alone links it
@@ -89,7 +90,18 @@ def _matched(real: Any, sampled: Any) -> list[tuple[Series, Series]]:
     lacking = [cells.name for cells in frame.columns if cells.name not in other]
     if lacking:
         raise ValueError(f"sampled: expected a column {lacking[0]!r}, as the real rows have, received none")
-    return [(cells, other[cells.name]) for cells in frame.columns]
+    return [number_times(cells, other[cells.name])[:2] for cells in frame.columns]
+
+
+def number_times(one: Series, other: Series) -> tuple[Series, Series, str | None]:
+    """Returns two columns, of dates or times as numbers where both are of one form, and this form."""
+    form = form_of([value for column in (one, other) for value in column.values[~column.missing].tolist()])
+    if form is None:
+        return one, other, None
+    first, second = (
+        replace(column, values=to_numbers(column.values.tolist(), form)) for column in (one, other)
+    )
+    return first, second, form
 
 
 def _some(frame: Frame) -> Frame:

@@ -5,6 +5,7 @@
 - :func:`fit_table` and :func:`fit_labels` train machines of few hidden units on tables without chains.
 """
 
+from harmonium.tables.baselines import Baselines as Baselines, score_baselines as score_baselines
 from harmonium.tables.codec import Codec as Codec, Place as Place, visible_for as visible_for
 from harmonium.tables.codings import IGNORE as IGNORE, Labels as Labels, OneOf as OneOf
 from harmonium.tables.column import Column as Column, name_of as name_of, without_unit as without_unit

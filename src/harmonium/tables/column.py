@@ -10,8 +10,17 @@ from typing import Any, Self, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, Frame, Series, encoder_from_dict
-from harmonium.data._times import FORMS, form_of, from_numbers, step_of, to_numbers
+from harmonium.data import (
+    FORMS,
+    Encoder,
+    Frame,
+    Series,
+    encoder_from_dict,
+    form_of,
+    from_numbers,
+    step_of,
+    to_numbers,
+)
 from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer

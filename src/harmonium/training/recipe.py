@@ -27,7 +27,7 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
-from harmonium.sums import has_hidden_states
+from harmonium.sums import affordable, has_hidden_states
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -46,6 +46,10 @@ _PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for unit
 _LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
 _DEEP_PASSES, _DEEP_UPDATES = 100, 4000  # of a deep machine, whose upper layers learn last
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
+_READ = 2048  # rows of an exact update at most (docs/decisions/0016)
+# Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
+# where chains take 0.7 s; 12 units took 10 s and were no better.
+_QUICK = 1 / 128
 _STD = 0.03  # of the first couplings, with which the budgets of decision 15 were measured
 
 
@@ -186,11 +190,13 @@ def choose(
     n_states: int = 2,
     label: Layer | None = None,
     method: str = "auto",
+    steered: bool = False,
 ) -> Recipe:
     """Returns a new machine for some data, and how it is trained.
 
     By default a table gets 8 hidden units, other data 100, or 500 where they are 500 columns wide or more.
-    A table is trained by exact sums over up to 12 hidden units, which "exact" asks of any data.
+    A table is trained by exact sums over up to 12 hidden units. So are other discrete data without a label,
+    where the sums are quick and no option of chains is given. "exact" asks for them with any data.
 
     Args:
         encoder: Encoder of the rows; ``tabular`` tells whether they are a table.
@@ -202,6 +208,7 @@ def choose(
         n_states: States of its units.
         label: the layer of a label; None: there is none.
         method: "auto", "exact" or "chains".
+        steered: whether the user gives an option that only chains use.
 
     Raises:
         ValueError: "exact" for data or hidden units that do not allow it, or two layers without a bound side
@@ -222,7 +229,8 @@ def choose(
     obstacle = _find_obstacle(encoder, rows, machine)
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
-    exact = obstacle is None and method != "chains" and (table or method == "exact")
+    wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
+    exact = obstacle is None and method != "chains" and wanted
     return Recipe(machine, "exact" if exact else "chains", label is not None)
 
 
@@ -231,6 +239,14 @@ def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
     real = all(layer.gaussian for layer in visible)
     most = _OF_ONE_KIND if len(visible) == 1 else _WIDEST
     return (encoder.tabular or real) and rows > 1 and sum(x.width for x in visible) <= most
+
+
+def _sums_are_quick(machine: BoltzmannMachine, rows: int) -> bool:
+    """Returns whether exact training of discrete data takes no longer than chains usually do."""
+    visible = [machine.layers[l] for l in machine.visible]
+    states = 2.0 ** sum(machine.layers[l].log2_states for l in machine.hidden)
+    discrete = all(layer.two_values or layer.one_hot for layer in visible)
+    return discrete and affordable(min(rows, _READ) * states, _QUICK)
 
 
 def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:

@@ -294,6 +294,7 @@ class Beginning:
             n_states=settings.hidden_states,
             label=None if labels is None else codec.layers[-1],
             method=settings.method,
+            steered=bool(list_unused(settings, "exact")),
         )
         with naming(dataset.name):
             rest, labels = codec.learnable(rest, labels)

@@ -17,7 +17,6 @@ from harmonium._random import as_generator, permutation
 from harmonium.data import BitPlanes, Encoder, Frame, frame_of, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
-from harmonium.report.baselines import score_baselines
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
 from harmonium.report.images import (
     find_limits,
@@ -39,7 +38,7 @@ from harmonium.report.page.verdict import (
     marginal_remark,
 )
 from harmonium.report.sample_quality import nearest_neighbours
-from harmonium.tables import Table
+from harmonium.tables import Table, score_baselines
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
 _SHOWN = 10  # images of a strip and lines of a table: more would be too small on a phone, or too many to read
@@ -162,8 +161,8 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
     fitted = "these rows" if training is None else "the training rows"
     section.lead = f"{len(rows)} rows of {subject.data}, beside laws that know less, fitted to {fitted}."
     likelihoods = [["independent columns", f"{baselines.independent:.2f}"]]
-    if baselines.gaussian is not None:
-        likelihoods.append(["a Gaussian of the real columns", f"{baselines.gaussian:.2f}"])
+    if baselines.pairs is not None:
+        likelihoods.append(["pairs of columns", f"{baselines.pairs:.2f}"])
     if score is not None:
         likelihoods.append(["the machine", f"{score:.2f}"])
     section.tables = [Grid(["mean ln p, nats of the states", ""], likelihoods)]

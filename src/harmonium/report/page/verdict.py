@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harmonium.report.baselines import Baselines
 from harmonium.report.links import Link
 from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord
+from harmonium.tables import Baselines
 
 _FEW = 10  # annealing runs that carry the estimate of ln Z
 _GAP = 1.0  # nats between two bounds that are still close
@@ -19,7 +19,7 @@ _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # Errors of moments, where training data have 0 and rows with shuffled columns have 1.
 _STRONG, _KEPT = 0.3, 0.5  # Of links of at least 0.3 in the data, draws have to show half.
 _FAR = 0.15  # Distributions of a column that are further apart than this look different to anyone.
-_HALF = 0.5  # of what a Gaussian gains on independent columns
+_HALF = 0.5  # of what pairs of columns gain on independent ones
 
 
 def training_remarks(run: RunRecord) -> list[Remark]:
@@ -273,9 +273,9 @@ def gain_remark(score: float, baselines: Baselines) -> Remark:
     gain, reach = score - baselines.independent, 0.0
     word = "better" if gain > 0 else "worse"
     text = f"The machine tells a row {abs(gain):.2f} nats {word} than independent columns"
-    if baselines.gaussian is not None:
-        reach = baselines.gaussian - baselines.independent
-        text += f", a Gaussian of its real columns {reach:.2f} nats better"
+    if baselines.pairs is not None:
+        reach = baselines.pairs - baselines.independent
+        text += f", pairs of columns {reach:.2f} nats better"
     if gain <= 0:
         return Remark("caution", f"{text}: it has learned nothing of what joins the columns.")
     if gain < _HALF * reach:

@@ -1,0 +1,133 @@
+"""Likelihoods of rows under the simplest laws: independent columns, and pairs of columns."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from math import log, pi
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium.layers import Layer
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
+
+# Added to the counts of every pair of units, spread as if they were independent: one row keeps the likelihood
+# of a pair that was not seen finite, and is little beside the tens of rows that a comparison needs.
+_PSEUDO_ROWS = 1.0
+_RIDGE = 1e-3  # of the variance of a real column, which keeps the covariance of equal columns invertible
+_MOST_STATES = 4096  # states of all discrete units together: tables of pairs are its square, 128 MiB
+
+
+class Baselines(NamedTuple):
+    """Mean ln p of rows, in nats of the machine's states.
+
+    Attributes:
+        independent: Mean under independent columns.
+        pairs: Mean under the best tree of pairs of discrete columns, beside a Gaussian of the real columns
+            whose mean is linear in the discrete ones; None where there is one unit of these kinds, or many.
+    """
+
+    independent: float
+    pairs: float | None
+
+
+@torch.no_grad()
+def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -> Baselines:
+    """Scores rows by the simplest laws of the same columns.
+
+    Args:
+        machine: Machine with the columns' visible layers; it is not changed.
+        rows: complete visible states to score, (rows, visible_width).
+        training: complete rows that the laws are fitted to, (rows, visible_width).
+    """
+    layers: list[Layer] = [deepcopy(machine.layers[l]) for l in machine.visible]
+    alone = BoltzmannMachine(layers, [], range(len(layers)), seed=None).double()
+    init_visible_biases_(alone, training.double())
+    law = alone.hamiltonian()
+    split, fitted = (law.split(v.double()) for v in (rows, training))
+    by_layer = [
+        float(layer.log_conditional(x, torch.zeros_like(x), theta).sum(1).mean())
+        for layer, theta, x in zip(law.layers, law.thetas, split, strict=True)
+    ]
+    independent = sum(by_layer)
+    discrete = [i for i, layer in enumerate(layers) if layer.two_values or layer.one_hot]
+    real = [i for i, layer in enumerate(layers) if layer.gaussian]
+    units = sum(layers[i].n_units for i in discrete) + sum(layers[i].width for i in real)
+    (known, unit), (states, _) = (_indicate(v, layers, discrete) for v in (fitted, split))
+    if units < 2 or known.shape[1] > _MOST_STATES:
+        return Baselines(independent, None)
+    pairs = independent - sum(by_layer[i] for i in (*discrete, *real))
+    if discrete:
+        pairs += float(_score_tree(known, states, unit).mean())
+    if real:
+        x, y = (torch.cat([v[i] for i in real], 1) for v in (fitted, split))
+        pairs += float(_score_gaussian(x, y, known, states).mean())
+    return Baselines(independent, pairs)
+
+
+def _indicate(split: list[Tensor], layers: list[Layer], discrete: list[int]) -> tuple[Tensor, Tensor]:
+    """Returns indicators of the states of discrete units, (rows, states), and the unit of every state."""
+    nothing = torch.zeros(0, dtype=torch.int64, device=split[0].device)
+    parts, units, count = [split[0].new_zeros(len(split[0]), 0)], [nothing], 0
+    for i in discrete:
+        layer, x = layers[i], split[i]
+        if layer.two_values:
+            x = torch.stack([x == value for value in layer.two_values], 2).flatten(1).double()
+        parts.append(x)
+        numbers = torch.arange(layer.n_units, device=x.device) + count
+        units.append(numbers.repeat_interleave(x.shape[1] // layer.n_units))
+        count += layer.n_units
+    return torch.cat(parts, 1), torch.cat(units)
+
+
+def _score_tree(training: Tensor, rows: Tensor, unit: Tensor) -> Tensor:
+    """Returns ln p of rows, (rows,), under the tree of pairs of units of greatest likelihood.
+
+    The tree spans the units with the largest sum of mutual informations (Chow & Liu 1968).
+
+    Args:
+        training: indicators of states that the tree is fitted to, (rows, states).
+        rows: indicators of states to score, (rows, states).
+        unit: Number of the unit of every state, (states,).
+    """
+    from scipy.sparse import csgraph  # as its import takes longer than all of this module's others
+
+    n, count = len(training), int(unit[-1]) + 1
+    marginal = training.sum(0) + _PSEUDO_ROWS / unit.bincount()[unit]
+    marginal /= n + _PSEUDO_ROWS
+    independent = torch.outer(marginal, marginal)
+    joint = (training.t() @ training + _PSEUDO_ROWS * independent) / (n + _PSEUDO_ROWS)
+    terms = torch.special.xlogy(joint, joint / independent)
+    information = terms.new_zeros(count, count).index_put_(
+        (unit.unsqueeze(1).expand_as(terms), unit.expand_as(terms)), terms, accumulate=True
+    )
+    # A spanning tree of least length: lengths stay above 0, which scipy would take for no edge.
+    lengths = (information.max() + 1 - information).cpu().numpy()
+    tree = csgraph.minimum_spanning_tree(lengths)
+    order, parents = csgraph.breadth_first_order(tree, 0, directed=False)
+    scores = rows @ torch.where(unit == 0, marginal, marginal.new_ones(())).log()
+    for child in order[1:]:
+        above, below = unit == int(parents[child]), unit == int(child)
+        table = joint[above][:, below]
+        conditional = (table / table.sum(1, keepdim=True)).log()
+        scores += ((rows[:, above] @ conditional) * rows[:, below]).sum(1)
+    return scores
+
+
+def _score_gaussian(x: Tensor, y: Tensor, given_x: Tensor, given_y: Tensor) -> Tensor:
+    """Returns ln p(y | indicators), (rows,), of a Gaussian fitted to ``x``, its mean linear in indicators."""
+    mean, spread = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
+    centre, off = given_x.mean(0), (x - mean) / spread
+    design = given_x - centre
+    gram = design.t() @ design + _PSEUDO_ROWS * torch.eye(design.shape[1]).to(design)
+    slope = torch.linalg.solve(gram, design.t() @ off)
+    left = off - design @ slope
+    covariance = left.t() @ left / len(x) + _RIDGE * torch.eye(x.shape[1]).to(x)
+    root = torch.linalg.cholesky(covariance)
+    z = torch.linalg.solve_triangular(
+        root, ((y - mean) / spread - (given_y - centre) @ slope).t(), upper=False
+    )
+    scale = root.diagonal().log().sum() + spread.log().sum() + 0.5 * x.shape[1] * log(2 * pi)
+    scores: Tensor = -0.5 * z.square().sum(0) - scale
+    return scores
