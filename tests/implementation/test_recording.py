@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from pretend_device import DEVICE, pretend_device
+from pretend_graphs import pretend_graphs
 
 import harmonium as hm
 from harmonium import _device
@@ -85,6 +86,20 @@ def test_recorded_updates_are_those_made_one_by_one(name: str, recording: pytest
         for column in recorded.keys() - {"seconds"}:
             assert recorded[column] == pytest.approx(plain[column], rel=1e-4, abs=1e-6)
     assert getattr(made[0].rule_state, "sweeps", 0) == getattr(made[1].rule_state, "sweeps", 0)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_replayed_updates_are_those_made_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph reads what lies in its own tensors and runs no Python: what an update needs has to be there."""
+    with pretend_graphs(monkeypatch, least=20) as counts:
+        made = [train(**fresh(RUNS[name]))]
+        assert (counts.recorded, counts.failed, counts.replays) == (1, 0, 38)
+        monkeypatch.setattr(choice, "RECORDS", frozenset())
+        made.append(train(**fresh(RUNS[name])))
+    if name == "grey":  # the noise of draws from grey levels is the device's
+        return
+    for recorded, plain in zip(*map(numbers, made), strict=True):
+        assert torch.allclose(recorded, plain, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -187,6 +202,30 @@ def test_a_recording_leaves_alone_what_it_was_given() -> None:
         made.advance()
     assert start["x"].tolist() == [0, 0, 0] and made.state["x"].tolist() == [5, 5, 5]
     assert made.state["count"] == 10
+
+
+def test_a_failed_recording_leaves_states_and_generators_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps that ask for a value are made one by one: with the numbers and the noise of plain ones."""
+
+    def walk(steps: int) -> tuple[list[float], int, list[float]]:
+        generator, kept = torch.Generator().manual_seed(1), torch.zeros(3)
+
+        def step(state: Any) -> Any:
+            moved = state["x"] + torch.rand(3, generator=generator)
+            kept.add_(1)  # what else a step writes over
+            return {"x": moved * bool(moved.sum() > 0), "count": state["count"] + 1}
+
+        made = Recording(step, {"x": torch.zeros(3), "count": 0}, torch.device("cpu"), [generator])
+        for _ in range(steps):
+            made.advance()
+        return made.state["x"].tolist() + kept.tolist(), made.state["count"], generator.get_state().tolist()
+
+    plain = walk(6)
+    with pretend_graphs(monkeypatch) as counts, pytest.warns(RuntimeWarning, match="goes on one by one"):
+        assert walk(6) == plain
+    assert (counts.recorded, counts.failed, counts.replays) == (0, 1, 0) and not counts.broken
 
 
 def fresh(settings: dict[str, Any]) -> dict[str, Any]:

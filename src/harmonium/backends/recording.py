@@ -48,7 +48,7 @@ class Recording:
         self._state = map_leaves(_clone, state) if self._records else state
         self._graph: Any = None
         # One for all recordings: torch keeps a workspace of cuBLAS, tens of megabytes, for every stream.
-        self._stream = _stream(device, "recording") if device.type == "cuda" else None
+        self._stream = _stream(device, "recording")
 
     @property
     def state(self) -> Any:
@@ -103,9 +103,7 @@ class Recording:
         except RuntimeError as error:
             self._state, self._grown = state, {}
             for generator, kept in zip(used, noise, strict=True):
-                fresh = torch.Generator(generator.device)
-                fresh.set_state(kept)
-                generator.graphsafe_set_state(fresh.graphsafe_get_state())  # torch left it as in a recording
+                _set_state(generator, kept)
             reason = str(error).splitlines()[0]
             _checks.warn(
                 f"recording: goes on one by one, as a step could not be recorded ({reason})", RuntimeWarning
@@ -137,10 +135,10 @@ def aside(device: torch.device) -> Iterator[None]:
 
     On other devices there is no beside.
     """
-    if device.type != "cuda":
+    side = _stream(device, "aside")
+    if side is None:
         yield
         return
-    side = _stream(device, "aside")
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         yield
@@ -148,14 +146,22 @@ def aside(device: torch.device) -> Iterator[None]:
 
 def join(device: torch.device) -> None:
     """Lets what follows wait for what was made ``aside``."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).wait_stream(_stream(device, "aside"))
+    side = _stream(device, "aside")
+    if side is not None:
+        torch.cuda.current_stream(device).wait_stream(side)
 
 
 @cache
 def _stream(device: torch.device, purpose: str) -> Any:
-    """Returns the stream of a device for a purpose."""
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    """Returns the stream of a GPU for a purpose, None for another device."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+
+def _set_state(generator: torch.Generator, state: Tensor) -> None:
+    """Sets the state of a generator that a failed recording has left as if it still went on."""
+    fresh = torch.Generator(generator.device)
+    fresh.set_state(state)
+    generator.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 def _clone(value: Any) -> Any:
