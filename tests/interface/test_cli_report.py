@@ -48,7 +48,8 @@ SECTIONS = [
     *("columns", "landscape", "completion", "denoising", "settings"),
 ]
 IMAGES_HAVE_NO = {"columns", "learned"}
-TABLE_HAS_NO = {"completion", "denoising"}  # beside it the tiny machine has no mean field that settles
+# Chains are not needed; the tiny machine has no mean field that settles beside.
+TABLE_HAS_NO = {"completion", "denoising", "mixing", "equilibrium"}
 VOID = {"meta", "img", "line", "polyline", "polygon"}  # polyline and polygon close themselves
 
 

@@ -28,7 +28,9 @@ from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, Subject, fill_learned
 from harmonium.report.plots import mixing_heights
-from harmonium.tables import Codec
+from harmonium.sums import has_hidden_states
+from harmonium.tables import Codec, Table
+from harmonium.tasks import sample
 
 EXAMPLES = (
     "harmonium report runs/digits",
@@ -59,7 +61,7 @@ def report(
         out: file for the page; report.html in the run's folder if not given.
         compare: another run for the curves and settings; repeatable.
         data: rows to judge the machine by; its training data if not given.
-        sweeps: sweeps of the chains whose samples are shown.
+        sweeps: sweeps of the chains whose samples are shown; not read where exact draws are affordable.
         temperatures: temperatures of AIS, where ln Z is not exact.
         mixing_steps: sweeps after which a pair of coupled chains is given up; also of other chains.
     """
@@ -75,10 +77,16 @@ def report(
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
     kept = run.ladder(machine)
+    exact = has_hidden_states(machine.graph, machine.layers)
     rounds = sweeps if kept is None else -(-sweeps // len(kept.rungs or ()))  # sweeps of all rungs together
     with working("sampling"):
-        noise = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
-        samples = run_chains(machine, kept or Gibbs(), noise, rounds, seed=seed)
+        number = _IMAGES if shape else _SAMPLES
+        samples = machine.random_states(number, seed=seed)
+        if exact:  # the hidden states are drawn given these rows
+            v = sample(machine, number, method="exact", seed=seed).rows
+            samples = run_chains(machine, Gibbs(), samples, max(sweeps, 1), v, seed=seed)
+        else:
+            samples = run_chains(machine, kept or Gibbs(), samples, rounds, seed=seed)
     subject = Subject(
         machine,
         coding.encoder,
@@ -90,7 +98,7 @@ def report(
         lacking,
         None if training is None else spread(training, _ROWS).to(machine.device),
         samples,
-        rounds,
+        None if exact else rounds,
         seed,
     )
 
@@ -114,6 +122,10 @@ def report(
     ]
     for id, title, fill in fillers:
         part = Section(id, title)
+        if id in ("mixing", "equilibrium") and exact and isinstance(coding.encoder, Table):
+            part.absent = "A table of this machine is drawn, filled in and scored without chains."
+            parts.append(part)
+            continue
         with working(title.lower()):
             try:
                 fill(part, subject)

@@ -8,6 +8,9 @@ from math import ceil, floor, isfinite, log10
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+from harmonium.data import from_numbers
 
 WIDTH, HEIGHT = 380, 230  # units of the picture: three stand side by side on a screen, one on a phone
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 10, 40  # margins, for ticks and labels of 12 units
@@ -15,6 +18,8 @@ COLOURS = 8  # of page.html; more lines repeat them
 _WIDE = 100.0  # from this ratio of the largest to the smallest on, heights are drawn on a logarithmic axis
 _SEEN = 1e-3  # of a height: what differs by less is drawn as a constant
 _CATEGORIES = 12  # different values that are drawn one by one; more are put into so many bins
+_MOMENTS = 3  # dates below a histogram, as wide as their text
+_TAIL, _LONG = 0.01, 3.0  # a range over three times that of the inner 98 % would leave most bins empty
 _BINS = 20  # 1,000 samples have 50 in a bin on average, known to a seventh
 
 Points = Sequence[tuple[float, float]]
@@ -97,11 +102,12 @@ def chart(
 
 
 def histogram(
-    title: str, groups: Mapping[str, Any], x_label: str = "", y_label: str = "share"
+    title: str, groups: Mapping[str, Any], x_label: str = "", y_label: str = "share", form: str | None = None
 ) -> Chart | None:
     """Draws the frequencies of values in each group: in 20 bins, or of single values if text or few integers.
 
-    ``groups`` has arrays, (n,) numbers or objects, by name; NaN and None are left out.
+    ``groups`` has arrays, (n,) numbers or objects, by name; NaN and None are left out. ``form`` is that of
+    the dates or times that numbers stand for.
     """
     values = {
         name: np.array([v for v in x.tolist() if v is not None and v == v]) for name, x in groups.items()
@@ -113,21 +119,37 @@ def histogram(
     numeric = all(isinstance(value, int | float) for value in together.tolist())
     different = sorted(set(together.tolist()), key=None if numeric else str)
     edges, ticks = np.arange(min(len(different), _CATEGORIES) + 1.0), None
-    if not numeric or (len(different) <= _CATEGORIES and all(v == round(v) for v in different)):
+    few = len(different) <= _CATEGORIES and all(v == round(v) for v in different) if numeric else True
+    if few and form is None:
         single = different[:_CATEGORIES]
         shares = {name: [float((x == value).mean()) for value in single] for name, x in values.items()}
         ticks = [(i + 0.5, _format(v) if numeric else str(v)[:9]) for i, v in enumerate(single)]
         ticks = ticks[:: ceil(len(ticks) / 6)]
         title += "" if len(single) == len(different) else f" (first {len(single)} of {len(different)})"
     else:
-        edges = np.histogram_bin_edges(together.astype(float), _BINS)
-        shares = {name: (np.histogram(x, edges)[0] / len(x)).tolist() for name, x in values.items()}
+        edges, beyond = _find_edges(together.astype(float))
+        title += beyond
+        if form is not None:
+            places = np.linspace(edges[0], edges[-1], _MOMENTS)
+            ticks = [(x, str(moment)) for x, moment in zip(places, from_numbers(places, form), strict=True)]
+        shares = {
+            name: (np.histogram(np.clip(x.astype(float), *edges[[0, -1]]), edges)[0] / len(x)).tolist()
+            for name, x in values.items()
+        }
     sides = list(pairwise(edges.tolist()))
     lines = {
         name: [(x, height) for pair, height in zip(sides, heights, strict=True) for x in pair]
         for name, heights in shares.items()
     }
     return chart(title, lines, x_label, y_label, filled=True, x_ticks=ticks)
+
+
+def _find_edges(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+    """Returns edges of bins, and what the title adds where the first and the last bin hold long tails."""
+    low, high = np.quantile(values, (_TAIL, 1 - _TAIL))
+    if high > low and np.ptp(values) > _LONG * (high - low):
+        return np.histogram_bin_edges(values, _BINS, (low, high)), " (tails in the outer bins)"
+    return np.histogram_bin_edges(values, _BINS), ""
 
 
 class _Axis:

@@ -120,13 +120,13 @@ def curves(runs: Sequence[RunRecord]) -> list[Chart]:
     names = list(dict.fromkeys(name for run in runs for record in run.history for name in record))
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     rest = [name for name in names if name not in (*RESERVED, *metrics) and not name.endswith(_ERROR)]
-    plan = [(_spell(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
+    plan = [(spell(name), "nats" if "likelihood" in name else "value", [name]) for name in metrics]
     plan += [(f"Norm of the {what}", "norm", [name]) for what, name in _NORMS]
     for title, unit, ends in _FAMILIES:
         family = [name for name in rest if name.endswith(ends)]
         rest = [name for name in rest if name not in family]
         plan.append((title, unit, family))
-    plan += [(_spell(name), "value", [name]) for name in rest]
+    plan += [(spell(name), "value", [name]) for name in rest]
     if len({record.get("learning_rate") for run in runs for record in run.history}) > 1:
         plan.append(("Learning rate", "rate", ["learning_rate"]))
     charts = (_draw_curve(runs, title, unit, names) for title, unit, names in plan)
@@ -139,7 +139,7 @@ def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequenc
     lines, errors, colours, dashed = {}, {}, {}, []
     for number, run in enumerate(runs):
         for rank, name in enumerate(names):
-            label = _spell(name)
+            label = spell(name)
             if several:  # a run has its colour, and the numbers of a family its dashes
                 label = f"{run.name} ({number + 1})" + (f": {label.lower()}" if len(names) > 1 else "")
                 colours[label] = number
@@ -148,9 +148,9 @@ def _draw_curve(runs: Sequence[RunRecord], title: str, unit: str, names: Sequenc
     return chart(title, lines, "updates", unit, errors=errors, colours=colours, dashed=dashed)
 
 
-def _spell(name: str) -> str:
-    """Returns the name of a number as it is written in a text."""
-    text = name.replace("_", " ")
+def spell(name: str) -> str:
+    """Returns the name of a number as it is written in a text, with a capital."""
+    text = "score of held-out rows" if name == "validation_score" else name.replace("_", " ")
     return text[:1].upper() + text[1:]
 
 

@@ -26,7 +26,7 @@ from harmonium.report.images import (
     mean_word,
     signed_pixels,
 )
-from harmonium.report.links import compare_links, compare_marginals
+from harmonium.report.links import compare_links, compare_marginals, number_times
 from harmonium.report.page.charts import histogram
 from harmonium.report.page.parts import Grid, Picture, Remark, Section
 from harmonium.report.page.verdict import (
@@ -66,8 +66,8 @@ class Subject:
         rows: states of complete rows, (rows, visible_width), or None where no data are at hand.
         lacking: why there are none.
         training: rows that the machine was trained on, where ``rows`` are others; else None.
-        samples: states for each layer, of chains from noise.
-        sweeps: Sweeps of these chains.
+        samples: states for each layer, of chains from noise, or independent draws.
+        sweeps: Sweeps of these chains; None: the draws are independent and exact.
         seed: Source of what is drawn here.
     """
 
@@ -81,8 +81,13 @@ class Subject:
     lacking: str
     training: Tensor | None
     samples: list[Tensor]
-    sweeps: int
+    sweeps: int | None
     seed: int
+
+    @property
+    def exact(self) -> bool:
+        """True if the samples are independent draws from the machine's distribution."""
+        return self.sweeps is None
 
     @cached_property
     def seen(self) -> Tensor:
@@ -181,8 +186,12 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
 
 def fill_samples(section: Section, subject: Subject) -> None:
     """Fills the section on samples, the rows nearest to them, and rows."""
-    count, sweeps = len(subject.seen), subject.sweeps
-    section.lead = f"{count} chains from noise, {sweeps} Gibbs sweeps each."
+    count = len(subject.seen)
+    section.lead = f"{count} chains from noise, {subject.sweeps} Gibbs sweeps each."
+    if subject.exact:
+        section.lead = (
+            f"{count} independent draws from the machine's distribution, by a sum over hidden states."
+        )
     index = None
     if subject.rows is not None and not bool(subject.rows.isnan().any()):
         distances, index = nearest_neighbours(subject.seen, subject.rows)
@@ -286,14 +295,14 @@ def fill_columns(section: Section, subject: Subject) -> None:
     if subject.greys is not None:
         section.absent = "The rows are images, which stand above; histograms are drawn for tables."
         return
-    sets = {"data": subject.given, "samples": subject.seen}
-    cells = {name: _read_cells(subject, v) for name, v in sets.items()}
-    names = list(cells["data"])
+    pairs = zip(subject.cells(subject.given).columns, subject.cells(subject.seen).columns, strict=True)
+    columns = [number_times(*pair) for pair in pairs]
     section.lead = f"{len(subject.given)} complete rows of {subject.data}, and {len(subject.seen)} samples."
-    if len(names) > _COLUMNS:
-        section.lead += f" The first {_COLUMNS} of {len(names)} columns."
-    for name in names[:_COLUMNS]:
-        section.charts.append(histogram(name, {group: cells[group][name] for group in sets}))
+    if len(columns) > _COLUMNS:
+        section.lead += f" The first {_COLUMNS} of {len(columns)} columns."
+    for real, sampled, form in columns[:_COLUMNS]:
+        groups = {"data": real.values, "samples": sampled.values}
+        section.charts.append(histogram(str(real.name), groups, form=form))
 
 
 def _read_cells(subject: Subject, v: Tensor) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harmonium.report.links import Link
 from harmonium.report.page.parts import Remark
-from harmonium.report.page.record import RunRecord
+from harmonium.report.page.record import RunRecord, spell
 from harmonium.tables import Baselines
 
 _FEW = 10  # annealing runs that carry the estimate of ln Z
@@ -19,6 +19,9 @@ _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # Errors of moments, where training data have 0 and rows with shuffled columns have 1.
 _STRONG, _KEPT = 0.3, 0.5  # Of links of at least 0.3 in the data, draws have to show half.
 _FAR = 0.15  # Distributions of a column that are further apart than this look different to anyone.
+_REMEDY = (
+    "Try another --seed, more units (--hidden), and with chains more --updates or a lower rate at the end."
+)
 _HALF = 0.5  # of what pairs of columns gain on independent ones
 
 
@@ -36,9 +39,9 @@ def training_remarks(run: RunRecord) -> list[Remark]:
     else:
         remarks = [Remark("good", f"The run made all of its {total} updates, {took}.")]
     for name in run.metrics:
-        remarks.append(_trend(name.replace("_", " "), run.points(name)))
+        remarks.append(_trend(spell(name).lower(), run.points(name)))
     if not run.metrics:
-        text = "No measure was followed on held-out data (validation rows), so the record cannot"
+        text = "No measure was followed on held-out data (--validation), so the record cannot"
         remarks.append(Remark("note", f"{text} tell whether the machine still improved."))
     return remarks + _rule_remarks(run)
 
@@ -182,17 +185,23 @@ def likelihood(
     return f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
 
 
-def mixing_remarks(table: Mapping[str, Any], sweeps: int) -> list[Remark]:
-    """Returns a remark on how far samples by chains of so many sweeps can be trusted."""
+def mixing_remarks(table: Mapping[str, Any], sweeps: int | None) -> list[Remark]:
+    """Returns a remark on how far samples by chains of so many sweeps (None: exact ones) can be trusted."""
+    if table["given_up"] > 0 and sweeps is None:
+        return [
+            Remark("note", f"{_count_apart(table)}; the samples here are independent draws all the same.")
+        ]
     if table["given_up"] > 0:
         text = f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's law."
         return [Remark("caution", text)]
     bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
     if bound is None:
         return [Remark("note", "All pairs of chains met, but they bound no distance below 0.1.")]
-    text = f"Chains from noise are within 0.1 (total variation) of the machine's law after {bound} sweeps; "
+    text = f"Chains from noise are within 0.1 (total variation) of the machine's law after {bound} sweeps"
+    if sweeps is None:
+        return [Remark("good", f"{text}; the samples here are independent draws.")]
     enough = sweeps >= bound
-    text += f"the samples here took {sweeps}{'' if enough else ', too few'}."
+    text += f"; the samples here took {sweeps}{'' if enough else ', too few'}."
     return [Remark("good" if enough else "caution", text)]
 
 
@@ -277,9 +286,9 @@ def gain_remark(score: float, baselines: Baselines) -> Remark:
         reach = baselines.pairs - baselines.independent
         text += f", pairs of columns {reach:.2f} nats better"
     if gain <= 0:
-        return Remark("caution", f"{text}: it has learned nothing of what joins the columns.")
+        return Remark("caution", f"{text}: it has learned nothing of what joins the columns. {_REMEDY}")
     if gain < _HALF * reach:
-        return Remark("caution", f"{text}: it has learned little of what joins them.")
+        return Remark("caution", f"{text}: it has learned little of what joins them. {_REMEDY}")
     return Remark("good", f"{text}.")
 
 
@@ -298,7 +307,7 @@ def link_remark(links: Sequence[Link]) -> Remark:
         return Remark("good", f"Samples show all {len(strong)} strong links of the data.")
     first = "; ".join(f"{x.first} and {x.second}: {x.real:.2f}, {x.sampled:.2f}" for x in missing[:3])
     text = f"Samples lack {len(missing)} of {len(strong)} strong links of the data ({first})"
-    return Remark("caution", f"{text}: the table is not learned.")
+    return Remark("caution", f"{text}: the table is not learned. {_REMEDY}")
 
 
 def marginal_remark(marginals: Mapping[str, float]) -> Remark:
