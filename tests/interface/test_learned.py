@@ -208,7 +208,9 @@ def test_a_table_without_a_whole_row_is_not_called_missing(cli: CommandLine, tmp
 def test_a_page_of_a_table_rests_on_no_chain_and_counts_days(cli: CommandLine, tmp_path):
     frame = table(200).drop(columns="label")
     days = np.datetime64("2024-01-01") + np.arange(200).astype("timedelta64[D]")
-    frame.assign(day=days, money=np.exp(np.linspace(0, 9, 200))).to_csv(tmp_path / "t.csv", index=False)
+    frame.assign(day=days, money=(1.005 - np.linspace(0, 1, 200)) ** -2.0).to_csv(
+        tmp_path / "t.csv", index=False
+    )
     cli.succeed("train", tmp_path / "t.csv", tmp_path / "run")
     cli.succeed("report", tmp_path / "run")
     text = (tmp_path / "run" / "report.html").read_text("utf-8")
