@@ -91,20 +91,21 @@ def test_a_header_of_years_is_no_row_of_data(cli: CommandLine, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "cells"),
     [
-        "id,x\n9007199254740993,1\n1,2\n",
-        "9007199254740993,1\n1,2\n",
-        "id,x\n9007199254740993,\n1,2\n",
-        "id,x\n-9007199254740993,1\nnan,2\n",
-        "id,city\n9007199254740992,Ulm\n1,Rom\n",
+        ("id,x\n9007199254740993,1\n1,2\n", ["9007199254740993", "1"]),
+        ("9007199254740993,1\n1,2\n", ["9007199254740993", "1"]),
+        ("id,x\n9007199254740993,\n1,2\n", ["9007199254740993", "1"]),
+        ("id,x\n-9007199254740993,1\nnan,2\n", ["-9007199254740993", None]),
+        ("id,city\n9007199254740992,Ulm\n1,Rom\n", ["9007199254740992", "1"]),
     ],
 )
-def test_whole_numbers_that_would_be_rounded_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"expected whole numbers below 2\^53 in column '(id|column 1)', rec"
-    ):
-        read_text(tmp_path / "x.csv", text)
+def test_whole_numbers_that_would_be_rounded_are_text(
+    tmp_path: Path, text: str, cells: list[str | None]
+) -> None:
+    found, warned = read_text(tmp_path / "x.csv", text)
+    assert found.samples[:, 0].tolist() == cells
+    assert len(warned) == 1 and "read as text, as whole numbers from 2^53 on would be rounded" in warned[0]
 
 
 def test_large_real_numbers_are_read(tmp_path: Path) -> None:
@@ -116,14 +117,22 @@ def test_a_number_with_a_zero_in_front_is_text(tmp_path: Path) -> None:
     found, warned = read_text(tmp_path / "x.csv", "zip,x\n00123,1\n123, 2\n,3\n")
     assert found.samples.tolist() == [["00123", 1], ["123", 2], [None, 3]]
     assert len(warned) == 1 and "column 'zip' is read as text" in warned[0]
-    found, warned = read_text(tmp_path / "x.csv", "0.5,0,-0.1,0e1\n00.5,0,-01,0\n")
-    assert found.samples.tolist() == [[0.5, 0, -0.1, 0], [0.5, 0, -1, 0]] and not warned
+    found, warned = read_text(tmp_path / "x.csv", "0.5,0,-0.1,0e1\n0.25,0,-01,0\n")
+    assert found.samples.tolist() == [[0.5, 0, -0.1, 0], [0.25, 0, -1, 0]] and not warned
 
 
-@pytest.mark.parametrize("text", ["zip,x\n00123,1\n1.5,2\n", "zip,x\n-3,1\n00123,2\n", "zip\n00123\n123\n"])
-def test_text_such_as_00123_among_numbers_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["zip,x\n00123,1\n1.5,2\n", "zip,x\n-3,1\n00123,2\n", "icd,x\n007.1,1\n250.00,2\n"]
+)
+def test_a_column_with_text_such_as_00123_is_text(tmp_path: Path, text: str) -> None:
+    found, warned = read_text(tmp_path / "x.csv", text)
+    assert found.samples[:, 0].tolist() == [line.partition(",")[0] for line in text.split("\n")[1:-1]]
+    assert len(warned) == 1 and "is read as text, as numbers with a zero in front" in warned[0]
+
+
+def test_a_single_column_of_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="column 1: expected a number, received '00123'"):
-        read_text(tmp_path / "x.csv", text)
+        read_text(tmp_path / "x.csv", "zip\n00123\n123\n")
 
 
 def test_codes_are_categories_in_files_without_a_zero_too(cli: CommandLine, tmp_path: Path) -> None:

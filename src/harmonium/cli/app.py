@@ -19,7 +19,7 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from harmonium.cli.output import note
+from harmonium.cli.output import in_answers, note
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FOLDER = Path(__file__).with_name("commands")
@@ -211,4 +211,4 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
     }
     for word, flag in words.items():
         text = text.replace(word, flag)
-    return text
+    return in_answers(text)

@@ -104,22 +104,30 @@ def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:
 # ---------------------------------------------------------------------------------
 
 
-def read_kinds(path: Path | None) -> dict[str, Any]:
-    """Reads kinds of columns by name, for ``harmonium.tables.Table.fit``; without a file there are none.
+def read_kinds(source: str | None) -> dict[str, Any]:
+    """Reads kinds of columns by name, for ``harmonium.tables.Table.fit``; without a source there are none.
+
+    Args:
+        source: a file, or a line of TOML such as ``age = "gaussian"``.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: neither TOML nor JSON, or something else than columns and their kinds.
     """
-    if path is None:
+    if source is None:
         return {}
-    if not path.is_file():
+    path = Path(source)
+    if "=" in source and not path.is_file():
+        path, text = Path("kinds.toml"), source
+    elif path.is_file():
+        text = None
+    else:
         raise FileNotFoundError(f"kinds: expected a .toml or .json file, there is no {path}")
     parse = {".toml": tomllib.loads, ".json": json.loads}.get(path.suffix.lower())
     if parse is None:
         raise ValueError(f"kinds: expected a name that ends in .toml or .json, received {path}")
     try:
-        found = parse(path.read_text("utf-8"))
+        found = parse(path.read_text("utf-8") if text is None else text)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"kinds: {path} is no {path.suffix[1:].upper()} ({error}); write {_KINDS}"

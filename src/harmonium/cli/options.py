@@ -69,6 +69,20 @@ Unknown = Annotated[
     ),
 ]
 
+Missing = Annotated[
+    str,
+    Setting(
+        metavar="WORDS", help="Of text files: words for missing cells beside NA and the like, such as ?,-."
+    ),
+]
+Kinds = Annotated[
+    str,
+    Setting(
+        metavar="FILE",
+        help="TOML or JSON, or such a line itself: what kinds of units some columns have, and how their "
+        "cells are written.",
+    ),
+]
 Alphabet = Annotated[
     str, Setting(help="Of sequences: protein, rna, dna, or letters in an order of their own.")
 ]

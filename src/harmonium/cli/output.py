@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,12 @@ class Unfinished(Exception):
 def note(message: str) -> None:
     """Prints one line on stderr."""
     typer.echo(message, err=True)
+
+
+def in_answers(text: str) -> str:
+    """Returns a question about a column with its answers as options of the command."""
+    text = re.sub(r'missing=("[^"]*") of harmonium\.data\.read', r"--missing \1", text)
+    return re.sub(r'kinds=\{("[^"]*"): \{"form": ("[^"]*")\}\}', r"--kinds '\1 = { form = \2 }'", text)
 
 
 @contextmanager

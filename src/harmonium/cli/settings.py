@@ -49,7 +49,6 @@ class Structure(Checked):
 
     Attributes:
         label: a column of labels, or label for those beside an array; empty cells are missing labels.
-        kinds: TOML or JSON: what kinds of units some columns have.
         alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
             given.
         visible: kind of visible units.
@@ -65,7 +64,8 @@ class Structure(Checked):
 
     PANEL: ClassVar[str] = "Machine"
     label: Annotated[str | None, Setting(metavar="COLUMN")] = None
-    kinds: Annotated[Path | None, Setting(metavar="FILE")] = None
+    kinds: options.Kinds | None = None
+    missing: options.Missing | None = None
     alphabet: options.Alphabet | None = None
     visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None

@@ -7,12 +7,15 @@
 """
 
 from harmonium._rows import Rows as Rows
-from harmonium.data._times import (
-    FORMS as FORMS,
+from harmonium.data._forms import (
+    check_form as check_form,
     form_of as form_of,
     from_numbers as from_numbers,
+    layout_in as layout_in,
+    layouts_of as layouts_of,
     step_of as step_of,
     to_numbers as to_numbers,
+    unit_of as unit_of,
 )
 from harmonium.data.dataset import LABELS as LABELS, DataSet as DataSet
 from harmonium.data.encoders import (

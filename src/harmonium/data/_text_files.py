@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
+import io
 import math
 import re
+import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harmonium import _checks
+from harmonium._size_limit import check_claim
 
 LONG = 2**53
 """Below it every whole number is a float64 of its own."""
 _MISSING = ("", "na", "n/a", "<na>", "nan", "-nan", "null")
 _INFINITIES = ("inf", "infinity")
-_CODES = re.compile(r"^[ \t]*0[0-9]+[ \t]*$", re.MULTILINE)
+_CODES = re.compile(r"^[ \t]*0[0-9]+(\.[0-9]*)?[ \t]*$", re.MULTILINE)
 _NAMES = "if it holds names, write them with letters that no cell has"
+_ENCODINGS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_MARK = 4  # bytes of a byte-order mark at most
+_PIECE = 1 << 20  # bytes that are unpacked at once
+_OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
 _SEPARATED = {",": "commas", "\t": "tabs"}
 _REMEDIES = {
     ",": "name the file .csv",
@@ -49,13 +61,19 @@ Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None, T
 # ---------------------------------------------------------------------------------
 
 
-def is_missing(cell: str) -> bool:
+def missing_words(missing: str | Sequence[str]) -> frozenset[str]:
+    """Returns words for missing cells, in small letters, of "?,-" or of a sequence; the usual ones beside."""
+    words = missing.split(",") if isinstance(missing, str) else missing
+    return frozenset({*_MISSING, *(word.strip().lower() for word in words)})
+
+
+def is_missing(cell: str, words: Collection[str] = _MISSING) -> bool:
     """Returns whether a cell is empty or holds a word for a missing value."""
-    return cell.strip().lower() in _MISSING
+    return cell.strip().lower() in words
 
 
 def has_codes(cells: list[str]) -> bool:
-    """Returns whether a cell holds digits behind a zero, such as 00123, which is a name and no number."""
+    """Returns whether a cell holds digits behind a zero, such as 00123 or 007.1: a name and no number."""
     return bool(_CODES.search("\n".join(cells)))
 
 
@@ -124,16 +142,12 @@ def _stands_for(cell: str, value: object) -> bool:
     return is_number(cell) and float(cell) == value
 
 
-def _is_given_number(cell: str) -> bool:
-    return is_number(cell) and not is_missing(cell)
-
-
-def _is_text(cell: str) -> bool:
+def _is_text(cell: str, words: Collection[str] = _MISSING) -> bool:
     """Returns whether a cell is neither missing nor anything that Python takes for a number."""
     try:
         float(cell)
     except ValueError:
-        return not is_missing(cell)
+        return not is_missing(cell, words)
     return False
 
 
@@ -148,11 +162,16 @@ def _number_in(cell: str) -> int | float:
 # ---------------------------------------------------------------------------------
 
 
-def holds_names(path: Path, first: Sequence[str], columns: Sequence[Sequence[str]] | None) -> bool:
+def holds_names(
+    path: Path,
+    first: Sequence[str],
+    columns: Sequence[Sequence[str]] | None,
+    words: Collection[str] = _MISSING,
+) -> bool:
     """Decides whether the first line of a file holds the names of its columns, and warns where it guesses.
 
     - A line without text is data.
-    - A line with text above numbers holds names, as no column holds both.
+    - A line with text above nothing but numbers holds names.
     - Another line with text holds names if none of its cells stands in its column again.
     - Names differ from each other, in a line that has numbers among them.
 
@@ -160,17 +179,20 @@ def holds_names(path: Path, first: Sequence[str], columns: Sequence[Sequence[str
         path: Path of the file, for the warning.
         first: the cells of the first line.
         columns: the cells below each of them; None: all of them are numbers.
+        words: those that stand for a missing cell.
     """
-    texts = [_is_text(cell) for cell in first]
-    numbers = [cell for cell in first if _is_given_number(cell)]
+    texts = [_is_text(cell, words) for cell in first]
+    numbers = [cell for cell in first if is_number(cell) and not is_missing(cell, words)]
     if not any(texts) or (numbers and len(set(first)) < len(first)):
         return False
     again: list[str] = []
     if columns is not None:
-        below = [*zip(first, texts, columns, strict=True)]
-        if not any(text and any(map(_is_given_number, x)) for _, text, x in below):
-            observed = ((cell, x) for cell, _, x in below if not is_missing(cell))
-            again = [cell for cell, x in observed if cell.strip() in map(str.strip, x)]
+        below = [
+            (cell, text, [x.strip() for x in column if not is_missing(x, words)])
+            for cell, text, column in zip(first, texts, columns, strict=True)
+        ]
+        if not any(text and column and all(map(is_number, column)) for _, text, column in below):
+            again = [x for x, _, column in below if not is_missing(x, words) and x.strip() in column]
     if not again and numbers:
         _checks.warn(
             f"{path}: the first line, with {numbers[0]!r}, is read as the names of columns; if it is data, "
@@ -213,26 +235,33 @@ def _beyond(x: float, below: NDArray[Any]) -> bool:
 # ---------------------------------------------------------------------------------
 
 
-def read_text(path: Path, delimiter: str = ",") -> Parts:
+def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = ()) -> Parts:
     """Reads samples, no labels, names of columns, types of those that are numbers alone, and texts of cells.
 
-    ``holds_names`` says what the first line is. Empty lines are passed over. Samples are float64 where every
-    cell is a number, else objects: numbers, text, and None in empty cells and those that say NA. Of a column
-    either all cells that are not missing are numbers, or none is. A column of whole numbers of which one is
-    written with a zero in front, such as 00123, is text.
+    ``holds_names`` tells what the first line is. Empty lines are passed over. Samples are float64 where every
+    cell is a number, else objects: numbers, text, and None in missing cells. A column of which some cell is
+    no number is text, and so is one of numbers such as 00123 and 007.1, or of whole numbers from 2^53 on, of
+    which float64 does not keep every digit. A file that ends in .gz is compressed. Text is UTF-8, or what a
+    byte-order mark says.
+
+    Args:
+        path: Path of the file.
+        delimiter: what separates its cells.
+        missing: words for missing cells beside the usual ones, a sequence or with commas.
 
     Raises:
-        ValueError: something else; whole numbers from 2^53 on, of which float64 does not keep every digit.
+        ValueError: lines of different lengths, text in another encoding, or one column of text.
     """
+    words = missing_words(missing)
     try:
-        return _read(path, delimiter)
+        return _read(path, delimiter, words)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"expected text in UTF-8, received something else ({error.reason}); save it as UTF-8, such as by "
             "pandas.read_csv(path, encoding='latin-1').to_csv(other, index=False)"
         ) from error
     except ValueError as error:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with _open(path, errors="replace") as file:
             first = file.readline()
         for other, remedy in _REMEDIES.items():  # another character may separate the cells
             if other in first and (delimiter not in first or other == ";"):
@@ -240,12 +269,37 @@ def read_text(path: Path, delimiter: str = ",") -> Parts:
         raise
 
 
-def _read(path: Path, delimiter: str) -> Parts:
+def _open(path: Path, errors: str = "strict") -> TextIO:
+    """Opens a file of text in the encoding of its byte-order mark, UTF-8 without one."""
+    binary: IO[bytes] = path.open("rb")
+    if path.suffix.lower() == ".gz":
+        with binary:
+            binary = io.BytesIO(_unpacked(binary, path.stat().st_size))
+    start = binary.read(_MARK)
+    binary.seek(0)
+    encoding = next((name for mark, name in _ENCODINGS.items() if start.startswith(mark)), "utf-8-sig")
+    return io.TextIOWrapper(binary, encoding, errors, newline="")
+
+
+def _unpacked(file: IO[bytes], size: int) -> bytes:
+    """Returns what a compressed file holds, if its size can vouch for it."""
+    content = bytearray()
+    try:
+        with gzip.open(file) as unpacked:
+            while piece := unpacked.read(_PIECE):
+                content += piece
+                check_claim(_OF_A_CHARACTER * len(content), size, "its text")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
+    return bytes(content)
+
+
+def _read(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
     """Reads cells that are all numbers, but for names above them, in 8 bytes each; else by ``_table``."""
     lines = _lines(path, delimiter)
     _, first = next(lines, (0, []))
     numbers = array("d")
-    header = any(map(_is_text, first))
+    header = any(_is_text(cell, words) for cell in first)
     table = not header and not _added(first, numbers)
     whole = [*range(len(first))]  # columns in which every cell so far is a whole number, or missing
     for line, cells in lines:
@@ -254,15 +308,13 @@ def _read(path: Path, delimiter: str) -> Parts:
         table = table or not _added(cells, numbers)
         if header and not table and not "".join(cells).isdecimal():
             whole = [j for j in whole if cells[j].isdecimal() or is_whole(cells[j])]
-    if table or (header and not holds_names(path, first, None)):
-        return _table(path, delimiter)
+    long = max(np.fmax.reduce(numbers, initial=0.0), -np.fmin.reduce(numbers, initial=0.0)) >= LONG
+    told = len(words) > len(_MISSING) and not table  # numbers may stand for missing cells
+    if table or long or told or (header and not holds_names(path, first, None)):
+        return _table(path, delimiter, words)
     names = _names(first, header)
     samples = np.array(numbers, dtype=np.float64).reshape(-1, max(len(first), 1))
-    if max(np.fmax.reduce(numbers, initial=0.0), -np.fmin.reduce(numbers, initial=0.0)) >= LONG:
-        for _, cells in [*_lines(path, delimiter)][header:]:
-            for name, cell in zip(names, cells, strict=True):
-                refuse_long(name, whole_numbers([cell]))
-    texts = partial(_texts, path, delimiter, header)
+    texts = partial(_texts, path, delimiter, header, words)
     if header:
         types = {name: ColumnType("int64" if j in whole else "float64") for j, name in enumerate(names)}
         return samples, None, names, types, texts
@@ -285,53 +337,61 @@ def _added(cells: list[str], numbers: array[float]) -> bool:
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not empty, with their numbers."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with _open(path) as file:
         lines = csv.reader(file, delimiter=delimiter, strict=True)
         yield from ((lines.line_num, cells) for cells in lines if cells)
 
 
-def _table(path: Path, delimiter: str) -> Parts:
+def _table(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
     """Reads a file with text or missing cells to objects; a column holds numbers or text, and not both."""
     lines = list(_lines(path, delimiter))
     first = lines[0][1]
     below = [*zip(*(cells for _, cells in lines[1:]), strict=True)] or [()] * len(first)
-    header = holds_names(path, first, below)
+    header = holds_names(path, first, below, words)
     names, lines = _names(first, header), lines[header:]
     samples = np.empty((len(lines), len(first)), dtype=object)
     numeric: list[NDArray[Any]] = []
-    codes: list[str] = []
+    codes = dict[str, str]()
     for j, name in enumerate(names):
         column = [cells[j] for _, cells in lines]
-        observed = [cell for cell in column if not is_missing(cell)]
-        coded = has_codes(observed)
-        if coded and all(re.fullmatch("[0-9]+", cell.strip()) for cell in observed):
-            codes.append(name)
-        number = [
-            _is_given_number(cell) and not (coded and (name in codes or has_codes([cell]))) for cell in column
-        ]
-        strays = [i for i, cell in enumerate(column) if not (number[i] or is_missing(cell))]
-        if strays and (len(first) == 1 or any(number)):
-            i = strays[0]
+        if "\0" in "".join(column):
+            line = next(line for line, cells in lines if "\0" in cells[j])
+            raise ValueError(f"line {line}, column {j + 1}: expected text, received the character NUL")
+        read = _reader_of([cell for cell in column if not is_missing(cell, words)], name, codes)
+        if read is str.strip and len(first) == 1:
+            i = next(i for i, x in enumerate(column) if not is_missing(x, words) and not _is_plain(x))
             raise ValueError(
                 f"line {lines[i][0]}, column {j + 1}: expected a number, received {column[i]!r}; a missing "
-                f"cell is empty, cells are separated by {_SEPARATED[delimiter]}, and no column holds both "
-                "numbers and text, such as 00123"
+                f"cell is empty, and cells are separated by {_SEPARATED[delimiter]}"
             )
-        read: Callable[[str], Any] = str.strip if strays else _number_in
-        values = [None if is_missing(cell) else read(cell) for cell in column]
+        values = [None if is_missing(cell, words) else read(cell) for cell in column]
         samples[:, j] = values
-        if not strays:
-            refuse_long(name, [value for value in values if isinstance(value, int)])
+        if read is _number_in:
             numeric.append(np.array(values, dtype=np.float64))
-    if codes:
-        more = f" and {len(codes) - 1} more" if len(codes) > 1 else ""
-        _checks.warn(
-            f"{path}: column {codes[0]!r}{more} is read as text, as whole numbers with a zero in front, such "
-            "as 00123, are names; numbers are written without"
-        )
-    if not any(map(_is_text, first)):
+    for reason in dict.fromkeys(codes.values()):
+        found = [name for name in codes if codes[name] == reason]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        _checks.warn(f"{path}: column {found[0]!r}{more} is read as text, as {reason}")
+    if not any(_is_text(cell, words) for cell in first):
         _question_numbers(path, numeric)
-    return samples, None, names, None, partial(_texts, path, delimiter, header)
+    return samples, None, names, None, partial(_texts, path, delimiter, header, words)
+
+
+def _is_plain(cell: str) -> bool:
+    return is_number(cell) and not has_codes([cell])
+
+
+def _reader_of(observed: list[str], name: str, codes: dict[str, str]) -> Callable[[str], Any]:
+    """Returns what reads the cells of a column; why numbers are read as text is noted in ``codes``."""
+    if not all(map(is_number, observed)):
+        return str.strip
+    if has_codes(observed):
+        codes[name] = "numbers with a zero in front, such as 00123, are names; others are written without"
+    elif any(abs(value) >= LONG for value in whole_numbers(observed)):
+        codes[name] = "whole numbers from 2^53 on would be rounded"
+    else:
+        return _number_in
+    return str.strip
 
 
 def _names(first: Sequence[str], header: bool) -> tuple[str, ...]:
@@ -339,8 +399,12 @@ def _names(first: Sequence[str], header: bool) -> tuple[str, ...]:
     return tuple(cell.strip() if header else f"column {j + 1}" for j, cell in enumerate(first))
 
 
-def _texts(path: Path, delimiter: str, header: bool) -> dict[str, list[str]]:
-    """The cells of each column as they are written."""
+def _texts(path: Path, delimiter: str, header: bool, words: frozenset[str]) -> dict[str, list[str]]:
+    """The cells of each column as they are written; those with a word of one's own for missing are empty."""
     (first, *rest) = (cells for _, cells in _lines(path, delimiter))
-    columns = map(list, zip(*(rest if header else [first, *rest]), strict=True))
+    own = words - {*_MISSING}
+    rows = rest if header else [first, *rest]
+    if own:
+        rows = [["" if is_missing(cell, own) else cell for cell in row] for row in rows]
+    columns = map(list, zip(*rows, strict=True))
     return dict(zip(_names(first, header), columns, strict=True))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,8 +24,8 @@ Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and typ
 _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npy", "a NumPy array", read_npy),
     (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
-    (r"\.csv", "comma-separated numbers or text", read_text),
-    (r"\.tsv", "tab-separated numbers or text", partial(read_text, delimiter="\t")),
+    (r"\.csv(\.gz)?", "comma-separated numbers or text", read_text),
+    (r"\.tsv(\.gz)?", "tab-separated numbers or text", partial(read_text, delimiter="\t")),
     (r"\.parquet", "Parquet", read_parquet),
     (r"\.feather", "Feather", read_feather),
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
@@ -39,16 +39,17 @@ def read(
     labels_apart: bool = True,
     alphabet: str = "auto",
     unknown: str = "gap",
+    missing: str | Sequence[str] = (),
 ) -> DataSet:
     """Read samples, one per row, with labels where the source has them.
 
     - ``.npy``: mapped from the file, not read.
     - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
       ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
-    - ``.csv``, ``.tsv``: decimal numbers, text and empty cells, with an optional header line; a column
-      headed ``label`` or ``labels`` becomes labels. A first line with text is a header where the text stands
-      above numbers, or where none of its cells stands in its column again; a doubt is a warning. A column
-      with a whole number such as 00123 is text.
+    - ``.csv``, ``.tsv``, each also with ``.gz``: decimal numbers, text and missing cells, with an optional
+      header line; a column headed ``label`` or ``labels`` becomes labels. A first line with text is a header
+      where the text stands above numbers, or where none of its cells stands in its column again; a doubt is
+      a warning. A column with text, or with a number such as 00123, is text.
     - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
       pandas with pyarrow).
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
@@ -75,6 +76,7 @@ def read(
             columns, and may have missing cells.
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_fasta`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
+        missing: Words for missing cells of text files beside the usual ones, such as "?,-" or ["?", "-"].
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
@@ -93,6 +95,8 @@ def read(
     form, reader = _format(path)
     if reader in (read_fasta, read_stockholm):
         reader = partial(_read_sequences, reader, alphabet=alphabet, unknown=unknown)
+    elif missing and form.endswith("text"):
+        reader = partial(cast(Callable[..., tuple[Any, ...]], reader), missing=missing)
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
@@ -116,9 +120,9 @@ def _format(path: Path) -> tuple[str, Reader]:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
     raise ValueError(
-        f"{path}: expected a name that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, .idx[.gz], "
-        "idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m, .txt or .sto[.gz], or a folder "
-        "of images; a spreadsheet can be saved as .csv"
+        f"{path}: expected a name that ends in .npy, .npz, .csv[.gz], .tsv[.gz], .parquet, .feather, "
+        ".idx[.gz], idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m, .txt or .sto[.gz], "
+        "or a folder of images; a spreadsheet can be saved as .csv"
     )
 
 

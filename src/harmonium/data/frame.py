@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
+from harmonium.data._forms import form_of, is_time
 from harmonium.data._text_files import (
     ColumnType,
     as_written,
@@ -26,7 +27,6 @@ from harmonium.data._text_files import (
     refuse_long,
     whole_numbers,
 )
-from harmonium.data._times import form_of, is_time
 from harmonium.data.transforms import Array
 
 NUMPY = "numpy"

@@ -8,13 +8,14 @@
 from harmonium.tables.baselines import Baselines as Baselines, score_baselines as score_baselines
 from harmonium.tables.codec import Codec as Codec, Place as Place, visible_for as visible_for
 from harmonium.tables.codings import IGNORE as IGNORE, Labels as Labels, OneOf as OneOf
-from harmonium.tables.column import Column as Column, name_of as name_of, without_unit as without_unit
+from harmonium.tables.column import Column as Column, name_of as name_of
 from harmonium.tables.correlated import (
     fit_normal as fit_normal,
     fit_residuals as fit_residuals,
     fold as fold,
 )
 from harmonium.tables.label_fit import fit_labels as fit_labels
+from harmonium.tables.left_out import without_unit as without_unit
 from harmonium.tables.table import (
     UNKNOWN as UNKNOWN,
     Table as Table,

@@ -67,12 +67,14 @@ class Codec:
         layers: the visible layers whose states it makes, the label's last.
         label: the column whose unit is the last layer; None: there is none.
         names: Names of all columns as in training; None: they had none.
+        missing: Words for missing cells of text files beside the usual ones.
     """
 
     encoder: Encoder
     layers: Sequence[Layer]
     label: Column | None = None
     names: tuple[str, ...] | None = None
+    missing: tuple[str, ...] = ()
     _machine: BoltzmannMachine | None = None
 
     # Making one
@@ -196,11 +198,14 @@ class Codec:
         listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
         if names is not None and not listed:
             raise ValueError(f"{damaged}, expected names of columns")
+        words = (data.get("missing") if isinstance(data, dict) else None) or ()
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"{damaged}, expected words for missing cells")
         if unknown is not None:
             if not isinstance(encoder, (Table, Letters)):
                 raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
             encoder = replace(encoder, unknown=unknown)
-        return cls(encoder, layers, label, None if names is None else tuple(names), machine)
+        return cls(encoder, layers, label, None if names is None else tuple(names), tuple(words), machine)
 
     def to_dict(self) -> dict[str, Any]:
         """Describes the encoder, and the label where there is one, in plain JSON types for the metadata."""
@@ -222,7 +227,7 @@ class Codec:
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS)}
+        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS), "missing": self.missing}
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, **reading).with_text(text)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 
 from harmonium import _checks
 from harmonium.data import (
-    FORMS,
     Encoder,
     Frame,
     Series,
+    check_form,
     encoder_from_dict,
     form_of,
     from_numbers,
     step_of,
     to_numbers,
+    unit_of,
 )
+from harmonium.data._text_files import is_number
 from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
@@ -40,7 +42,7 @@ from harmonium.tables.codings import (
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
 _REPEATED = 5  # rows for each of them at least: fewer leave the shape of a distribution open
 _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
-_MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
+MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
@@ -77,7 +79,7 @@ class Column:
         _checks.one_of(self.kind, "kind", (IGNORE, *Layer.registry))
         _checks.instance(self.coding, "coding", Encoder, "an Encoder")
         if self.form is not None:
-            _checks.one_of(self.form, "form", FORMS)
+            check_form(self.form)
 
     @classmethod
     def fit(
@@ -91,7 +93,8 @@ class Column:
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
+                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``,
+                and the ``form`` of written dates, such as "dd/mm/yyyy".
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -104,9 +107,13 @@ class Column:
         asked = options.pop("kind", None)
         asked = None if asked == "auto" else asked
         plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
-        form = None if plain else time_form_of(cells)
-        numbers = _in_numbers(cells, form)
+        form, asked_form = None, options.pop("form", None)
         try:
+            if asked_form is not None:
+                form = _check_layout(cells, asked_form)
+            elif not plain:
+                form = form_in(cells)
+            numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
             for option in options.keys() - set(known):
@@ -145,6 +152,8 @@ class Column:
     def encode(self, cells: Series) -> Array:
         """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
         numbers = _in_numbers(cells, self.form)
+        if self.form is None and not any(isinstance(value, str) for value in self.values):
+            numbers = _parsed(numbers)
         values = numbers.values if isinstance(self.coding, Labels) else _numbers_in(numbers)
         states: Array = self.coding.encode(values[:, None])
         return states
@@ -173,7 +182,7 @@ class Column:
             type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
         )
         other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        expected = f"dates and times, {self.form}" if self.form else self.coding.expected()
+        expected = f"cells of the form {self.form}" if self.form else self.coding.expected()
         return (
             f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
             f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
@@ -218,9 +227,13 @@ class Column:
             return few(coding.values)
         seen = cells.values[~cells.missing]
         written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
-        ends = (str(end) if self.form else written(end) for end in (seen.min(), seen.max()))
+        if self.form is not None:
+            numbers = to_numbers(seen.tolist(), self.form)
+            ends = from_numbers(np.array([numbers.min(), numbers.max()]), self.form).tolist()
+        else:
+            ends = [seen.min(), seen.max()]
         curve = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
-        return " to ".join(ends) + curve.get(type(coding).__name__, "")
+        return " to ".join(map(str if self.form else written, ends)) + curve.get(type(coding).__name__, "")
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -244,16 +257,47 @@ def name_of(cells: Series) -> str | int:
     return int(name) if hasattr(name, "__index__") else str(name)
 
 
-def time_form_of(cells: Series) -> str | None:
-    """Returns the form of the dates or times in a column (``_times.form_of``); None: there are none."""
+def form_in(cells: Series) -> str | None:
+    """Returns the form of the dates, times or amounts in a column (``_forms.form_of``); None: of others."""
     return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
 
 
+def _check_layout(cells: Series, name: Any) -> str:
+    """Returns the form of a layout that was asked for.
+
+    Raises:
+        ValueError: no such layout, or a cell that is written otherwise.
+    """
+    form = f"text {name}"
+    check_form(form)
+    if not cells.numeric:
+        seen = cells.values[~cells.missing]
+        strange = np.isnan(to_numbers(seen.tolist(), form))
+        if strange.any():
+            raise ValueError(f"form: expected cells such as {name}, received {shown(seen[strange.argmax()])}")
+    return form
+
+
 def _in_numbers(cells: Series, form: str | None) -> Series:
-    """Returns the cells of a column of dates or times as numbers."""
+    """Returns the cells of a column of dates, times or amounts as numbers."""
     if form is None or cells.numeric:
         return cells
     return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
+
+
+def _parsed(cells: Series) -> Series:
+    """Returns text with its numbers as numbers, for a column that had numbers alone in training."""
+    if cells.numeric:
+        return cells
+    seen = cells.values[~cells.missing].tolist()
+    form = form_in(cells)
+    if form is not None and unit_of(form) == "number":
+        return _in_numbers(cells, form)
+    if not any(isinstance(value, str) and is_number(value) for value in seen):
+        return cells
+    values = np.empty(len(cells.values), dtype=object)
+    values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
+    return replace(cells, values=values)
 
 
 def _numbers_in(cells: Series) -> Array:
@@ -280,73 +324,14 @@ def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
                     return "binomial", {"lowest": int(values[0]), "step": step}
             return "binomial", {"values": values}
         zeros = float((cells.values == 0).sum()) / rows
-        if values[0] == 0 and zeros >= _ZEROS and len(values) > _MANY_TEXTS:
+        if values[0] == 0 and zeros >= _ZEROS and len(values) > MANY_TEXTS:
             return "truncated_gauss_bernoulli", {"transform": "quantile"}
         return "gaussian", {"transform": "auto"}
-    if cells.categories is None and len(values) > _FEW:
-        stray = _strays_of(values)
-        if 2 * len(stray) < len(values):
-            remedy = "most are numbers; turn the column into numbers" + (
-                f" with missing cells where it says {stray[0]!r}" if stray else ""
-            )
-            if len(values) > max(_MANY_TEXTS, rows / 2):
-                raise ValueError(
-                    f"expected text that repeats, received {len(values)} different ones in {rows} rows, "
-                    f"{few(values)}; {remedy}"
-                )
-            if stray or any("," in str(value) for value in values):  # else they are codes
-                _checks.warn(
-                    f"column {cells.name!r}: {len(values)} different texts, {few(values)}, are taken for "
-                    f'categories; {remedy}, or ask for "categorical"'
-                )
-    return "categorical", {"rare": _RARE} if len(values) > _MANY_TEXTS and cells.categories is None else {}
+    return "categorical", {"rare": _RARE} if len(values) > MANY_TEXTS and cells.categories is None else {}
 
 
-def _strays_of(values: tuple[Any, ...]) -> list[Any]:
-    """Lists those values that are no finite numbers, perhaps with a decimal comma."""
-    strays = []
-    for value in values:
-        try:
-            number = math.isfinite(float(str(value).replace(",", ".")))
-        except ValueError:
-            number = False
-        if not number:
-            strays.append(value)
-    return strays
-
-
-def without_unit(frame: Frame, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:
-    """Returns the columns that get no unit by ``Table.fit``, and why: ``IGNORE`` where their kind is that."""
-    chosen = chosen_kinds(frame, kinds)
-    reasons = dict[Any, str]()
-    for cells in frame.columns:
-        kind = _kind(chosen.get(cells.name))
-        reason = IGNORE if kind == IGNORE else _why_left_out(cells) if kind == "auto" else None
-        if reason is not None:
-            reasons[cells.name] = reason
-    return reasons
-
-
-def _why_left_out(cells: Series) -> str | None:
-    """Returns why nothing is to be learned from a column that nobody gave a unit; None: it is learned."""
-    rows = int((~cells.missing).sum())
-    if not rows:
-        return "empty"
-    values = values_of(cells)
-    if len(values) == 1:
-        return f"one value, {shown(values[0])}"
-    if len(values) <= _MANY_TEXTS or cells.categories is not None or time_form_of(cells):
-        return None
-    if cells.numeric:
-        start, span = values[0], values[-1] - values[0] + 1
-        counted = len(values) == rows and not (cells.values[~cells.missing] % 1).any()
-        return "row numbers" if counted and 0 <= 10 * start < rows and 2 * rows >= span else None
-    if len(values) <= rows / 2 or 2 * len(_strays_of(values)) < len(values):
-        return None
-    return f"{len(values)} different texts in {rows} rows"
-
-
-def _kind(kind: Any) -> Any:
+def kind_of(kind: Any) -> Any:
+    """Returns the name of a kind of unit that was asked for, "auto" where none was."""
     return "auto" if kind is None else kind.get("kind", "auto") if isinstance(kind, Mapping) else kind
 
 
@@ -367,8 +352,8 @@ def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[An
     chosen: dict[Any, Any] = dict.fromkeys(names, kinds) if isinstance(kinds, str) else dict(kinds or {})
     known = ("auto", IGNORE, *Layer.registry)
     for name, given in chosen.items():
-        if _kind(given) not in known:
+        if kind_of(given) not in known:
             raise ValueError(
-                f"kinds: expected one of {', '.join(known)} for column {name!r}, received {_kind(given)!r}"
+                f"kinds: expected one of {', '.join(known)} for column {name!r}, received {kind_of(given)!r}"
             )
     return chosen

@@ -17,7 +17,8 @@ from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.codings import IGNORE, Constant, few, shown
-from harmonium.tables.column import Column, chosen_kinds, without_unit
+from harmonium.tables.column import Column, chosen_kinds, kind_of
+from harmonium.tables.left_out import question_of, without_unit
 
 UNKNOWN = ("error", "missing")
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -123,6 +124,11 @@ class Table(Encoder):
             )
         if said:
             _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
+        for cells in frame.columns:
+            if cells.name not in reasons and kind_of(chosen.get(cells.name)) == "auto":
+                question = question_of(cells)
+                if question is not None and not chosen.get(cells.name):
+                    _checks.warn(f"X: column {cells.name!r} is learned as labels: {question}")
         columns = [
             Column.ignoring(cells)
             if cells.name in reasons

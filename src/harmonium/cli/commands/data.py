@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from harmonium._fetch import is_sparse
 from harmonium._settings import Count
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import naming, weights_of
-from harmonium.cli.output import Listing, check_target
+from harmonium.cli.coding import naming, read_kinds, weights_of
+from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, write_rows
 from harmonium.data import DataSet, Rows, read
 from harmonium.report import image_grid
@@ -37,6 +38,8 @@ def data(
     number: Count = 100,
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
+    kinds: options.Kinds | None = None,
+    missing: options.Missing | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
     overwrite: options.Overwrite = False,
@@ -54,13 +57,13 @@ def data(
         check_target(out, "out", (*TABLES, ".npy", ".npz", *SEQUENCES), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
-    dataset = read(source, alphabet=alphabet or "auto")
+    dataset = read(source, alphabet=alphabet or "auto", missing=missing or ())
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_sequences(out, letters)
     shape = options.image_shape_of(image_shape, dataset.image_shape, needed=grid is not None)
     with naming(dataset.name):
-        result = _describe(dataset)
+        result = _describe(dataset, read_kinds(kinds))
         if dataset.alignment is not None:
             result |= {"alphabet": letters, "gaps": float((dataset.alignment.codes == 0).mean())}
     if (weights := weights_of(dataset, reweight)) is not None:
@@ -72,17 +75,17 @@ def data(
         if out.name.lower().endswith(SEQUENCES):
             write_rows(out, dataset.numbers(), None, None, source=dataset, alphabet=letters)
         else:
-            _convert(dataset, out, source)
+            _convert(dataset, out, source, missing or ())
     written = [path for path in (out, grid) if path is not None]
     return {**result, "files": written} if written else result
 
 
-def _describe(dataset: DataSet) -> dict[str, Any]:
+def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
     labels = None if dataset.labels is None else len(np.unique(dataset.labels))
     if dataset.samples.dtype.kind == "O":  # a table with text or empty cells
         rows, columns = dataset.samples.shape
         known = {"data": dataset.name, "rows": rows, "columns": columns, "different_labels": labels}
-        return {**known, "table": _columns(dataset)}
+        return {**known, "table": _columns(dataset, kinds)}
     rows = Rows.of(dataset.samples, dtype=torch.float64)
     low, high, binary = float("inf"), -float("inf"), True
     for chunk in rows.chunks(max(1, _ENTRIES // rows.width)):
@@ -100,30 +103,34 @@ def _describe(dataset: DataSet) -> dict[str, Any]:
         "different_labels": labels,
         "in_memory": rows.in_memory,
         "sparse": is_sparse(dataset.samples),
-        **({"table": _columns(dataset)} if dataset.tabular else {}),
+        **({"table": _columns(dataset, kinds)} if dataset.tabular or kinds else {}),
     }
 
 
-def _columns(dataset: DataSet) -> Listing:
+def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
     """Lists the columns of a table, each with the kind of unit that training would choose for it."""
     frame = dataset.frame()
-    reasons = without_unit(frame)
+    reasons = without_unit(frame, kinds)
     learned = len(reasons) < len(frame.columns)
-    table = Table.fit(frame, dict.fromkeys(reasons, IGNORE)) if learned else None
+    table = Table.fit(frame, {**kinds, **dict.fromkeys(reasons, IGNORE)}) if learned else None
     known = {column.name: column for column in (table.columns if table else ())}
     found = Listing()
     for cells in frame.columns:
         column = known.get(name_of(cells))
-        kind, values = (IGNORE, reasons[cells.name]) if column is None else (column.kind, column.holds(cells))
+        kind, values = (
+            (IGNORE, in_answers(reasons[cells.name]))
+            if column is None
+            else (column.kind, column.holds(cells))
+        )
         missing = int(cells.missing.sum())
         found.append({"column": str(cells.name), "kind": kind, "missing": missing, "values": values})
     return found
 
 
-def _convert(dataset: DataSet, out: Path, source: str) -> None:
+def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[str]) -> None:
     samples = dataset.samples
     if out.suffix.lower() in TABLES:
-        table = read(source, labels_apart=False)
+        table = read(source, labels_apart=False, missing=missing)
         labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.frame(), None, None, table.names, labels, source=table)
         return

@@ -264,9 +264,10 @@ class Beginning:
     def new(cls, settings: TrainSettings, kinds: Mapping[str, Any]) -> Beginning:
         """Begins with a machine that has learned nothing; messages name the data."""
         data, label = str(settings.data), settings.label
-        reading = {
+        reading: dict[str, Any] = {
             "alphabet": settings.alphabet or "auto",
             "unknown": options.unknown_of(settings.unknown) or "gap",
+            "missing": settings.missing or (),
         }
         dataset = read(data, labels_apart=label is None, **reading)
         if settings.alphabet is not None and dataset.alignment is None:
@@ -306,7 +307,10 @@ class Beginning:
                 std = settings.initial_std
                 std = recipe.defaults.initial_std if std is None else std
                 recipe.start_(rows, weights, std, generator)
-        machine.metadata = {**codec.to_dict(), "data": _description(dataset, data)}
+        about = _description(dataset, data)
+        if settings.missing is not None:
+            about["missing"] = settings.missing.split(",")
+        machine.metadata = {**codec.to_dict(), "data": about}
         return cls(recipe, rows, dataset, weights)
 
     @classmethod
@@ -328,6 +332,8 @@ class Beginning:
         about = _description(dataset, data)
         if coding.names is not None:
             about["names"] = list(coding.names)
+        if coding.missing:
+            about["missing"] = list(coding.missing)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
         return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
 

@@ -1,4 +1,9 @@
-"""Dates and times as numbers, and back: days of dates, microseconds of all else."""
+"""Forms of cells: dates, times and written numbers as numbers, and back.
+
+Dates are counted in days, times in microseconds, amounts such as $1,000 as they are. A form is "date",
+"datetime" and the like for values of such types, "text date" for ISO text, and else "text " and the name of a
+layout (``harmonium.data._layouts``).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from harmonium.data._layouts import Amount, Layout, fitting_layouts, layout_of
 from harmonium.data.transforms import Array
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
@@ -49,8 +56,32 @@ _BACK: dict[str, Callable[[float], Any]] = {
     "text datetime UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(" "),
     "text datetimeT UTC": lambda x: _from_datetime(x).replace(tzinfo=UTC).isoformat(),
 }
-FORMS = tuple(_BACK)
-"""The forms in which cells hold a date or a time."""
+_TEXT = "text "  # in front of the forms of text
+
+
+def check_form(form: object) -> None:
+    """Refuses what is no form.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    if form not in _BACK and (not isinstance(form, str) or layout_in(form) is None):
+        raise ValueError(
+            f"form: expected {', '.join(_BACK)}, or a layout such as 'text dd/mm/yyyy', received {form!r}"
+        )
+
+
+@cache
+def layout_in(form: str) -> Layout | None:
+    """Returns the layout of a form of text; None: it is another form."""
+    return None if form in _BACK or not form.startswith(_TEXT) else layout_of(form.removeprefix(_TEXT))
+
+
+def layouts_of(values: Sequence[Any]) -> dict[str, Layout]:
+    """Returns the layouts of a column of text by their forms: several where day and month are not decided."""
+    if not all(isinstance(value, str) for value in values):
+        return {}
+    return {_TEXT + layout.name: layout for layout in fitting_layouts(values)}
 
 
 def is_time(value: object) -> bool:
@@ -59,15 +90,19 @@ def is_time(value: object) -> bool:
 
 
 def form_of(values: Sequence[Any]) -> str | None:
-    """Returns the form of the dates or times that all cells of a column hold; None for other columns.
+    """Returns the form of the dates, times or amounts that all cells of a column hold; None for others.
 
-    Text has to be in the ISO form, such as 2024-03-01 and 2024-03-01 10:30.
+    Text has to be in the ISO form, such as 2024-03-01 and 2024-03-01 10:30, or in the one layout that every
+    cell fits: None too where day and month are not decided.
     """
     forms = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
     forms = {_form(value) for value in values} if forms else set()
     if forms == {"text date", "text datetime"}:
         return "text datetime"
-    return forms.pop() if len(forms) == 1 else None
+    if len(forms) == 1 and None not in forms:
+        return forms.pop()
+    written = layouts_of(values)
+    return next(iter(written)) if len(written) == 1 else None
 
 
 def _form(value: Any) -> str | None:
@@ -95,6 +130,9 @@ def to_numbers(values: Sequence[Any], form: str) -> Array:
 
 
 def _number(value: Any, form: str) -> float:
+    layout = layout_in(form)
+    if layout is not None:
+        return _read(layout, value)
     if isinstance(value, str):
         value = _parsed(value.strip())
     days = form in ("date", "text date")
@@ -115,10 +153,19 @@ def _number(value: Any, form: str) -> float:
     return math.nan
 
 
+def _read(layout: Layout, value: Any) -> float:
+    if not isinstance(value, str):  # plain numbers among amounts
+        plain = isinstance(layout, Amount) and isinstance(value, (int, float)) and not isinstance(value, bool)
+        return float(value) if plain else math.nan
+    number = layout.read(value)
+    return math.nan if number is None else number
+
+
 def from_numbers(x: Array, form: str) -> Array:
-    """Returns dates or times, (rows,) objects, of numbers; None for NaN. Years end at 1 and 9999."""
-    cells = np.empty(len(x), dtype=object)
-    cells[:] = [None if math.isnan(value) else _BACK[form](value) for value in x.tolist()]
+    """Returns the cells of a form, (rows,) objects, of numbers; None for NaN. Years end at 1 and 9999."""
+    cells, layout = np.empty(len(x), dtype=object), layout_in(form)
+    back = _BACK[form] if layout is None else layout.write
+    cells[:] = [None if math.isnan(value) else back(value) for value in x.tolist()]
     return cells
 
 
@@ -127,7 +174,15 @@ def step_of(x: Array, form: str | None) -> float | None:
 
     Args:
         x: Finite numbers, (rows,).
-        form: Form of the dates or times that they stand for; None: they are numbers.
+        form: Form of the cells that they stand for; None: they are numbers.
     """
-    steps = (1,) if form is None or "date" in form.split() else _STEPS
+    steps = _STEPS if form is not None and unit_of(form) not in ("number", "date") else (1,)
     return next((float(step) for step in steps if not (x % step).any()), None)
+
+
+def unit_of(form: str) -> str:
+    """Returns what the numbers of a form count: "number", "date" (days), "datetime", "time" or "duration"."""
+    layout = layout_in(form)
+    if layout is not None:
+        return layout.unit
+    return next(unit for unit in ("datetime", "date", "time", "duration") if unit in form)

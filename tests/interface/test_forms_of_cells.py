@@ -1,0 +1,253 @@
+"""Text that stands for numbers, dates and times: column by column, by a rule, and back as it was written."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import harmonium as hm
+from harmonium.data import read
+from harmonium.data._forms import form_of, from_numbers, to_numbers
+from harmonium.data._layouts import fitting_layouts, layout_of
+from harmonium.tables import Table
+
+from .command_line import CommandLine
+
+pytestmark = pytest.mark.usefixtures("short_fits")
+
+MOMENTS = [
+    datetime(1970, 1, 1) + timedelta(seconds=int(s)) for s in np.random.default_rng(0).integers(0, 2**31, 60)
+]
+FORMATS = {  # a layout, and what strftime calls it
+    "dd/mm/yyyy": "%d/%m/%Y",
+    "mm/dd/yyyy": "%m/%d/%Y",
+    "dd.mm.yyyy": "%d.%m.%Y",
+    "mm-dd-yyyy": "%m-%d-%Y",
+    "yyyy/mm/dd": "%Y/%m/%d",
+    "yyyy-mm": "%Y-%m",
+    "dd/mm/yy": "%d/%m/%y",
+    "dd-mmm-yyyy": "%d-%b-%Y",
+    "mmm dd yyyy": "%b %d %Y",
+    "mmmm dd, yyyy": "%B %d, %Y",
+    "hh:mm": "%H:%M",
+    "hh:mm:ss": "%H:%M:%S",
+    "mm/dd/yyyy hh:mm": "%m/%d/%Y %H:%M",
+    "mm/dd/yyyy hh:mm:ss AM/PM": "%m/%d/%Y %I:%M:%S %p",
+}
+
+
+@pytest.mark.parametrize(("layout", "written"), FORMATS.items())
+def test_dates_and_times_are_read_and_written_as_python_does(layout: str, written: str) -> None:
+    cells = [moment.strftime(written) for moment in MOMENTS]
+    assert [found.name for found in fitting_layouts(cells)] == [layout]
+    read_by_python = [datetime.strptime(cell, written) for cell in cells]
+    form = form_of(cells)
+    assert form == f"text {layout}"
+    numbers = to_numbers(cells, form)
+    if "y" in layout and "h" not in layout:
+        assert numbers.tolist() == [moment.toordinal() for moment in read_by_python]
+    else:
+        start = datetime(1970, 1, 1) if "y" in layout else datetime(1900, 1, 1)
+        assert numbers.tolist() == [(moment - start) / timedelta(microseconds=1) for moment in read_by_python]
+    assert from_numbers(numbers, form).tolist() == cells
+
+
+@pytest.mark.parametrize(
+    ("cells", "layout", "numbers"),
+    [
+        (["$1,000.50", "$5", "-$0.25"], "$#,##0.00", [1000.5, 5, -0.25]),
+        (["12.3%", "0%", "+4.50%"], "0.00%", [12.3, 0, 4.5]),
+        (["1,000", "25", "-1,234,567"], "#,##0", [1000, 25, -1234567]),
+        (["1.234,5 €", "7,25 €"], "#.##0,00 €", [1234.5, 7.25]),
+        (["3,5", "-,5", "12,25"], None, []),
+        (["3,5", "-0,5", "12,25"], "0,00", [3.5, -0.5, 12.25]),
+        (["£3", "$5"], None, []),
+        (["1,00", "1,000.5"], None, []),
+        (["1.5", "2"], None, []),
+        (["9:05", "23:59"], "h:mm", [9 * 3_600_000_000 + 300_000_000, 86_340_000_000]),
+        (["24:00", "23:59"], None, []),
+        (["30/02/2020", "01/02/2020"], None, []),
+        (["12:00 AM", "12:30 PM"], "hh:mm AM/PM", [0, 45_000_000_000]),
+        (["A1", "B2"], None, []),
+    ],
+)
+def test_one_layout_for_all_cells_of_a_column(
+    cells: list[str], layout: str | None, numbers: list[float]
+) -> None:
+    found = fitting_layouts(cells)
+    assert [x.name for x in found] == ([] if layout is None else [layout])
+    if found:
+        assert [found[0].read(cell) for cell in cells] == pytest.approx(numbers)
+        assert layout_of(found[0].name) == found[0]
+        again = [found[0].write(x) for x in numbers]
+        assert [found[0].read(cell) for cell in again] == pytest.approx(numbers)
+
+
+def test_day_and_month_are_decided_by_one_cell() -> None:
+    undecided = ["01/02/2020", "03/04/2020"]
+    assert [x.name for x in fitting_layouts(undecided)] == ["dd/mm/yyyy", "mm/dd/yyyy"]
+    assert form_of(undecided) is None
+    assert form_of([*undecided, "03/14/2020"]) == "text mm/dd/yyyy"
+    assert form_of([*undecided, "14/03/2020"]) == "text dd/mm/yyyy"
+    assert form_of(["01.02.2020"]) == "text dd.mm.yyyy"  # with points the day comes first
+
+
+def write(path: Path, columns: dict[str, list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+    return path
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+RANDOM = np.random.default_rng(1)
+WRITTEN = {
+    "cost": ([f"${x:,.2f}" for x in RANDOM.lognormal(6, 1, 90)], r"-?\$[\d,]+\.\d\d"),
+    "share": ([f"{x:.1f}%" for x in RANDOM.uniform(0, 30, 90)], r"-?\d+\.\d%"),
+    "people": ([f"{x:,}" for x in RANDOM.integers(100, 10**6, 90)], r"-?\d{1,3}(,\d{3})*"),
+    "at": ([f"{x // 60:02d}:{x % 60:02d}" for x in RANDOM.integers(0, 1440, 90)], r"\d\d:\d\d"),
+    "on": ([f"{m}/{d}/2024" for m, d in RANDOM.integers([1, 1], [13, 29], (90, 2))], r"\d+/\d+/2024"),
+}
+
+
+def test_a_file_with_written_numbers_is_learned_filled_in_and_drawn(cli: CommandLine, tmp_path: Path) -> None:
+    columns = {name: list(cells) for name, (cells, _) in WRITTEN.items()}
+    columns["group"] = list("abc" * 30)
+    whole = {name: list(cells) for name, cells in columns.items()}
+    for i, name in enumerate(columns):
+        columns[name][7 * i + 3] = "" if i % 2 else "NA"
+    data, run = write(tmp_path / "x.csv", columns), tmp_path / "run"
+    answer = cli.succeed("train", data, run, "--hidden", 3, "--json")
+    assert answer.json["layers"][0] == "Gaussian(5)" and "warning" not in answer.stderr
+    cli.succeed("impute", run, data, "--out", tmp_path / "full.csv")
+    cli.succeed("sample", run, "--number", 20, "--out", tmp_path / "drawn.csv")
+    full, drawn = rows_of(tmp_path / "full.csv"), rows_of(tmp_path / "drawn.csv")
+    for name, (_, pattern) in WRITTEN.items():
+        for i, row in enumerate(full):
+            hole = columns[name][i] in ("", "NA")
+            assert re.fullmatch(pattern, row[name]) if hole else row[name] == whole[name][i]
+        assert all(re.fullmatch(pattern, row[name]) for row in drawn)
+    few = {name: cells[:2] for name, cells in whole.items()} | {"people": ["500", "700"]}
+    cli.succeed("evaluate", run, write(tmp_path / "few.csv", few))  # plain numbers where amounts were
+    given = ("--given", "cost=$1,200.00", "--given", "at=09:30")
+    cli.succeed("sample", run, *given, "--number", 2, "--out", tmp_path / "given.csv")
+    assert {(row["cost"], row["at"]) for row in rows_of(tmp_path / "given.csv")} == {("$1,200.00", "09:30")}
+
+
+def test_a_question_about_dates_is_answered_on_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
+    days = [f"{a:02d}/{b:02d}/2020" for a, b in RANDOM.integers(1, 13, (60, 2))]
+    data = write(tmp_path / "x.csv", {"day": days, "x": [f"{x:.3f}" for x in RANDOM.normal(size=60)]})
+    answer = cli.succeed("train", data, tmp_path / "a", "--hidden", 2)
+    assert answer.stderr.count("warning: ") == 1 and "does the day or the month come first" in answer.stderr
+    for layout in ("dd/mm/yyyy", "mm/dd/yyyy"):
+        told = f'"day" = {{ form = "{layout}" }}'
+        assert f"--kinds '{told}'" in answer.stderr
+        run = tmp_path / layout[:2]
+        done = cli.succeed("train", data, run, "--hidden", 2, "--kinds", told, "--json")
+        assert done.json["layers"][0] == "Gaussian(2)" and "warning" not in done.stderr
+        assert hm.load(run).metadata["encoder"]["all_columns"][0]["form"] == f"text {layout}"
+        again = cli.succeed("train", "--config", run / "run.toml", tmp_path / f"{layout[:2]}_again", "--json")
+        assert again.json["layers"] == done.json["layers"]
+    refused = cli.refuse("train", data, tmp_path / "c", "--kinds", 'day = { form = "dd.mm.yyyy" }')
+    assert "column 'day': form: expected cells such as dd.mm.yyyy, received" in refused
+    refused = cli.refuse("train", data, tmp_path / "c", "--kinds", 'day = { form = "first" }')
+    assert "form: expected" in refused and "received 'text first'" in refused
+
+
+def test_words_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
+    ages = [str(x) for x in RANDOM.integers(20, 70, 60)]
+    city = ["Ulm", "Rom", "-"] * 20
+    ages[4], ages[9] = "?", "?"
+    data, run = write(tmp_path / "x.csv", {"age": ages, "city": city}), tmp_path / "run"
+    answer = cli.succeed("train", data, tmp_path / "none", "--hidden", 2)
+    assert """58 of 60 cells are numbers; --missing "?" takes '?' as missing""" in answer.stderr
+    done = cli.succeed("train", data, run, "--hidden", 2, "--missing", "?,-", "--json")
+    assert done.json["layers"][:2] == ["Gaussian(1)", "Bernoulli(1)"] and "warning" not in done.stderr
+    cli.succeed("impute", run, data, "--out", tmp_path / "full.csv")  # the words of training
+    full = rows_of(tmp_path / "full.csv")
+    assert {row["city"] for row in full} == {"Ulm", "Rom"} and all(row["age"].isdecimal() for row in full)
+    assert read(data, missing=["?", "-"]).frame().columns[0].missing.sum() == 2
+    listed = cli.succeed("data", data, "--missing", "?,-", "--json").json["table"]
+    assert [(each["kind"], each["missing"]) for each in listed] == [("gaussian", 2), ("bernoulli", 20)]
+
+
+def test_an_ignored_column_may_hold_anything(cli: CommandLine, tmp_path: Path) -> None:
+    cells = ["113904", "B/7 31172", "9007199254740993"] * 20
+    x = [f"{x:.3f}" for x in RANDOM.normal(size=60)]
+    data, kinds = write(tmp_path / "x.csv", {"code": cells, "x": x}), tmp_path / "kinds.toml"
+    kinds.write_text('code = "ignore"\n')
+    done = cli.succeed("train", data, tmp_path / "run", "--hidden", 2, "--kinds", kinds, "--json")
+    assert done.json["layers"][0] == "Gaussian(1)" and "warning" not in done.stderr
+    listed = cli.succeed("data", data, "--kinds", kinds, "--json").json["table"]
+    assert [each["kind"] for each in listed] == ["ignore", "gaussian"]
+
+
+def test_text_in_a_column_of_numbers_is_a_cell_without_a_state(cli: CommandLine, tmp_path: Path) -> None:
+    x, n = [f"{x:.2f}" for x in RANDOM.normal(50, 5, 60)], ["0", "1", "2"] * 20
+    data, run = write(tmp_path / "x.csv", {"x": x, "n": n}), tmp_path / "run"
+    cli.succeed("train", data, run, "--hidden", 2)
+    later = write(tmp_path / "later.csv", {"x": ["51.5", "tall", "1,050.0"], "n": ["two", "1", "2"]})
+    refused = cli.refuse("impute", run, later, "--out", tmp_path / "y.csv", "--unknown", "refuse")
+    assert "column 'x': expected a number, received 'tall' at row 1" in refused
+    whole = write(tmp_path / "whole.csv", {"x": ["51.5", "1,050.0"], "n": ["2", "1"]})
+    plain = write(tmp_path / "plain.csv", {"x": ["51.5", "1050"], "n": ["2", "1"]})
+    found = [cli.succeed("evaluate", run, path, "--json").json["results"][0] for path in (whole, plain)]
+    assert found[0]["log_likelihood"] == pytest.approx(found[1]["log_likelihood"])
+
+
+def test_text_of_a_frame_is_read_by_the_same_rule() -> None:
+    frame = pandas.DataFrame({"cost": WRITTEN["cost"][0], "on": WRITTEN["on"][0], "kind": list("abc" * 30)})
+    frame.loc[3, "cost"] = None
+    table = Table.fit(frame)
+    assert table.kinds == {"cost": "gaussian", "on": "gaussian", "kind": "categorical"}
+    full = table.fill(frame, np.nan_to_num(table.encode(frame)))
+    assert full["cost"].str.fullmatch(r"\$[\d,]+\.\d\d").all() and (full["on"] == frame["on"]).all()
+
+
+# Names of rows
+
+
+def _with(ids: np.ndarray, **columns: np.ndarray) -> pandas.DataFrame:
+    return pandas.DataFrame({"id": ids, **columns})
+
+
+def _kinds(frame: pandas.DataFrame) -> dict[str | int, str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Table.fit(frame).kinds
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_names_of_rows_are_left_out_wherever_they_begin(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    data = {"x": random.normal(size=300), "g": random.choice(list("abc"), 300)}
+    for ids in (
+        np.arange(300) + 10_001,
+        random.permutation(300) + 52,
+        random.permutation(9 * 10**5)[:300] + 10**5,
+    ):
+        assert _kinds(_with(ids, **data))["id"] == "ignore"
+    with pytest.warns(UserWarning, match=r"'id' \(different whole numbers that nothing depends on"):
+        Table.fit(_with(np.arange(300) + 10_001, **data))
+    assert Table.fit(_with(np.arange(300) + 10_001, **data), {"id": "gaussian"}).kinds["id"] == "gaussian"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_different_numbers_that_something_depends_on_are_learned(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    years, noise = np.arange(300) + 1700, random.normal(size=300)
+    assert _kinds(_with(years, x=0.02 * years + noise))["id"] == "gaussian"
+    assert _kinds(_with(years, x=((years - 1850) / 60) ** 2 + noise))["id"] == "gaussian"
+    assert _kinds(_with(years, g=np.where(years > 1800, "new", "old")))["id"] == "gaussian"
+    prices = np.unique(random.lognormal(10, 1, 400).astype(int))[:300]  # all different, but not even
+    assert _kinds(_with(random.permutation(prices), x=noise))["id"] == "gaussian"
