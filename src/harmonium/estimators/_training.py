@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log1p, sqrt
 from numbers import Integral
 from typing import Any, final
 
@@ -24,10 +23,8 @@ from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.likelihood import exact_log_likelihood
-from harmonium.machine import BoltzmannMachine, hidden_for, init_visible_biases_
-from harmonium.sums import affordable, unit_updates
-from harmonium.tables import Codec, Table, fit_exactly, score_baselines
+from harmonium.machine import BoltzmannMachine, hidden_for
+from harmonium.tables import Codec, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
     EarlyStopping,
@@ -52,16 +49,6 @@ _SLOWER, _TIMES = (
     1 / 3,
     4,
 )  # of the rate after a training that diverged, so many times: 1/81 is as good as none
-
-# Of the warning that links are lost: rows that are looked at, at most and at least.
-_ROWS, _LEAST = 256, 50
-_STRONG, _SURE = 0.3, 5.0  # correlation, and standard errors of none, of a link that is to be learned
-_SHARE = 0.05  # of what a Gaussian of that pair alone would gain
-_HALF, _LEAST_REACH = (
-    0.5,
-    0.1,
-)  # of what pairs of columns gain, and the nats from which on this is to be learned
-_SHARE_OF_SUMS = 1 / 16  # of the largest automatic sum: a fifth of a second beside a training of one or more
 
 RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
@@ -485,68 +472,14 @@ def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMach
     return attempt(_SLOWER**_TIMES)
 
 
-@torch.no_grad()
 def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
-    """Warns where a machine gains little on independent columns though pairs of columns gain much.
-
-    Where ln p is affordable, complete rows are scored, beside the best tree of pairs of columns, which is
-    fitted to one half of them and scored on the other. Elsewhere, and of rows with holes, the machine is to
-    be better than independent columns where two columns are correlated.
-    """
-    v, machine = fitted.rows, fitted.machine
-    if v is None or len(v) < _LEAST or fitted.data_width < v.shape[1]:
+    """Warns where a machine learned little of what pairs of columns show (``tables.find_lost_links``)."""
+    if fitted.rows is None or fitted.data_width < fitted.rows.shape[1]:
         return
-    v = v[:_ROWS].to(machine.device, machine.dtype)
-    law, complete = machine.hamiltonian(), v[~v.isnan().any(1)]
-    summed = affordable(unit_updates(law) + unit_updates(law, v), _SHARE_OF_SUMS)
-    advice = (
-        'give it another random_state, more n_hidden, method="exact" with up to 12 hidden units, or with '
-    )
-    advice += 'chains more epochs or optimizer="adam" with centred=False'
-    r, first, second = _find_link(machine, v)
-    if r >= max(_STRONG, _SURE / sqrt(len(v))):
-        row_score = exact_log_likelihood if summed else row_score
-        own, alone = (float(row_score(each, v).mean()) for each in (machine, _separate(machine, v)))
-        if own - alone <= -_SHARE * log1p(-min(r * r, 0.99)) / 2:
-            names = fitted.encoder.columns if isinstance(fitted.encoder, Table) else None
-            one, other = ((unit if names is None else names[unit].name) for unit in (first, second))
-            _checks.warn(
-                f"{name}: the machine tells its rows no better than independent columns would, though "
-                f"columns {one!r} and {other!r} hang together (correlation {r:.2f}): {advice}",
-                ConvergenceWarning,
-            )
-            return
-    if not summed or len(complete) < _LEAST:
-        return
-    gain = float(exact_log_likelihood(machine, complete).mean())
-    halves = (complete[::2], complete[1::2])
-    laws = [score_baselines(machine, *pair) for pair in (halves, halves[::-1])]
-    alone = sum(law.independent for law in laws) / 2
-    if laws[0].pairs is None or laws[1].pairs is None:
-        return
-    reach = (laws[0].pairs + laws[1].pairs) / 2 - alone
-    if reach > _LEAST_REACH and gain - alone < _HALF * reach:
+    lost = find_lost_links(fitted.machine, fitted.rows, fitted.encoder, row_score)
+    if lost is not None:
         _checks.warn(
-            f"{name}: pairs of columns alone raise ln p of a row by {reach:.2g} nats above independent "
-            f"columns, the machine by {gain - alone:.2g}: {advice}",
+            f'{name}: {lost}: give it another random_state, more n_hidden, method="exact" (up to 12 units), '
+            'or with chains more epochs or optimizer="adam" with centred=False',
             ConvergenceWarning,
         )
-
-
-def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
-    """Returns the largest correlation of states of two units, and the units, counted over all layers."""
-    x = (v - v.nanmean(0)).nan_to_num(0.0).double()
-    x = x / x.norm(dim=0).clamp(min=1e-12)
-    units = machine.unit_of_column
-    correlation = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
-    i, j = divmod(int(correlation.argmax()), len(units))
-    return float(correlation[i, j]), int(units[i]), int(units[j])
-
-
-def _separate(machine: BoltzmannMachine, v: Tensor) -> BoltzmannMachine:
-    """Returns the machine of columns that nothing joins."""
-    made = deepcopy(machine)
-    init_visible_biases_(made, v)
-    for coupling in made.couplings:
-        coupling.fill_(torch.zeros_like(coupling.weight))
-    return made

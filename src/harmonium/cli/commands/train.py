@@ -20,13 +20,13 @@ from harmonium.cli import options, runs
 from harmonium.cli.coding import naming, read_kinds, rows_of, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
-from harmonium.cli.scores import metrics_of
+from harmonium.cli.scores import metrics_of, spread
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, fit_exactly
+from harmonium.tables import LOOKED_AT, Codec, find_lost_links, fit_exactly
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -157,11 +157,17 @@ def train(
         raise
     if not options.is_leading():
         return {}
+    coding = Codec.of(run.machine)
     result = _summary(run, beginning, rule, watchers)
     if run.status == "interrupted":
         note(f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: {again}")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
+    if coding.label is None:
+        trained = run.averaged_machine or run.machine
+        lost = find_lost_links(trained, spread(X, LOOKED_AT), coding.encoder)
+        if lost is not None:
+            note(f"warning: {lost}: another --seed, more units (--hidden) or more --updates may mend it")
     return result
 
 

@@ -1,0 +1,100 @@
+"""Links between columns that a machine has not learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from math import log1p, sqrt
+
+import torch
+from torch import Tensor
+
+from harmonium.data import Encoder
+from harmonium.likelihood import exact_log_likelihood
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.sums import affordable, unit_updates
+from harmonium.tables.baselines import score_baselines
+from harmonium.tables.table import Table
+
+LOOKED_AT = 256
+"""Rows that are looked at, at most: their mean ln p is known to a tenth of what pairs of columns gain."""
+_LEAST = 50  # rows, without which a correlation of 0.3 may be chance
+_STRONG, _SURE = 0.3, 5.0  # correlation, and standard errors of none, of a link that is to be learned
+_SHARE = 0.05  # of what a Gaussian of that pair alone would gain
+_HALF = 0.5  # of what pairs of columns gain: a machine below it has missed more than it has learned
+_LEAST_REACH = 0.1  # nats a row that pairs gain where there is something to learn
+_SHARE_OF_SUMS = 1 / 16  # of the largest automatic sum: a fifth of a second beside a training of one or more
+
+
+@torch.no_grad()
+def find_lost_links(
+    machine: BoltzmannMachine,
+    rows: Tensor,
+    encoder: Encoder | None = None,
+    row_score: Callable[[BoltzmannMachine, Tensor], Tensor] | None = None,
+) -> str | None:
+    """Finds whether a machine gains little on independent columns though pairs of columns gain much.
+
+    Where ln p is affordable, complete rows are scored, beside the best tree of pairs of columns, which is
+    fitted to one half of them and scored on the other. Elsewhere, and of rows with holes, the machine is to
+    be better than independent columns where two columns are correlated.
+
+    Args:
+        machine: Trained machine.
+        rows: visible states, (rows, visible_width), NaN where missing; at most 256 of them are read.
+        encoder: Encoder of the rows, whose names of columns the message has.
+        row_score: Function of a machine and rows that scores each, where ln p is not affordable; None: such a
+            machine is not judged.
+
+    Returns:
+        What is lost, in one sentence; None: nothing, or there are fewer than 50 rows.
+    """
+    v = rows[:LOOKED_AT].to(machine.device, machine.dtype)
+    if len(v) < _LEAST:
+        return None
+    law, complete = machine.hamiltonian(), v[~v.isnan().any(1)]
+    summed = affordable(unit_updates(law) + unit_updates(law, v), _SHARE_OF_SUMS)
+    score = exact_log_likelihood if summed else row_score
+    if score is None:
+        return None
+    r, *units = _find_link(machine, v)
+    if r >= max(_STRONG, _SURE / sqrt(len(v))):
+        own, alone = (float(score(each, v).mean()) for each in (machine, _separate(machine, v)))
+        if own - alone <= -_SHARE * log1p(-min(r * r, 0.99)) / 2:
+            names = encoder.columns if isinstance(encoder, Table) else None
+            one, other = (unit if names is None else names[unit].name for unit in units)
+            return (
+                "the machine tells its rows no better than independent columns would, though columns "
+                f"{one!r} and {other!r} hang together (correlation {r:.2f})"
+            )
+    if not summed or len(complete) < _LEAST:
+        return None
+    halves = (complete[::2], complete[1::2])
+    laws = [score_baselines(machine, *pair) for pair in (halves, halves[::-1])]
+    alone, pairs = (sum(law[i] or 0.0 for law in laws) / 2 for i in range(2))
+    gain, reach = float(exact_log_likelihood(machine, complete).mean()) - alone, pairs - alone
+    if laws[0].pairs is None or reach <= _LEAST_REACH or gain >= _HALF * reach:
+        return None
+    return (
+        f"pairs of columns alone raise ln p of a row by {reach:.2g} nats above independent columns, "
+        f"the machine by {gain:.2g}"
+    )
+
+
+def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
+    """Returns the largest correlation of states of two units, and the units, counted over all layers."""
+    x = (v - v.nanmean(0)).nan_to_num(0.0).double()
+    x = x / x.norm(dim=0).clamp(min=1e-12)
+    units = machine.unit_of_column
+    correlation = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
+    i, j = divmod(int(correlation.argmax()), len(units))
+    return float(correlation[i, j]), int(units[i]), int(units[j])
+
+
+def _separate(machine: BoltzmannMachine, v: Tensor) -> BoltzmannMachine:
+    """Returns the machine of columns that nothing joins."""
+    made = deepcopy(machine)
+    init_visible_biases_(made, v)
+    for coupling in made.couplings:
+        coupling.fill_(torch.zeros_like(coupling.weight))
+    return made
