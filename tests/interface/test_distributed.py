@@ -20,7 +20,7 @@ from torch.distributed import TCPStore
 
 import harmonium as hm
 from harmonium import backends
-from harmonium.machine import Statistics
+from harmonium.training.callbacks import STOP
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
 
@@ -30,6 +30,7 @@ if not dist.is_available() or sys.platform == "win32":
     pytest.skip("this torch has no torch.distributed over gloo", allow_module_level=True)
 
 SHARDS = 4
+GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 X = torch.from_numpy(hm.data.bars_and_stripes(4)).float()
 REAL = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 PROBLEMS = {
@@ -80,24 +81,37 @@ def digests(folder: Path) -> dict[str, str | float]:
     return found
 
 
-def order_of_a_deep_update() -> list[str]:
-    """When the products of an edge are made and when they are sent, in one update."""
-    seen: list[str] = []
-    send, products_of = dist.all_to_all_single, Statistics.product
+def messages_of_updates() -> list[str]:
+    """The collective operations of twelve updates of a rule with diagnostics; the last is recorded."""
+    sent: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dist, "all_to_all_single", lambda *a, **k: seen.append("sent") or send(*a, **k))
-        patch.setattr(
-            Statistics, "product", lambda self, edge: seen.append(f"edge {edge}") or products_of(self, edge)
-        )
-        trained("mean_field", updates=1)
-    return seen
+        for name in ("all_reduce", "all_to_all_single", "all_gather_object", "broadcast_object_list", GATHER):
+            send = getattr(dist, name)
+            patch.setattr(dist, name, lambda *a, s=send, n=name, **k: sent.append(n) or s(*a, **k))
+        trained("ucd", record_every=12)
+    return sent
+
+
+def stopped(**settings) -> list:
+    """How a run ends that a callback of the first process stops at its fifth update."""
+    run = trained("pcd", callbacks=[lambda update: STOP if update.step == 5 else None], **settings)
+    return [run.status, run.updates, run.history[-1]["step"], digest(*run.machine.parameters())]
+
+
+def work_of_four(folder: Path) -> None:
+    """What each of four processes does, and writes what came of it."""
+    found = {name: digest(*trained(name).machine.parameters()) for name in ("pcd", "centred", "ucd")}
+    answer = {"digests": found, "sent": messages_of_updates(), "stopped": stopped()}
+    trained("pcd", run_dir=folder / "two", updates=20, resume=True)
+    (folder / f"rank{dist.get_rank()} of 4.json").write_text(json.dumps(answer))
 
 
 def work(folder: Path) -> None:
     """What every process does, and writes what came of it."""
     found = digests(folder)
-    order = order_of_a_deep_update()
+    sent = messages_of_updates()
     trained("pcd", run_dir=folder / "run")
+    trained("pcd", run_dir=folder / "two")
     trained("pcd", Bits(width=16), run_dir=folder / "stream")
     refusals = []
     for settings in (
@@ -119,20 +133,20 @@ def work(folder: Path) -> None:
 
     last = trained("pcd", updates=100_000, callbacks=[send])
     ends = [last.status, last.updates, last.signal]
-    answer = {"digests": found, "refusals": refusals, "ended": ends, "order": order}
+    answer = {"digests": found, "refusals": refusals, "ended": ends, "sent": sent, "stopped": stopped()}
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
-def joined(folder: Path, rank: int, seconds: float, task) -> int:
+def joined(folder: Path, rank: int, seconds: float, task, size: int = 2) -> int:
     """What a process does that was forked from this one."""
     warnings.simplefilter("ignore")
     signal.alarm(240)
-    os.environ["WORLD_SIZE"] = "2"
+    os.environ["WORLD_SIZE"] = str(size)
     torch.set_num_threads(1)
     backends.set_backend("torch")
-    store = f"file://{folder}/store"
+    store = f"file://{folder}/store of {size}"
     patience = timedelta(seconds=seconds)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=patience)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=patience)
     task(folder)
     dist.destroy_process_group()
     return 0
@@ -167,11 +181,36 @@ def test_two_processes_get_the_bits_of_one(answers, alone) -> None:
     assert first["digests"] == second["digests"] == alone[1]
 
 
-def test_an_edge_is_sent_before_the_next_is_multiplied(answers) -> None:
-    shards = SHARDS // 2
+def test_four_processes_get_the_bits_of_one_and_go_on_from_two(answers, alone) -> None:
+    folder, (two, _) = answers
+    processes = [forked(lambda rank=rank: joined(folder, rank, 120, work_of_four, 4)) for rank in range(4)]
+    assert [ended(process) for process in processes] == [0] * 4
+    four = [json.loads((folder / f"rank{rank} of 4.json").read_text()) for rank in range(4)]
+    for answer in four:
+        assert answer["digests"].items() <= alone[1].items()
+        assert_messages(answer["sent"], ["all_to_all_single", GATHER])
+        assert answer["stopped"] == two["stopped"]
+    resumed = hm.load(folder / "two")
+    assert digest(*resumed.parameters()) == digest(*trained("pcd", updates=20).machine.parameters())
+
+
+def assert_messages(sent: list[str], update: list[str]) -> None:
+    """Asserts that updates send no objects, but for names of diagnostics where they are new."""
+    last = len(sent) - sent[::-1].index(update[-1])
+    assert sent[sent.index(update[0]) : last] == [*update, "all_gather_object", *12 * update]
+
+
+def test_an_update_is_one_message_of_two_processes(answers) -> None:
     for answer in answers[1]:
-        made = answer["order"][: 2 * shards + 2]  # before the update reads the sums
-        assert made == ["edge 0"] * shards + ["sent"] + ["edge 1"] * shards + ["sent"]
+        reduced = [place for place, name in enumerate(answer["sent"]) if name == "all_reduce"]
+        # The first and the last are decisions at the two ends of the run.
+        assert_messages(answer["sent"][reduced[0] + 1 : reduced[-1]], ["all_reduce"])
+
+
+def test_a_callback_ends_the_run_in_all_processes_after_the_next_update(answers, alone) -> None:
+    first, second = (answer["stopped"] for answer in answers[1])
+    assert first[:2] == second[:2] == ["stopped", 6]
+    assert first[2] == 6 and first == stopped()
 
 
 def test_one_process_writes(answers) -> None:

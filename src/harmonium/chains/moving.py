@@ -116,7 +116,7 @@ def run(
         return _start(law, kernel, begun, sweeps, generator, observer)
     parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
     ends = [
-        _start(law.select_rows(part).without_cache(), kernel, [x[part] for x in begun], sweeps, noise)
+        _start(law.select_rows(part).of_shard(dealt.number), kernel, [x[part] for x in begun], sweeps, noise)
         for part, noise in parts
     ]
     whole: States = join_rows(dealt.all_gather(ends))

@@ -137,7 +137,7 @@ def meet(
         return run(hamiltonian, begun, generator)
     parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
     met = [
-        run(hamiltonian.select_rows(part).without_cache(), [x[part] for x in begun], noise)
+        run(hamiltonian.select_rows(part).of_shard(dealt.number), [x[part] for x in begun], noise)
         for part, noise in parts
     ]
     return join_meetings(dealt.all_gather(met))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, TypeVar, final
 
 import torch
 from torch import Tensor, distributed as dist
@@ -15,6 +15,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 TIMEOUT: Final = 600.0
 """Seconds after which a process gives up to wait for another that neither answers nor has died."""
 
+T = TypeVar("T")
 Distributed = Literal["auto"] | dist.ProcessGroup | None
 
 
@@ -37,6 +38,7 @@ class Group:
         self._processes = processes
         self.size = 1 if processes is None else dist.get_world_size(processes)
         self.rank = 0 if processes is None else dist.get_rank(processes)
+        self._buffer: _SumBuffer | None = None
 
     @property
     def is_rank_zero(self) -> bool:
@@ -63,35 +65,16 @@ class Group:
         if failure is not None:
             raise failure
 
-    def all_reduce_sum(self, vectors: Iterable[Tensor]) -> list[Tensor]:
-        """Sums each of several vectors, (entries,), over the processes; sends one while the next is made.
+    def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums each of several tensors over the processes, in one dtype on one device.
 
-        Every process adds a part of the entries and hands it to the others: a reduction as one does it in a
-        ring, with as many bytes, but in an order that does not depend on when what arrives.
+        The sums stand in memory that the next call with the same shapes writes over.
         """
         if self.size == 1:
-            return list(vectors)
-        sent = [(len(x), *self._exchange(x)) for x in vectors]
-        handed = [(length, *self._hand_out(received, work)) for length, received, work in sent]
-        for _, _, work in handed:
-            work.wait()
-        return [total[:length] for length, total, _ in handed]
-
-    def _exchange(self, x: Tensor) -> tuple[Tensor, Any]:
-        """Starts to exchange the parts of x; returns the buffer of this process's part, and pending work."""
-        part = -(-len(x) // self.size)
-        padded = torch.nn.functional.pad(x, (0, part * self.size - len(x)))
-        received = torch.empty_like(padded)
-        return received, dist.all_to_all_single(received, padded, group=self._processes, async_op=True)
-
-    def _hand_out(self, received: Tensor, work: Any) -> tuple[Tensor, Any]:
-        """Sums this process's part and starts to gather all; returns the buffer of sums, and pending work."""
-        work.wait()
-        added = pairwise(list(received.view(self.size, -1)))
-        total = torch.empty_like(received)
-        # Its name of old is deprecated from torch 2.13 on.
-        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        return total, gather(total, added.contiguous(), group=self._processes, async_op=True)
+            return [*tensors]
+        if self._buffer is None or self._buffer.shapes != [x.shape for x in tensors]:
+            self._buffer = _SumBuffer(tensors, self.size, self._processes)
+        return self._buffer.all_reduce_sum(tensors)
 
     def all_gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, in their order; anything that can be pickled."""
@@ -117,14 +100,51 @@ class Group:
         return torch.device("cpu")
 
 
-def pairwise(terms: Sequence[Tensor]) -> Tensor:
-    """Sums a power of two of tensors, neighbours first.
+@final
+class _SumBuffer:
+    """Memory for sums over processes of tensors of some shapes, which lie there end to end.
+
+    Every process adds up a part of the entries and hands it to the others: a reduction as one does it in a
+    ring, with as many bytes, but in an order that does not depend on when what arrives.
+    """
+
+    def __init__(self, like: Sequence[Tensor], size: int, processes: dist.ProcessGroup | None) -> None:
+        self.shapes = [x.shape for x in like]
+        self._lengths, self._processes = [x.numel() for x in like], processes
+        length = sum(self._lengths)
+        part = -(-length // size)  # the last part is filled up with zeros
+        self._own, self._received, self._total = (like[0].new_zeros(part * size) for _ in range(3))
+        self._sent, self._parts = self._own[:length], self._received.view(size, part)
+
+    def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Returns the sums; they stand until the next call."""
+        torch.cat([x.flatten() for x in tensors], out=self._sent)
+        if len(self._parts) == 2:  # in any order, and with the fewest copies
+            dist.all_reduce(self._own, group=self._processes)
+            self._total = self._own
+        else:
+            dist.all_to_all_single(self._received, self._own, group=self._processes)
+            summed = pairwise(self._parts, Tensor.add_)
+            # Its name of old is deprecated from torch 2.13 on.
+            gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+            gather(self._total, summed, group=self._processes)
+        totals = torch.split(self._total[: len(self._sent)], self._lengths)
+        return [total.view(shape) for total, shape in zip(totals, self.shapes, strict=True)]
+
+
+def pairwise(terms: Iterable[T], add: Callable[[T, T], T]) -> T:
+    """Sums a power of two of terms, neighbours first, each as soon as it is made.
 
     So it does not matter which processes add which of them, as long as neighbours are together.
     """
-    while len(terms) > 1:
-        terms = [terms[i] + terms[i + 1] for i in range(0, len(terms), 2)]
-    return terms[0]
+    sums = list[T]()
+    for count, term in enumerate(terms, 1):
+        total = term
+        for _ in range((count & -count).bit_length() - 1):  # as often as 2 divides the count
+            total = add(sums.pop(), total)
+        sums.append(total)
+    (total,) = sums
+    return total
 
 
 def as_group(distributed: Distributed) -> Group | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, final
 
 import torch
-from torch import Tensor
 
 from harmonium import _checks
-from harmonium.distributed.group import Distributed, Group, as_group, pairwise
+from harmonium.distributed.group import Distributed, Group, as_group
 
 SHARDS: Final = 8
 """Into how many parts work is cut where nothing else is asked for."""
@@ -80,14 +79,6 @@ class Shards:
             )
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
         return [slice(starts[shard], starts[shard + 1]) for shard in self.local]
-
-    def all_reduce_sum(self, terms: Iterable[Sequence[Tensor]]) -> list[Tensor]:
-        """Sums each of several vectors over all shards; sends one while the next is made.
-
-        Args:
-            terms: For each vector this process's terms, (entries,), one for each of its shards.
-        """
-        return self.group.all_reduce_sum(pairwise(vector_terms) for vector_terms in terms)
 
     def all_gather(self, values: Iterable[Any]) -> list[Any]:
         """Returns the values of all shards, in their order, from those of this process's own shards."""

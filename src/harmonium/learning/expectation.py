@@ -152,17 +152,16 @@ class ExpectationRequest:
         chosen = (~lacks, lacks & ~sampled, sampled)
         return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
 
-    def select_rows(self, rows: Tensor, complete: bool) -> ExpectationRequest:
-        """The part of some of the rows, (batch,) booleans: weights of all parts add up to the whole."""
-        places = _device.selected_indices(rows, self.v.device)
-        share, weights = len(places) / len(rows), None
+    def select_rows(self, rows: Tensor | slice, complete: bool) -> ExpectationRequest:
+        """The part of some rows, a slice or (batch,) booleans: weights of all parts add up to the whole."""
+        places = rows if isinstance(rows, slice) else _device.selected_indices(rows, self.v.device)
+        v = self.v[places]
+        share, weights = len(v) / len(self.v), None
         if self.row_weights is not None:
             mean = float(self.row_weights[places].mean())
             share, weights = share * mean, self.row_weights[places] / mean
         weight = self.weight * share
-        return replace(
-            self, v=self.v[places], complete=complete, weight=weight, row_weights=weights, fields={}
-        )
+        return replace(self, v=v, complete=complete, weight=weight, row_weights=weights, fields={})
 
     def add_exact(self) -> Outcome:
         """Adds E[S | v] as it is: hidden layers are summed out, what is left or missing is enumerated."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, final
+from itertools import chain
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _device
-from harmonium.distributed import Shards
+from harmonium.distributed import Shards, pairwise
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.learning.parametrisation import Parametrisation
 from harmonium.learning.rule import Estimate, Rule
-from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
+from harmonium.machine import BoltzmannMachine, Statistics
+
+FLAGS: Final = 3
+"""Number of decisions that travel with the sum of every update (``Sharded.agree``)."""
 
 
 @final
@@ -39,6 +43,9 @@ class Sharded:
     def __init__(self, rule: Rule, shards: Shards) -> None:
         _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with distributed")
         self.rule, self.shards = rule, shards
+        self._names = list[str]()  # of diagnostics, alike in all processes
+        self._flags: tuple[bool, ...] = (False,) * FLAGS
+        self._raised = [*self._flags]
 
     @torch.no_grad()
     def estimate(
@@ -58,36 +65,86 @@ class Sharded:
             ValueError: fewer rows than shards, or chains that the shards do not divide.
         """
         hamiltonian = law.hamiltonian()
-        sums = Statistics(hamiltonian)
         complete = _checks.observed(v) if observed is None else observed
-        whole = ExpectationRequest(hamiltonian, v, generator, sums, complete, row_weights=row_weights)
-        shards = self.shards
-        place = torch.arange(len(whole.v), device=whole.v.device)
-        before = [None] * len(shards.local) if state is None else state
-        parts: list[tuple[Statistics, list[Tensor]]] = []
-        kept, notes = [], []
-        spans = shards.rows(len(whole.v), "batch_size")
-        for rows, noise, old in zip(spans, shards.generators(whole.generator), before, strict=True):
-            shard_law = hamiltonian.without_cache()
+        whole = ExpectationRequest(
+            hamiltonian, v, generator, Statistics(hamiltonian), complete, row_weights=row_weights
+        )
+        kept: list[Any] = []
+        notes: list[Mapping[str, float | Tensor]] = []
+        sums, centre = pairwise(self._parts(whole, state, kept, notes), _add)
+        tensors = [*chain.from_iterable(sums.thetas), *sums.products, *centre]
+        numbers = self._numbers(notes, hamiltonian.thetas[0][0])
+        *totals, numbers = self.shards.group.all_reduce_sum([*tensors, numbers])
+        rest = iter(totals)
+        delta = Statistics(hamiltonian)
+        delta.add_sums(
+            [[next(rest) for _ in theta] for theta in hamiltonian.thetas], [next(rest) for _ in hamiltonian.J]
+        )
+        direction = self.rule.direction(law, delta, [*rest])
+        keeps = any(part_state is not None for part_state in kept)
+        return Estimate(direction, self._read(numbers, notes), kept if keeps else None)
+
+    def agree(self, *flags: bool) -> list[bool]:
+        """Hands in flags for the sum of the next update, and returns those that were in the last one's.
+
+        Args:
+            flags: ``FLAGS`` of them.
+
+        Returns:
+            For each, whether a process had raised it.
+        """
+        raised, self._flags = self._raised, flags
+        return raised
+
+    def _parts(
+        self,
+        whole: ExpectationRequest,
+        state: Any,
+        kept: list[Any],
+        notes: list[Mapping[str, float | Tensor]],
+    ) -> Iterator[tuple[Statistics, list[Tensor]]]:
+        """Makes the statistics and offsets of each shard, and appends what it keeps and notes."""
+        spans = self.shards.rows(len(whole.v), "batch_size")
+        before = [None] * len(spans) if state is None else state
+        for rows, noise, old in zip(spans, self.shards.generators(whole.generator), before, strict=True):
+            part = whole.select_rows(rows, whole.complete or _checks.observed(whole.v[rows]))
+            law = whole.hamiltonian.of_shard(self.shards.number)
             request = replace(
-                whole.select_rows(
-                    (place >= rows.start) & (place < rows.stop), complete or _checks.observed(v[rows])
-                ),
-                hamiltonian=shard_law,
-                generator=noise,
-                into=Statistics(shard_law),
-                shards=shards,
+                part, hamiltonian=law, generator=noise, into=Statistics(law), shards=self.shards
             )
             centre, diagnostics, new = self.rule.add(request, old)
-            parts.append((request.into, centre))
             kept.append(new)
-            notes.append(_device.read_numbers(diagnostics))
-        edges = range(len(hamiltonian.J)) or [None]
-        totals = shards.all_reduce_sum([_flat(edge, *part) for part in parts] for edge in edges)
-        delta, centre = _whole(totals, hamiltonian, self.rule.centred)
-        direction = self.rule.direction(law, delta, centre)
-        keeps = any(part_state is not None for part_state in kept)
-        return Estimate(direction, _together(shards.all_gather(notes)), kept if keeps else None)
+            notes.append(diagnostics)
+            yield request.into, centre
+
+    def _numbers(self, notes: Sequence[Mapping[str, float | Tensor]], like: Tensor) -> Tensor:
+        """Lays out the flags and what each shard notes, (numbers,), with 0 for the shards of others.
+
+        A sum over processes then has the values of all shards. Names that are new have no place yet.
+        """
+        here = dict(zip(self.shards.local, notes, strict=True))
+        every = [here.get(shard, {}) for shard in range(self.shards.number)]
+        unknown = any(name not in self._names for note in notes for name in note)
+        there = [name in note for note in every for name in self._names]
+        values = [note.get(name, 0.0) for note in every for name in self._names]
+        return _device.to_vector([*self._flags, unknown, *there, *values], like)
+
+    def _read(self, shared: Tensor, notes: Sequence[Mapping[str, float | Tensor]]) -> dict[str, float]:
+        """Takes over the flags of all processes, and returns the diagnostics of all shards together."""
+        group, numbers = self.shards.group, shared.tolist()
+        self._raised, unknown = [x > 0 for x in numbers[:FLAGS]], numbers[FLAGS]
+        if unknown:
+            told = chain.from_iterable(group.all_gather([name for note in notes for name in note]))
+            self._names = [*dict.fromkeys((*self._names, *told))]
+            (again,) = group.all_reduce_sum([self._numbers(notes, shared)])
+            return self._read(again, notes)
+        there, values = torch.tensor(numbers[FLAGS + 1 :]).view(2, self.shards.number, -1).tolist()
+        return _together(
+            [
+                {name: value for name, said, value in zip(self._names, *row, strict=True) if said}
+                for row in zip(there, values, strict=True)
+            ]
+        )
 
     def whole_state(self, state: Any) -> Any:
         """The state of all shards in their order, from that of this process's; None where there is none."""
@@ -109,28 +166,12 @@ class Sharded:
             self.rule.check_state(machine, shard_state)
 
 
-def _flat(edge: int | None, sums: Statistics, centre: Sequence[Tensor]) -> Tensor:
-    """The products of an edge, and with those of the first all else, end to end."""
-    tensors = [] if edge else [x for theta in sums.thetas for x in theta] + list(centre)
-    if edge is not None:
-        tensors.append(sums.product(edge))
-    return torch.cat([x.flatten() for x in tensors])
-
-
-def _whole(
-    totals: Sequence[Tensor], hamiltonian: Hamiltonian, centred: bool
+def _add(
+    left: tuple[Statistics, list[Tensor]], right: tuple[Statistics, list[Tensor]]
 ) -> tuple[Statistics, list[Tensor]]:
-    """Restores the statistics and offsets that ``_flat`` has laid end to end."""
-    thetas = [x for theta in hamiltonian.thetas for x in theta]
-    widths = [layer.width for layer in hamiltonian.layers] if centred else []
-    sizes = [len(x) for x in thetas] + widths
-    *small, first = torch.split(totals[0], [*sizes, len(totals[0]) - sum(sizes)])
-    rest = iter(small)
-    sums = [[next(rest) for _ in theta] for theta in hamiltonian.thetas]
-    products = zip((first, *totals[1:]), hamiltonian.J, strict=False)
-    delta = Statistics(hamiltonian)
-    delta.add_sums(sums, [total.view_as(J) for total, J in products])
-    return delta, list(rest)
+    """Adds the statistics and offsets of other shards to those on the left, where they stand."""
+    left[0].add_sums(right[0].thetas, right[0].products)
+    return left[0], [x.add_(y) for x, y in zip(left[1], right[1], strict=True)]
 
 
 def _together(notes: Sequence[Mapping[str, float]]) -> dict[str, float]:

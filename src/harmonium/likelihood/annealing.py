@@ -125,7 +125,7 @@ def ais(
             return anneal_part(target, parts[0], generator, start)
         noise = zip(parts, dealt.generators(generator), strict=True)
         done = dealt.all_gather(
-            [anneal_part(target.without_cache(), part, stream, start) for part, stream in noise]
+            [anneal_part(target.of_shard(dealt.number), part, stream, start) for part, stream in noise]
         )
         joined: tuple[Tensor, States] = join_rows(done)
         return joined

@@ -24,20 +24,31 @@ States = list[Tensor]
 class CouplingMatrices(tuple[Tensor, ...]):
     """J of every edge, and what is made of them once for all Hamiltonians that share them."""
 
+    _whole: CouplingMatrices | None = None  # of which these are for one of so many shards
+    _shards: int = 1
+
+    def of_shard(self, shards: int) -> CouplingMatrices:
+        """Returns them for one of so many parts of a batch, with what does not depend on rows in common."""
+        same = CouplingMatrices(self)
+        same._whole, same._shards = self, shards
+        return same
+
     @cached_property
     def transposed(self) -> tuple[Tensor, ...]:
         """Jᵀ of every coupling, rows contiguous; made at first use."""
-        return tuple(J.t().contiguous() for J in self)
+        return self._whole.transposed if self._whole else tuple(J.t().contiguous() for J in self)
 
     @cached_property
     def factors(self) -> tuple[PreparedMatrix, ...]:
         """Every coupling, to multiply with."""
+        if self._whole:
+            return tuple(factor.of_shard(self._shards) for factor in self._whole.factors)
         return tuple(map(PreparedMatrix, self))
 
     @cached_property
     def parts(self) -> tuple[tensor_cores.Couplings, ...]:
         """Every coupling, for the matrix units of a GPU."""
-        return tuple(map(tensor_cores.Couplings, self))
+        return self._whole.parts if self._whole else tuple(map(tensor_cores.Couplings, self))
 
     @cached_property
     def _of_columns(self) -> dict[Hashable, tuple[PreparedMatrix, Tensor]]:
@@ -48,11 +59,12 @@ class CouplingMatrices(tuple[Tensor, ...]):
         key = (edge, above, id(columns))
         if key not in self._of_columns:
             J = self[edge]
+            if self._whole:
+                made = self._whole.columns(edge, above, columns).of_shard(self._shards)
+            else:
+                made = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)
             # Kept beside it, the columns cannot give their identity to others.
-            self._of_columns[key] = (
-                PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True),
-                columns,
-            )
+            self._of_columns[key] = made, columns
         return self._of_columns[key][0]
 
 
@@ -169,6 +181,12 @@ class Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
         same = copy(self)
         object.__setattr__(same, "J", CouplingMatrices(self.J))
+        return same
+
+    def of_shard(self, shards: int) -> Hamiltonian:
+        """Returns a copy for one of so many shards: last bits do not depend on what others multiply."""
+        same = copy(self)
+        object.__setattr__(same, "J", self.J.of_shard(shards))
         return same
 
     def is_clamped(self, layer: int) -> bool:

@@ -105,7 +105,7 @@ def landscape(
     parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")
 
     def solve_part(part: slice) -> Solution:
-        scheme = Plefka(hamiltonian if dealt is None else hamiltonian.without_cache(), order)
+        scheme = Plefka(hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number), order)
         return solve(scheme, starts[part], tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
     solved = list(map(solve_part, parts))

@@ -319,13 +319,15 @@ class Run:
                 state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
                 while state.step < self.total and not state.stopped and not halted:
                     self.step()
-                    self.record()
+                    stops = self.record()
                     if bar:
                         bar(state.step, {**state.metrics, "gradient_norm": self.made.norm})
                     overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                     halted = interruption.signal is not None
-                    if group.size > 1:
-                        state.stopped, halted, overdue = group.all_reduce_any(state.stopped, halted, overdue)
+                    if self.sharded:
+                        stops, halted, overdue = self.agree(stops, halted, overdue)
+                    if stops:
+                        self.stop()
                     if state.step % self.checkpoint_every == 0 if self.checkpoint_every else overdue:
                         self.save()
                         saved_at = time.perf_counter()
@@ -402,13 +404,14 @@ class Run:
         seen = any(wants(callback, step, self.total) for callback in self.callbacks)
         return not (seen or saves or any(self.due(step)) or self.monitor.is_due(step))
 
-    def record(self) -> None:
-        """Records the update where a record is due, and shows it to the callbacks, which may end the run."""
+    def record(self) -> bool:
+        """Records the update where that is due, and shows it to callbacks, one of which may ask to stop."""
         state, made = self.state, self.made
         evaluating, recording = self.due(state.step)
         values = self.write_record(evaluating) if recording else {}
         if made.stop:
             _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
+        stops = False
         if self.callbacks:
             update = Update(
                 step=state.step,
@@ -421,9 +424,25 @@ class Run:
                 metrics=values,
                 averaged=state.averaged,
             )
-            state.stopped = any([callback(update) is STOP for callback in self.callbacks])
-        state.stopped = state.stopped or made.stop is not None
-        if state.stopped and not recording:
+            stops = any([callback(update) is STOP for callback in self.callbacks])
+        return stops or made.stop is not None
+
+    def agree(self, *flags: bool) -> list[bool]:
+        """Returns the decisions of all processes, which travel with the sums of the next update.
+
+        So a run that is to end after an update ends after the next one, in any number of processes.
+        """
+        assert self.sharded
+        agreed = self.sharded.agree(*flags)
+        if self.state.step < self.total:
+            return agreed
+        last = self.group.all_reduce_any(*flags)
+        return [x or y for x, y in zip(agreed, last, strict=True)]
+
+    def stop(self) -> None:
+        """Ends the run for a callback or the rule, with a last record."""
+        self.state.stopped = True
+        if not self.due(self.state.step)[1]:
             self.write_record(bool(self.evaluate.metrics))
 
     def write_record(self, evaluating: bool) -> dict[str, float]:
