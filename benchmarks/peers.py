@@ -65,9 +65,12 @@ def harmonium_training(X: Tensor, hidden: int, batch: int, chains: int, k: int, 
 
 
 def training(
-    trained: hm.BoltzmannMachine, X: Tensor, rule: hm.learning.Rule, batch: int, updates: int
+    trained: hm.BoltzmannMachine, X: Tensor, rule: hm.learning.Rule, batch: int, updates: int, **settings: Any
 ) -> Contestant:
-    """Whole updates of ``hm.train``; every call goes on with the machine of the last."""
+    """Whole updates of ``hm.train``; every call goes on with the machine of the last.
+
+    Of several processes the first takes the time.
+    """
 
     def contestant() -> float:
         stopwatch = Stopwatch()
@@ -80,8 +83,9 @@ def training(
             learning_rate=LEARNING_RATE,
             record_every=100,  # as in a run of the usual length
             callbacks=[stopwatch],
+            **settings,
         )
-        return stopwatch.seconds()
+        return stopwatch.seconds() if stopwatch.marks else 0.0
 
     return contestant
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import final
 
-from benchmarks import in_turn, memory, overhead, primitives
+from benchmarks import in_turn, memory, overhead, primitives, processes
 from benchmarks.annealing import annealing
 from benchmarks.coupled import coupled_large, coupled_small
 from benchmarks.deep import mean_field_pcd
@@ -61,5 +61,6 @@ BENCHMARKS = {
     "overhead": Benchmark(overhead.overhead, _each(overhead.CASES, overhead.PARTS)),
     "noise": Benchmark(primitives.noise, _each(primitives.NOISE_CASES, primitives.NOISE_SOURCES)),
     "products": Benchmark(primitives.products, _each(primitives.PRODUCT_CASES, primitives.PRODUCT_WAYS)),
+    "two-processes": Benchmark(processes.two_processes, _each(processes.CASES, processes.WAYS)),
     "memory": Benchmark(memory.memory, tuple(map(str, memory.JOBS))),
 }
