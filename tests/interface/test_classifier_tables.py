@@ -11,6 +11,7 @@ import torch
 import harmonium as hm
 from harmonium.estimators import RBMClassifier
 from harmonium.sums import log_weights
+from harmonium.tables import Codec
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -98,7 +99,9 @@ def test_scores_of_what_a_row_shows(trees) -> None:
     blank = torch.full((ROWS, 3), torch.nan, dtype=torch.float64)
     slopes = np.nansum(trees.encoder_.log_slopes_at(v.numpy()), 1)
     weights = log_weights(machine.hamiltonian(), torch.cat([v, blank], 1)).detach().numpy()
-    expected = weights + slopes - trees.log_partition_.value
+    codec = Codec(trees.encoder_, trees.encoder_.layers)
+    shares = codec.log_shares(HOLED, trees.machine_).sum(1).numpy()
+    expected = weights + slopes + shares - trees.log_partition_.value
     np.testing.assert_allclose(trees.score_samples(HOLED), expected, atol=1e-9)
     given_label = np.stack([trees.score_samples(HOLED, np.repeat(c, ROWS)) for c in trees.classes_])
     np.testing.assert_allclose(np.logaddexp.reduce(given_label), expected, atol=1e-9)

@@ -12,6 +12,7 @@ import torch
 from harmonium.estimators import RBM, RBMOutlier
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
+from harmonium.tables import Codec
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -220,7 +221,8 @@ def test_columns_that_do_not_vary_join_nothing() -> None:
 
 def test_scores_are_the_enumerated_ones(rbm) -> None:
     slopes = np.where(HOLED.isna(), 0.0, rbm.encoder_.log_slopes(5)).sum(1)
-    expected = exact_log_likelihood(rbm._fitted.double(), states_of(rbm, HOLED)).numpy() + slopes
+    shares = Codec(rbm.encoder_, rbm.encoder_.layers).log_shares(HOLED, rbm.machine_).sum(1).numpy()
+    expected = exact_log_likelihood(rbm._fitted.double(), states_of(rbm, HOLED)).numpy() + slopes + shares
     np.testing.assert_allclose(rbm.score_samples(HOLED), expected, atol=1e-8)
     assert rbm.log_partition_.standard_error == 0
 

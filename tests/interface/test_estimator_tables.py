@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from harmonium.data import Identity
 from harmonium.estimators import DBM, RBM
 from harmonium.likelihood import exact_log_likelihood, log_likelihood
-from harmonium.tables import Table
+from harmonium.tables import Codec, Table
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -99,14 +99,17 @@ def test_several_imputations_differ_where_cells_are_missing(rbm):
 
 
 def test_scores_are_of_what_a_row_shows(rbm):
-    """Against enumeration of machine states, with the slopes of the real columns that are given."""
+    """Against enumeration of machine states, with slopes and shares of the cells that are given."""
     table, machine = rbm.encoder_, rbm._fitted.double()
+    codec = Codec(table, table.layers)
     states = torch.from_numpy(table.encode(HOLED))
-    slopes = np.nansum(table.log_slopes_at(states.numpy()), 1)
+    slopes = (
+        np.nansum(table.log_slopes_at(states.numpy()), 1) + codec.log_shares(HOLED, machine).sum(1).numpy()
+    )
     np.testing.assert_allclose(
         rbm.score_samples(HOLED), exact_log_likelihood(machine, states).numpy() + slopes
     )
-    both = rbm.score_samples(FRAME)
+    both = rbm.score_samples(FRAME) - codec.log_shares(FRAME, machine).sum(1).numpy()
     states = torch.from_numpy(table.encode(FRAME))
     np.testing.assert_allclose(
         both,
@@ -163,7 +166,12 @@ def test_new_categories_are_missing_or_refused(rbm):
         assert rbm.impute(frame, sweeps=5)["city"].iloc[1] == "Oslo"  # what was given stays
     holed = frame.assign(city=["Ulm", None, "Bern"])
     with pytest.warns(UserWarning, match="taken as missing"):
-        np.testing.assert_array_equal(rbm.score_samples(frame), rbm.score_samples(holed))
+        scores = rbm.score_samples(frame)
+    cities = HOLED["city"].dropna()
+    unseen = 1 / (len(cities) + 1)  # every city stands in several rows
+    assert cities.value_counts().min() > 1
+    expected = rbm.score_samples(holed) + np.array([0, np.log(unseen), 0])
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
 def test_pickle_clone_search_and_pipeline(rbm):

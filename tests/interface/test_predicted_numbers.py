@@ -11,6 +11,7 @@ import torch
 
 import harmonium as hm
 from harmonium.estimators import DBM, RBM
+from harmonium.sums import log_weights
 
 from .command_line import CommandLine
 
@@ -40,16 +41,27 @@ def rbm() -> RBM:
     return RBM(5, method="chains", max_updates=600, learning_rate=0.2, random_state=0, **COUNTS).fit(FRAME)
 
 
+@torch.no_grad()
 def law(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np.ndarray:
-    """p(value | rest) of every row by scores of the row with each value, (rows, values)."""
-    scores = np.stack([rbm.score_samples(rows.assign(**{column: x})) for x in values], 1)
+    """p(value | rest) of every row by weights of its states with that of each value, (rows, values).
+
+    Scores are of cells, which may lie beyond the last state of a count.
+    """
+    table, law = rbm.encoder_, rbm._fitted.double().hamiltonian()
+    known, v = table.columns[[c.name for c in table.columns].index(column)], table.encode(rows)
+    start = sum(c.coding.width for c in table.columns[: table.columns.index(known)])
+    place, weights = slice(start, start + known.coding.width), []
+    for state in known.coding.encode(values[:, None]):
+        v[:, place] = state
+        weights.append(log_weights(law, torch.from_numpy(v)).numpy())
+    scores = np.stack(weights, 1)
     p = np.exp(scores - scores.max(1, keepdims=True))
     return p / p.sum(1, keepdims=True)
 
 
 @every_hole
 def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
-    rows, values = HOLES[holes], np.arange(7)
+    rows, values = HOLES[holes], np.arange(7.0)
     p = law(rbm, rows, "visits", values)
     mean, deviation = p @ values, np.sqrt(p @ values**2 - (p @ values) ** 2)
     assert np.abs(mean - p.argmax(1)).max() > 0.2  # the mode is another answer
@@ -117,7 +129,7 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         with out.open() as file:
             header, *cells = csv.reader(file)
         told = np.array([float(cell) for (cell,) in cells])
-        values = np.arange(7) if column == "visits" else np.linspace(140.0, 205.0, 131)
+        values = np.arange(7.0) if column == "visits" else np.linspace(140.0, 205.0, 131)
         mean = law(rbm, UNRELATED, column, values) @ values
         assert header == [column]
         np.testing.assert_allclose(told, mean, atol=atol)

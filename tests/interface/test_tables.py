@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import nullcontext
 from decimal import Decimal
 
 import numpy as np
@@ -264,9 +265,11 @@ def test_what_a_column_has_no_state_for(name, value, message):
     frame[name] = frame[name].astype(object)
     frame.loc[frame.index[2], name] = value
     if value != np.inf:
-        with pytest.warns(UserWarning, match=f"taken as missing: .* in column '{name}'"):
+        label = isinstance(value, str) or name == "grade"
+        said = pytest.warns(UserWarning, match=f"taken as missing: .* in column '{name}'")
+        with said if label else nullcontext():
             lenient = Table.fit(FRAME, KINDS).encode(frame)
-        assert np.isnan(lenient[2]).any()
+        assert np.isnan(lenient[2]).any() == label  # a number has the state of the nearest
         filled = Table.fit(FRAME, KINDS).fill(frame, TABLE.encode(FRAME))
         assert filled[name].iloc[2] == value  # what was given stays
     with pytest.raises(ValueError, match=message):

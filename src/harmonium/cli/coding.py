@@ -82,10 +82,10 @@ def states_of(codec: Codec, dataset: DataSet) -> Tensor:
         return codec.states(dataset)
 
 
-def rows_of(codec: Codec, dataset: DataSet, *, missing: bool = False) -> Rows:
+def rows_of(codec: Codec, dataset: DataSet, **options: bool) -> Rows:
     """Returns ``Codec.observed_rows``, whose errors name the data."""
     with naming(dataset.name):
-        return codec.observed_rows(dataset, missing=missing)
+        return codec.observed_rows(dataset, **options)
 
 
 def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:

@@ -126,9 +126,17 @@ def along(
 
 
 def evaluate_rows(
-    coding: Codec, rows: Rows, log_partition: LogPartition, seed: int, notes: list[str]
+    coding: Codec,
+    rows: Rows,
+    log_partition: LogPartition,
+    seed: int,
+    notes: list[str],
+    shares: Tensor | None = None,
 ) -> dict[str, Any]:
-    """Returns the scores of rows, means and their standard errors, in nats."""
+    """Returns the scores of rows, means and their standard errors, in nats.
+
+    ``shares`` are ln p(cells | states) of each row, (rows,), see ``Codec.log_shares``; None: 0.
+    """
     machine = coding.machine
     values: list[Tensor] = []
     pseudo: list[Tensor] = []
@@ -162,6 +170,8 @@ def evaluate_rows(
         values.append(score_rows(coding, v, log_partition, way, _TOLERANCE))
         if not lacking:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
+    if shares is not None:
+        values = [torch.cat(values).cpu() + shares]
     mean, error = _mean(values)
     if coding.density:
         notes.append(f"{name}: {'of ' * unavailable}a density in the units of the data")

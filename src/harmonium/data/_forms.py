@@ -24,6 +24,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
 _DAY = 86_400_000_000  # microseconds
 _STEPS = (_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1000, 1)  # a day, an hour, a minute, … in microseconds
+_DECIMALS = 4  # at most that cells are rounded to: measures have fewer, and sums of these rarely more
 
 
 def _to_datetime(x: Any) -> float:
@@ -172,12 +173,18 @@ def from_numbers(x: Array, form: str) -> Array:
 def step_of(x: Array, form: str | None) -> float | None:
     """Returns a step of which all numbers are multiples: 1 of whole ones, a day, an hour and so on of times.
 
+    Of other numbers it is a power of a tenth, where all have few decimals.
+
     Args:
         x: Finite numbers, (rows,).
         form: Form of the cells that they stand for; None: they are numbers.
     """
     steps = _STEPS if form is not None and unit_of(form) not in ("number", "date") else (1,)
-    return next((float(step) for step in steps if not (x % step).any()), None)
+    whole = next((float(step) for step in steps if not (x % step).any()), None)
+    if whole is not None or (form is not None and unit_of(form) != "number"):
+        return whole
+    decimals = range(1, _DECIMALS + 1)
+    return next((10.0**-number for number in decimals if (np.round(x, number) == x).all()), None)
 
 
 def unit_of(form: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from harmonium.data import Frame, frame_of, is_frame
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
 from harmonium.sums import LIMIT_TEXT, log_weights
-from harmonium.tables import Labels, Table
+from harmonium.tables import Labels, OneOf, Table
 from harmonium.tasks import by_column, unobserved
 
 _CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
@@ -90,11 +91,26 @@ def predict_column(
     layer, unit = machine.visible[place], j - (ends[place] - fitted.data_layers[place].n_units)
     known = fitted.encoder.columns[j] if isinstance(fitted.encoder, Table) else None
     label = None if known is None else isinstance(known.coding, Labels)
-    made = tasks.predict_column(
-        machine, v, layer, unit, method, label=label, sweeps=sweeps, chains=_CHAINS, seed=generator
-    )
+    predict = partial(
+        tasks.predict_column,
+        machine, layer=layer, unit=unit, method=method, label=label, sweeps=sweeps, chains=_CHAINS,
+        seed=generator,
+    )  # fmt: skip
+    made = predict(X=v)
+    if known is not None and not label and isinstance(fitted.encoder, Table) and made.method == "exact":
+        states = machine.split(torch.full_like(v, torch.nan))
+        machine.layers[layer].by_unit(states[layer])[:, unit] = made.states.to(v)
+        far = tasks.beyond_seen(fitted.encoder, torch.cat([states[l] for l in machine.visible], 1))
+        if bool(far.any()):
+            lacking = machine.split(v[far].clone())
+            machine.layers[layer].by_unit(lacking[layer])[:, unit] = torch.nan
+            rest = torch.cat([lacking[l] for l in machine.visible], 1)
+            made.states[far] = predict(X=tasks.without_refuted(machine, fitted.encoder, rest)).states
     if known is not None:
-        told: Array = known.decode(made.states.cpu().numpy(), rounded=bool(label))
+        shared = isinstance(known.coding, OneOf) and known.coding.rare and made.probabilities is not None
+        likely = made.probabilities if shared else made.states
+        assert likely is not None
+        told: Array = known.decode(likely.cpu().numpy(), rounded=bool(label))
         return told
     states = machine.split(v)
     machine.layers[layer].by_unit(states[layer])[:, unit] = made.states.to(v)
@@ -116,12 +132,17 @@ def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:
     return chosen
 
 
-def conditional_scores(fitted: Fitted, v: Tensor, chosen: set[int]) -> Tensor:
-    """Returns ln p(what a row shows of the other columns | what it shows of the chosen ones), (rows,)."""
-    machine = fitted.double()
+def units_of_rest(fitted: Fitted, chosen: set[int]) -> list[bool]:
+    """Marks the units of the data that are not those of chosen columns."""
     # A column has one unit, or one in each of the planes that follow each other.
     columns = count_learned(fitted)
-    rest = torch.tensor([j % columns not in chosen for j in range(fitted.ends[-1])], device="cpu")
+    return [j % columns not in chosen for j in range(fitted.ends[-1])]
+
+
+def conditional_scores(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
+    """Returns ln p(states of these units | of the others), as far as a row shows them, (rows,)."""
+    machine = fitted.double()
+    rest = torch.tensor(units, device="cpu")
     hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
     hamiltonian = machine.hamiltonian()
     try:

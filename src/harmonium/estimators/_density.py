@@ -151,9 +151,12 @@ class DensityEstimator(BoltzmannEstimator):
         X = self._validated(X)
         if given is not None:
             chosen = _columns.columns_given(self, given)
-            return fitted.compute(X, lambda v: _columns.conditional_scores(fitted, v, chosen))
+            rest = _columns.units_of_rest(fitted, chosen)
+            scores = fitted.compute(X, lambda v: _columns.conditional_scores(fitted, v, rest))
+            return scores + fitted.log_shares(X, rest)
         machine, constant = fitted.double(), self.log_partition_
-        return fitted.compute(X, lambda v: self._log_density(machine, v, constant))
+        scores = fitted.compute(X, lambda v: self._log_density(machine, v, constant))
+        return scores + fitted.log_shares(X)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""

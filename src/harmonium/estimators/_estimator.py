@@ -289,7 +289,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         clamp = None if held is None else held.to(machine.dtype)
         states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
         v = machine.hamiltonian().visible_states(states)
-        return (fitted.decode(v) if rows is None else fitted.fill(rows, v)), states
+        return (fitted.decode(v) if rows is None else fitted.fill(rows, v, drawn="rows")), states
 
     # Missing and noisy values
     # ----------------------------------------------------------------------------
@@ -310,9 +310,9 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             X: (rows, columns), dense, NaN or None where a value is missing.
             method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
                 ``harmonium.tasks.impute``.
-            value: "mode": one completion, of discrete units the most probable states, of real ones the means;
-                "mean": means, but of labels the most probable one, and rounded in a column of whole numbers;
-                "draw": one draw given the rest of the row.
+            value: "mode": the most probable label or count, of real numbers the mean; "mean": means of counts
+                too, rounded in a column of whole numbers; "draw": one draw given the rest of the row. All
+                stay within what was seen of their column, or its ``limits``.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -328,7 +328,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         _checks.one_of(value, "value", ("mode", "mean", "draw"))
         fitted = self._require_fitted()
         X, _, states, drawn = self._completions(X, method, value, draws, sweeps, random_state)
-        return fitted.fill(X, states, drawn)
+        return fitted.fill(X, states, drawn, drawn="cells" if value == "draw" else None)
 
     def imputations(
         self,
@@ -355,7 +355,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             ValueError: as ``impute``.
         """
         X, done, _, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
-        return [self._require_fitted().fill(X, states) for states in done.draws]
+        return [self._require_fitted().fill(X, states, drawn="cells") for states in done.draws]
 
     def _completions(
         self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
@@ -416,7 +416,9 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         )
         found = tasks.denoise(
             fitted.machine,
-            torch.cat([v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X)]),
+            torch.cat(
+                [v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X, nearest=False)]
+            ),
             flip_probability,
             noise_deviation=deviation,
             method=method,

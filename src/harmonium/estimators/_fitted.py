@@ -134,9 +134,13 @@ class Fitted:
     # Between rows and states
     # ----------------------------------------------------------------------------
 
-    def encode(self, X: Any) -> Iterator[Tensor]:
-        """Yields validated rows in float64, a block at a time; noise may make them no states."""
-        return Codec(self.encoder, self.data_layers).rows(X, torch.float64, keep=False).chunks(_BLOCK)
+    def encode(self, X: Any, *, nearest: bool = True) -> Iterator[Tensor]:
+        """Yields validated rows in float64, a block at a time; noise may make them no states.
+
+        ``nearest`` as of ``Codec.rows``.
+        """
+        codec = Codec(self.encoder, self.data_layers)
+        return codec.rows(X, torch.float64, keep=False, nearest=nearest).chunks(_BLOCK)
 
     def states(self, X: Any) -> Iterator[Tensor]:
         """Yields validated rows as states of the data's layers in float64, a block at a time."""
@@ -168,11 +172,14 @@ class Fitted:
         rows = self.encoder.decode(v[:, : self.data_width].double())
         return rows if isinstance(self.encoder, Table) else _as_array(rows, dtype_of(like))
 
-    def fill(self, X: Any, v: Tensor, draws: Sequence[Tensor] = ()) -> Any:
-        """Returns validated rows with their missing cells taken from visible states, or means of draws."""
+    def fill(self, X: Any, v: Tensor, draws: Sequence[Tensor] = (), *, drawn: str | None = None) -> Any:
+        """Returns validated rows with their missing cells taken from visible states, or means of draws.
+
+        ``drawn`` as of ``Column.decode``.
+        """
         if isinstance(self.encoder, Table):
-            states, *drawn = (x[:, : self.data_width].double() for x in (v, *draws))
-            return self.encoder.fill(X, states, drawn)
+            states, *others = (x[:, : self.data_width].double() for x in (v, *draws))
+            return self.encoder.fill(X, states, others, drawn=drawn)
         return np.where(np.isnan(X), self.decode(v, like=X), X.astype(dtype_of(X)))
 
     def rows_to_keep(self, count: int, weights: Tensor | None = None) -> Tensor:
@@ -188,6 +195,16 @@ class Fitted:
     def log_slopes(self, given: Tensor, v: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""
         return Codec(self.encoder, self.data_layers).log_slopes(v, given)
+
+    def log_shares(self, X: Any, units: Sequence[bool] | None = None) -> Array | float:
+        """Returns ln p(cells | their states) of validated rows, (rows,), of all units of the data or of some.
+
+        It is to be added to ln p of the states, see ``Codec.log_shares``.
+        """
+        shares = Codec(self.encoder, self.data_layers).log_shares(X, self.machine)
+        if shares is None:
+            return 0.0
+        return (shares if units is None else shares[:, list(units)]).sum(1).numpy()
 
     # What is computed with it
     # ----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, hidden_for
-from harmonium.tables import Codec, find_lost_links, fit_exactly
+from harmonium.tables import Codec, Table, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
     EarlyStopping,
@@ -169,7 +169,7 @@ class Training:
                 'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
                 'machine, received "exact", which begins anew'
             )
-        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label)
+        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label, X)
         assert self.recipe is not None
         self.options._warn_of_unused(self.recipe.method)
         self.rule = None if self.exact else self._make_rule(fitted.machine)
@@ -218,8 +218,11 @@ class Training:
         self.recipe = recipe
         return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options, machine))
 
-    def _go_on(self, earlier: Fitted, label: Any) -> Fitted:
-        """Returns a copy of an earlier machine, if the parameters are those that it was begun with."""
+    def _go_on(self, earlier: Fitted, label: Any, X: Any) -> Fitted:
+        """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
+
+        The columns of a table have then seen the rows X too.
+        """
         structure, edges = structure_of(self.options, earlier.machine), earlier.machine.edges
         if any(set(edge) <= set(earlier.machine.visible) for edge in edges):
             raise ValueError(
@@ -234,9 +237,12 @@ class Training:
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        machine = deepcopy(earlier.machine)
+        machine, encoder = deepcopy(earlier.machine), earlier.encoder
+        if isinstance(encoder, Table):
+            encoder = encoder.widened(X)
+            machine.metadata["encoder"] = encoder.to_dict()
         self.recipe = Recipe(machine, "chains", label is not None)
-        return replace(earlier, machine=machine, settings=structure)
+        return replace(earlier, machine=machine, encoder=encoder, settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------

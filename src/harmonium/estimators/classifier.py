@@ -325,7 +325,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """
         fitted = self._require_fitted()
         fitted.require_density("score_samples")
-        x, machine = torch.cat([refuse_blank(x) for x in fitted.states(self._validated(X))]), fitted.double()
+        X, machine = self._validated(X), fitted.double()
+        x = torch.cat([refuse_blank(x) for x in fitted.states(X)])
         v = _unlabelled(machine, x)
         try:
             log_weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
@@ -341,7 +342,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             log_weights = log_weights.masked_fill(states == 0, -torch.inf)
         scores = log_weights.logsumexp(1) - self.log_partition_.value
         shown = ~unobserved(machine, v)[:, : fitted.ends[-1]]
-        return (scores + fitted.log_slopes(shown, x)).cpu().numpy()
+        found: Array = (scores + fitted.log_slopes(shown, x)).cpu().numpy() + fitted.log_shares(X)
+        return found
 
     def sample(
         self,

@@ -132,7 +132,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
             return torch.stack([self._log_density(machine, x, constant) for x in drawn]).mean(0)
 
-        return fitted.compute(X, scores)
+        completed: Array = fitted.compute(X, scores) + fitted.log_shares(X)
+        return completed
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:

@@ -38,7 +38,7 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.codings import BITS, Numbered, Seen, encoder_of_bits, fit_array, states_of
 from harmonium.tables.column import Column
-from harmonium.tables.table import Table, blank_rows, states_of_cells, warn_of_blank
+from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
@@ -337,6 +337,24 @@ class Codec:
         slopes = torch.from_numpy(self.encoder.log_slopes_at(data_states))
         return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
+    def log_shares(self, X: Any, machine: BoltzmannMachine) -> Tensor | None:
+        """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
+
+        With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
+        over each column is 1 (``Column.log_shares``, ``log_masses``).
+
+        Args:
+            X: a ``Frame`` or a data frame for a ``Table``, or a ``DataSet``.
+            machine: Machine of the states.
+        """
+        table = self.encoder
+        if not isinstance(table, Table):
+            return None
+        frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
+        shares = torch.from_numpy(table.log_shares(frame))
+        missing = torch.from_numpy(np.column_stack([frame.columns[j].missing for j in table.order(frame)]))
+        return shares - torch.where(missing, 0.0, log_masses(table, machine).cpu())
+
     # From rows to states
 
     def apart(self, dataset: DataSet) -> tuple[DataSet, Series | None]:
@@ -354,6 +372,7 @@ class Codec:
         missing: bool = True,
         shown: str = "nothing",
         keep: bool = True,
+        nearest: bool = True,
     ) -> Rows:
         """Returns the states of rows, (rows, width), NaN in the whole of a unit whose cell is missing.
 
@@ -368,6 +387,8 @@ class Codec:
             missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
             keep: whether the first whole pass keeps them.
+            nearest: whether numbers beyond what a table has seen have the states of the nearest; else states
+                of their own where these are real, as noise may have moved them.
 
         Raises:
             TypeError, ValueError: now or when they are made: other columns than in ``fit``, or a cell that
@@ -392,7 +413,8 @@ class Codec:
 
         def make(block: Any, index: Index) -> Any:
             if isinstance(encoder, Table):
-                states = encoder.encode(block, first=index.start if isinstance(index, slice) else 0)
+                first = index.start if isinstance(index, slice) else 0
+                states = encoder.encode(block, first=first, nearest=nearest)
             else:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
@@ -434,18 +456,19 @@ class Codec:
         self.machine.check_rows(states, "X", missing=True)
         return states
 
-    def observed_rows(self, dataset: DataSet, *, missing: bool = False) -> Rows:
+    def observed_rows(self, dataset: DataSet, *, missing: bool = False, nearest: bool = True) -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
             dataset: the data.
             missing: whether cells may be missing.
+            nearest: see ``rows``.
 
         Raises:
             ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
                 machine.
         """
-        rows = self.rows(dataset, self.machine.dtype, shown="anything")
+        rows = self.rows(dataset, self.machine.dtype, shown="anything", nearest=nearest)
         looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
         any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
@@ -528,7 +551,13 @@ class Codec:
         return rows, None if self.label is None else self.label.series(label)
 
     def fill(
-        self, dataset: DataSet, absent: Array, states: Tensor, draws: Sequence[Tensor] = ()
+        self,
+        dataset: DataSet,
+        absent: Array,
+        states: Tensor,
+        draws: Sequence[Tensor] = (),
+        *,
+        drawn: str | None = None,
     ) -> tuple[Frame | Array, Series | None]:
         """Returns data with what is missing taken from states.
 
@@ -537,6 +566,7 @@ class Codec:
             absent: (rows, columns) bool, of the columns but the label: what is missing.
             states: (rows, width), completed.
             draws: of which the states are the means, each (rows, width), see ``Column.decode``.
+            drawn: see there.
 
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.
@@ -549,8 +579,9 @@ class Codec:
         if isinstance(self.encoder, Table):
             hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
             hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
-            drawn = [self.split(x)[0].cpu().numpy() for x in draws]
-            return self.encoder.filled(replace(rest, samples=hidden).frame(), data, drawn), labels
+            others = [self.split(x)[0].cpu().numpy() for x in draws]
+            frame = replace(rest, samples=hidden).frame()
+            return self.encoder.filled(frame, data, others, drawn=drawn), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
 

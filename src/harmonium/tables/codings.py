@@ -77,6 +77,17 @@ class Labels(Unstretched, ABC):
         states = [index.get(value, math.nan) for value in cells.ravel().tolist()]
         return np.array(states, dtype=np.float64).reshape(cells.shape)
 
+    def log_shares(self, cells: Array, once: int, count: int) -> Array:
+        """Returns ln p(label | its state), (rows,); of a label without a state ln p(label).
+
+        Args:
+            cells: Labels, (rows,).
+            once: Number of labels that were seen once, at least 1, as which new ones count (Good and Turing).
+            count: Number of cells that were seen.
+        """
+        unseen = once / (count + once)
+        return np.where(np.isnan(self.indices(cells)), math.log(unseen), math.log1p(-unseen))
+
     def cells(self, indices: Array, hole: Array) -> Array:
         """Returns the values of states, missing where there is a hole."""
         if all(type(value) is float for value in self.values):
@@ -126,7 +137,7 @@ class OneOf(Labels):
     """Values as one-hot states; rare ones may share the last state.
 
     A new value is then a rare one. A state of rare ones comes back as one of them: over the rows of a call
-    each as often as it was seen.
+    each as often as it was seen, and as the most probable value (``most_probable``) the commonest of them.
 
     Args:
         values: those with a state of their own, and what the last state is called where there are rare ones.
@@ -151,6 +162,18 @@ class OneOf(Labels):
     def labels(self) -> tuple[Any, ...]:
         return (*self.values[:-1], *self.rare) if self.rare else self.values
 
+    def log_shares(self, cells: Array, once: int, count: int) -> Array:
+        if not self.rare:
+            return super().log_shares(cells, once, count)
+        total = sum(self.counts) + once  # a new label is one of the rare ones
+        numbers = dict(zip(self.rare, self.counts, strict=True))
+        index = self.indices(cells)
+        shared = np.isnan(index) | (index == len(self.values) - 1)
+        shares = [numbers.get(x, once) / total for x in cells[shared].tolist()]
+        found = np.zeros(len(cells))
+        found[shared] = np.log(shares)
+        return found
+
     def encode(self, X: Any) -> Any:
         index = self.indices(X)
         if self.rare:
@@ -173,6 +196,17 @@ class OneOf(Labels):
         places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
         cells[shared] = np.array([*self.rare, None], dtype=object)[places]
         return cells
+
+    def most_probable(self, X: Array) -> Array:
+        """Returns the most probable values, (rows, 1), given p of the states, (rows, width)."""
+        if not self.rare:
+            return self.decode(X)  # type: ignore[no-any-return]
+        shares = np.ones(self.width)
+        shares[len(self.values) - 1] = max(self.counts) / sum(self.counts)
+        hole = np.isnan(X[:, :1])
+        largest = np.where(hole, 0.0, X * shares).argmax(1)[:, None]
+        known = np.array([*self.values[:-1], self.rare[int(np.argmax(self.counts))], None], dtype=object)
+        return known[np.where(hole, len(known) - 1, np.minimum(largest, len(known) - 2))]
 
 
 @final

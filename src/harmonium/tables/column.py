@@ -31,6 +31,7 @@ from harmonium.tables.codings import (
     Constant,
     Counts,
     Labels,
+    Numbered,
     OneOf,
     few,
     fit_column,
@@ -38,6 +39,7 @@ from harmonium.tables.codings import (
     shown,
     values_of,
 )
+from harmonium.tables.support import Support
 
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
 _REPEATED = 5  # rows for each of them at least: fewer leave the shape of a distribution open
@@ -45,6 +47,7 @@ _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between
 MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
+_DECLARE = {"values", "largest", "low", "high"}  # options that name the ends of a column
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
 
 
@@ -62,6 +65,8 @@ class Column:
         ordered: whether their order means something.
         form: Form of dates and times, which the coding has as numbers; None: it holds none.
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
+        support: the cells that were seen, and the probability of others; None: those without a state are
+            missing, and nothing limits what is filled in.
     """
 
     name: str | int
@@ -72,6 +77,7 @@ class Column:
     ordered: bool = False
     form: str | None = None
     step: float | None = None
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
@@ -94,7 +100,8 @@ class Column:
                 times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
                 ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``,
-                and the ``form`` of written dates, such as "dd/mm/yyyy".
+                the ``limits`` of what is filled in or drawn (``Support``), and the ``form`` of written dates,
+                such as "dd/mm/yyyy".
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -104,7 +111,7 @@ class Column:
         if cells.missing.all():
             raise ValueError(f"{where}: expected at least one value, every cell is missing (NaN); drop it")
         options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
-        asked = options.pop("kind", None)
+        asked, limits = options.pop("kind", None), options.pop("limits", None)
         asked = None if asked == "auto" else asked
         plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
         form, asked_form = None, options.pop("form", None)
@@ -115,19 +122,23 @@ class Column:
                 form = form_in(cells)
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
-            known = options_of(_checks.one_of(chosen, "kind", Layer.registry))
+            known = (*options_of(_checks.one_of(chosen, "kind", Layer.registry)), "limits")
             for option in options.keys() - set(known):
-                takes = f"among {', '.join(known)}" if known else "none"
-                raise ValueError(f"expected options {takes}, received {option}={options[option]!r}")
+                takes = ", ".join(known)
+                raise ValueError(f"expected options among {takes}, received {option}={options[option]!r}")
             coding = fit_column(chosen, numbers, inferred | options, weights)
+            seen = numbers.values[~numbers.missing]
+            whole = not isinstance(coding, Labels) and (form is not None or len(seen) >= _ROUNDED)
+            step = step_of(seen, form) if whole else None
+            if form is not None and isinstance(limits, Sequence) and not isinstance(limits, str):
+                limits = [to_numbers([x], form)[0] if isinstance(x, str) else x for x in limits]
+            support = Support.fit(numbers, coding, step, limits, bool(_DECLARE & options.keys()))
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
-        seen = numbers.values[~numbers.missing]
-        whole = not isinstance(coding, Labels) and (form is not None or len(seen) >= _ROUNDED)
-        step = step_of(seen, form) if whole else None
         declared = cells.categories is not None
-        return cls(name_of(cells), cells.dtype, chosen, coding, declared, cells.ordered, form, step)
+        name = name_of(cells)
+        return cls(name, cells.dtype, chosen, coding, declared, cells.ordered, form, step, support)
 
     @classmethod
     def ignoring(cls, cells: Series) -> Self:
@@ -149,14 +160,54 @@ class Column:
         """The values that the column's type names, if it does."""
         return self.coding.labels if self.declared and isinstance(self.coding, Labels) else None
 
-    def encode(self, cells: Series) -> Array:
-        """(rows, width) float64, NaN in the whole of a unit where the cell is missing or has no state."""
+    def encode(self, cells: Series, *, nearest: bool = True) -> Array:
+        """Returns the states of cells, (rows, width) float64.
+
+        NaN stands in the whole of a unit where the cell is missing, or a label without a state.
+
+        Args:
+            cells: Cells of the column.
+            nearest: whether a number without a state of its own has that of the nearest with one; else NaN.
+        """
+        values = self._values(cells)
+        if nearest and self.support is not None and self.support.ends is not None:
+            values = self.support.nearest(values, self.coding)
+        states: Array = self.coding.encode(values[:, None])
+        return states
+
+    def log_shares(self, cells: Series) -> Array:
+        """Returns ln p(cell | its state), (rows,) float64; 0 where it is missing.
+
+        With ln p(state) it is ln p(cell) where states are discrete. Where they are real, add the log of the
+        coding's slope. See ``Support``.
+        """
+        support = self.support
+        if support is None:
+            return np.zeros(len(cells.values))
+        values = self._values(cells)
+        if support.ends is not None:
+            shares = support.log_shares(values, self.coding)
+            strange = np.isnan(values) & ~cells.missing  # text among numbers
+        else:
+            assert isinstance(self.coding, OneOf | Numbered)
+            shares = self.coding.log_shares(values, support.once, support.cells)
+            strange = np.zeros(len(shares), dtype=bool)
+        return np.where(cells.missing, 0.0, np.where(strange, math.log(support.unseen), shares))
+
+    def widened(self, cells: Series) -> Column:
+        """Returns the column that has seen further cells, see ``Support.widened``."""
+        if self.support is None:
+            return self
+        numbers = _in_numbers(cells, self.form)
+        return replace(self, support=self.support.widened(numbers, self.coding))
+
+    def _values(self, cells: Series) -> Array:
+        """Returns cells as the coding reads them, (rows,): labels, or numbers."""
         numbers = _in_numbers(cells, self.form)
         if self.form is None and not any(isinstance(value, str) for value in self.values):
             numbers = _parsed(numbers)
-        values = numbers.values if isinstance(self.coding, Labels) else _numbers_in(numbers)
-        states: Array = self.coding.encode(values[:, None])
-        return states
+        labels = isinstance(self.coding, Labels) and (self.support is None or self.support.ends is None)
+        return numbers.values if labels else _numbers_in(numbers)
 
     def parse(self, text: str) -> Series:
         """Returns a cell from its text: one of the labels by how it is written, else a number.
@@ -183,40 +234,52 @@ class Column:
         )
         other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
         expected = f"cells of the form {self.form}" if self.form else self.coding.expected()
+        number = self.support is not None and self.support.ends is not None and not isinstance(received, str)
+        takes = "takes the nearest number" if number else "takes such cells as missing"
         return (
             f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
-            f'at row {first + row}; correct it, or unknown="missing" takes such cells as missing{other}'
+            f'at row {first + row}; correct it, or unknown="missing" {takes}{other}'
         )
 
-    def series(self, states: Array, draws: Sequence[Array] = ()) -> Series:
+    def series(self, states: Array, draws: Sequence[Array] = (), *, drawn: str | None = None) -> Series:
         """Returns ``decode`` as a column of a frame."""
-        cells = self.decode(states, draws=draws)
+        cells = self.decode(states, draws=draws, drawn=drawn)
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
-    def decode(self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = ()) -> Array:
-        """Returns cells (rows,) from states or means; counts, and what was whole in training, rounded.
+    def decode(
+        self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = (), drawn: str | None = None
+    ) -> Array:
+        """Returns cells (rows,) from states or means; counts are rounded, and numbers as they all were.
 
         Args:
             states: (rows, width).
             rounded: whether to round.
             draws: of which the states are the means, each (rows, width): along a curve the mean of a cell is
                 theirs, and not the cell of the mean.
+            drawn: "rows" of states that are drawn, which may lie somewhat beyond what was seen, "cells" of
+                states that are drawn for missing cells, or None of means and most probable states
+                (``Support``).
         """
         if len(draws) > 0 and self.coding.curved:
             cells: Array = np.mean([self.coding.decode(x) for x in draws], 0)[:, 0]
+        elif isinstance(self.coding, OneOf) and drawn is None:
+            cells = self.coding.most_probable(states)[:, 0]
         else:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
         if rounded and self.step is not None:
-            cells = np.round(cells / self.step) * self.step + 0.0
+            cells = _round_to(cells, self.step)
+        limits = self.support and (self.support.drawn if drawn == "rows" else self.support.filled)
+        if limits is not None and cells.dtype.kind == "f":
+            cells = np.clip(cells, *limits)
         if self.form is not None:
             return from_numbers(cells, self.form)
         name = self.dtype.lower().partition("[")[0]
         if not rounded or cells.dtype.kind != "f" or name not in WHOLE:
             return cells
-        limits = np.iinfo(name)
-        largest = limits.max if limits.bits < 64 else np.nextafter(float(limits.max), 0)
-        return np.clip(np.round(cells), limits.min, largest)
+        whole = np.iinfo(name)
+        largest = whole.max if whole.bits < 64 else np.nextafter(float(whole.max), 0)
+        return np.clip(np.round(cells), whole.min, largest)
 
     def holds(self, cells: Series) -> str:
         """Describes what the column holds, of which some cell is not missing, and how it is coded."""
@@ -238,7 +301,8 @@ class Column:
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
         known = {name: x for name, x in vars(self).items() if x is not None}
-        return {**known, "coding": self.coding.to_dict()}
+        parts = {name: x.to_dict() for name, x in known.items() if name in ("coding", "support")}
+        return known | parts
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
@@ -248,6 +312,8 @@ class Column:
             TypeError, ValueError: fields that are missing or out of range.
         """
         values = dict(description)
+        if "support" in values:
+            values["support"] = Support.from_dict(values["support"])
         return cls(coding=encoder_from_dict(values.pop("coding", {})), **values)
 
 
@@ -298,6 +364,14 @@ def _parsed(cells: Series) -> Series:
     values = np.empty(len(cells.values), dtype=object)
     values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
     return replace(cells, values=values)
+
+
+def _round_to(cells: Array, step: float) -> Array:
+    """Returns the nearest multiples of a step, of tenths and the like as they are written."""
+    if step < 1:
+        return np.round(cells, round(-math.log10(step))) + 0.0
+    rounded: Array = np.round(cells / step) * step + 0.0
+    return rounded
 
 
 def _numbers_in(cells: Series) -> Array:

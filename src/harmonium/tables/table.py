@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from harmonium import _checks
@@ -16,11 +17,15 @@ from harmonium.data import Encoder, Frame, Series, build, frame_of
 from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.codings import IGNORE, Constant, few, shown
+from harmonium.machine import BoltzmannMachine
+from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.tables.codings import IGNORE, Constant, OneOf, few, shown
 from harmonium.tables.column import Column, chosen_kinds, kind_of
 from harmonium.tables.left_out import question_of, without_unit
 
 UNKNOWN = ("error", "missing")
+_BEYOND = 12.0  # width of what is integrated beyond an end, in states: deviations of a standardised column
+_NODES = 128  # of that integral: a component of a tenth of a deviation is still seen by three
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
 
 
@@ -38,9 +43,9 @@ class Table(Encoder):
             only value, or missing.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
-        unknown: what a cell that its column has no state for is taken as in ``encode``: "missing" takes it as
-            missing, with a warning, "error" refuses it by name and value. Such are new categories, and
-            numbers beyond the range of counts and of units in an interval.
+        unknown: what ``encode`` does with a cell that its column has no state for: "error" refuses it by name
+            and value. "missing" takes a new label as missing, with a warning, and a number as the nearest one
+            with a state. ``log_shares`` has the probabilities of both, which scores take into account.
 
     Attributes:
         columns: those with a unit, at least one, in the order of their units.
@@ -169,12 +174,13 @@ class Table(Encoder):
         groups = ((look, len(list(units))) for look, units in groupby(self.columns, _look))
         return [Layer.registry[kind].plain(number, n_states) for (kind, n_states), number in groups]
 
-    def encode(self, X: Any, first: int = 0) -> Any:
+    def encode(self, X: Any, first: int = 0, *, nearest: bool = True) -> Any:
         """The rows as states of the visible units.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
             first: number of the first row, for messages.
+            nearest: see ``Column.encode``.
 
         Returns:
             (rows, width) float64, NaN in the whole of a unit whose cell is missing.
@@ -184,14 +190,58 @@ class Table(Encoder):
         """
         frame = frame_of(X)
         return states_of_cells(
-            self.columns, [frame.columns[j] for j in self.order(frame)], self.unknown, first
+            self.columns,
+            [frame.columns[j] for j in self.order(frame)],
+            self.unknown,
+            first,
+            nearest=nearest,
         )
+
+    def log_shares(self, X: Any) -> Array:
+        """Returns ln p(cell | its state), (rows, columns with a unit) float64; 0 where it is missing.
+
+        See ``Column.log_shares``.
+
+        Args:
+            X: a table as in ``encode``.
+        """
+        frame = frame_of(X)
+        pairs = zip(self.columns, self.order(frame), strict=True)
+        return np.column_stack([column.log_shares(frame.columns[j]) for column, j in pairs])
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        """Marks the columns of states, (width,), of units one state of which several labels share."""
+        rare = (isinstance(c.coding, OneOf) and bool(c.coding.rare) for c in self.columns)
+        pairs = zip(self.columns, rare, strict=True)
+        return tuple(mark for column, mark in pairs for _ in range(column.coding.width))
+
+    def ends_of_states(self) -> tuple[Tensor, Tensor]:
+        """Returns the least and the largest states that training saw, (width,) float64; labels have none."""
+        ends = torch.tensor([[-np.inf], [np.inf]], dtype=torch.float64, device="cpu").repeat(1, self.width)
+        start = 0
+        for column in self.columns:
+            place, start = slice(start, start + column.coding.width), start + column.coding.width
+            if column.support is not None and column.support.ends is not None:
+                states = column.coding.encode(np.array(column.support.ends)[:, None])
+                ends[:, place] = torch.from_numpy(states)
+        return ends[0], ends[1]
+
+    def widened(self, X: Any) -> Table:
+        """Returns the table of columns that have seen further rows too, see ``Support.widened``."""
+        frame = frame_of(X)
+        wider = dict(zip((c.name for c in self.columns), self.order(frame), strict=True))
+        columns = (
+            column.widened(frame.columns[wider[column.name]]) if column.name in wider else column
+            for column in self.all_columns
+        )
+        return replace(self, all_columns=tuple(columns))
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
 
         Of labels the most probable ones, counts and columns of whole numbers rounded, other numbers up to
-        rounding; missing where a unit's entries are NaN.
+        rounding and within the limits of their columns; missing where a unit's entries are NaN.
 
         Args:
             X: (rows, width), array or tensor.
@@ -201,10 +251,13 @@ class Table(Encoder):
         """
         return build(self.frame(X))
 
-    def frame(self, X: Any, draws: Sequence[Any] = ()) -> Frame:
-        """``decode`` to the columns of cells, of means also as ``Column.decode`` reads their draws."""
-        parts, *drawn = (self._split(x) for x in (X, *draws))
-        series = (c.series(parts[c.name], draws=[d[c.name] for d in drawn]) for c in self.all_columns)
+    def frame(self, X: Any, draws: Sequence[Any] = (), *, drawn: str | None = "rows") -> Frame:
+        """``decode`` to the columns of cells, with ``draws`` and ``drawn`` as of ``Column.decode``."""
+        parts, *others = (self._split(x) for x in (X, *draws))
+        series = (
+            c.series(parts[c.name], draws=[other[c.name] for other in others], drawn=drawn)
+            for c in self.all_columns
+        )
         return Frame(tuple(series), self.library)
 
     def given(self, cells: Mapping[Any, Any]) -> Frame:
@@ -236,7 +289,7 @@ class Table(Encoder):
             columns.append(series_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
         return Frame(tuple(columns), self.library)
 
-    def fill(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Any:
+    def fill(self, X: Any, states: Any, draws: Sequence[Any] = (), *, drawn: str | None = None) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
 
         What was given stays, a cell that ``encode`` took as missing too.
@@ -245,19 +298,20 @@ class Table(Encoder):
             X: as in ``encode``.
             states: (rows, width), array or tensor.
             draws: of which the states are the means, each (rows, width), see ``Column.decode``.
+            drawn: see there.
 
         Returns:
             What X is, a frame or an array, its other cells as they were.
         """
-        return build(self.filled(X, states, draws))
+        return build(self.filled(X, states, draws, drawn=drawn))
 
-    def filled(self, X: Any, states: Any, draws: Sequence[Any] = ()) -> Frame:
+    def filled(self, X: Any, states: Any, draws: Sequence[Any] = (), *, drawn: str | None = None) -> Frame:
         """``fill`` to the columns of cells."""
         frame = frame_of(X)
-        filled = list(frame.columns)
+        filled, made = list(frame.columns), self.frame(states, draws, drawn=drawn)
         units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
         names = [*self.names] if NUMPY in (self.library, frame.library) else [c.name for c in frame.columns]
-        for column, new in zip(self.all_columns, self.frame(states, draws).columns, strict=True):
+        for column, new in zip(self.all_columns, made.columns, strict=True):
             if isinstance(column.coding, Constant):
                 if column.coding.value is not None and column.name in names:
                     place = names.index(column.name)
@@ -331,25 +385,68 @@ def _look(column: Column) -> tuple[str, int]:
 
 
 def states_of_cells(
-    columns: Sequence[Column], series: Sequence[Series], unknown: str = "error", first: int = 0
+    columns: Sequence[Column],
+    series: Sequence[Series],
+    unknown: str = "error",
+    first: int = 0,
+    *,
+    nearest: bool = True,
 ) -> Array:
-    """Returns the cells of columns as states, (rows, width); ``unknown`` and ``first`` as for a ``Table``."""
+    """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
     parts, strange = [], []
     for column, cells in zip(columns, series, strict=True):
-        states = column.encode(cells)
+        if unknown == "error":
+            wrong = np.isnan(column.encode(cells, nearest=False)[:, 0]) & ~cells.missing
+            if wrong.any():
+                raise ValueError(column.complain(cells, int(wrong.argmax()), first))
+        states = column.encode(cells, nearest=nearest)
         wrong = np.isnan(states[:, 0]) & ~cells.missing
         if wrong.any():
             row = int(wrong.argmax())
-            if unknown == "error":
-                raise ValueError(column.complain(cells, row, first))
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
         parts.append(states)
     if strange:
         _checks.warn(
-            f"X: cells that nothing in training was like are taken as missing: {', '.join(strange)}; "
-            'unknown="error" refuses them'
+            "X: cells that nothing in training was like tell nothing of the others in their rows, where they "
+            f'are taken as missing: {", ".join(strange)}; unknown="error" refuses them'
         )
     return np.hstack(parts)
+
+
+@torch.no_grad()
+def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
+    """Returns ln of the integral of each column's density as scores have it, (columns with a unit,) float64.
+
+    Beyond what was seen the density of a real column falls from that at the end (``Support``), where the
+    machine's own goes on otherwise. Scores divide by the integral of the whole. It is 1 of discrete columns,
+    and taken for 1, from which it differs by about one over the number of rows, where a machine has too many
+    hidden states to sum.
+
+    Args:
+        table: Encoder of the columns.
+        machine: Machine whose first visible units are theirs.
+    """
+    masses = torch.zeros(len(table.columns), dtype=torch.float64, device=machine.device)
+    if not has_hidden_states(machine.graph, machine.layers):
+        return masses
+    law, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
+    nodes, weights = (_BEYOND / 2 * x for x in np.polynomial.legendre.leggauss(_NODES))
+    for j, column in enumerate(table.columns):
+        support, place, start = column.support, start, start + column.coding.width
+        if support is None or support.ends is None or support.step is not None:
+            continue
+        states = column.coding.encode(np.array(support.ends)[:, None])
+        slopes = np.exp(column.coding.log_slopes_at(states)[:, 0])
+        beyond = nodes + _BEYOND / 2
+        asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond])
+        rows = torch.full((len(asked), machine.visible_width), torch.nan, dtype=torch.float64)
+        rows[:, place] = torch.from_numpy(asked)
+        density = law.log_likelihood(rows.to(machine.device)).exp().cpu().numpy()
+        unit = Layer.registry[column.kind].plain(1, column.coding.n_states)
+        density[unit.misfit(torch.from_numpy(asked)[:, None])[0][:, 0].numpy()] = 0.0
+        outside = density[2:].reshape(2, -1) @ weights
+        masses[j] = np.log(support.mass(1 - outside.sum(), tuple(density[:2] * slopes)))
+    return masses
 
 
 def blank_rows(X: Any, encoder: Encoder | None = None, kinds: Any = None) -> Array:

@@ -34,6 +34,7 @@ from harmonium.tasks.prediction import (
     predict as predict,
     predict_column as predict_column,
 )
+from harmonium.tasks.refuted import beyond_seen as beyond_seen, without_refuted as without_refuted
 from harmonium.tasks.sampling import Sample as Sample, sample as sample
 from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
 from harmonium.tasks.sites import contacts as contacts, mutations as mutations

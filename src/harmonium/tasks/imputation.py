@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,12 +14,16 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
 from harmonium.data import Encoder
+from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.tables import Table
+from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
+_WIDE = 4096  # probabilities of a row's states that are averaged without fewer rows at a time
 _OF_MEANS = 30  # draws at least, of whose cells the mean is known to a fifth of their deviation
 
 METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
@@ -37,8 +41,7 @@ class Imputation(NamedTuple):
 
     Attributes:
         best: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
-            found, else of every discrete unit the state nearest to its mean (of two-valued and categorical
-            ones the most probable) and of every real one its mean.
+            found, else of every discrete unit the most probable state and of every real one its mean.
         mean: (batch, visible_width), the estimated means of the missing units given the others.
         draws: (draws, batch, visible_width), states of the missing units given the others.
         method: the name of the method that found them, where "auto" was asked for too.
@@ -129,7 +132,7 @@ def impute(
         method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
     others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
-    parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
+    parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws // _count_ordered(machine))
     for rows in torch.split(torch.arange(len(X), device="cpu"), size):
         held = X[rows].masked_fill(absent[rows], torch.nan)
         machine.check_rows(torch.where(absent[rows], _find_mode(machine), held), "X")
@@ -155,14 +158,46 @@ def impute_cells(
 
     Returns:
         What is found; the states that cells are decoded from, (batch, visible_width); and draws, the mean of
-        whose cells is that of a column coded along a curve, none where the states say all.
+        whose cells is that of a column coded along a curve, none where the states say all. A state that rare
+        labels share is the most probable one where the commonest of them is more probable than other labels.
     """
     curved = value == "mean" and encoder.curved
     if curved and method in ("auto", "exact"):
         draws = max(draws, _OF_MEANS)
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=seed)
+    if isinstance(encoder, Table) and done.method == "exact":
+        done = _tell_anew(machine, encoder, X, missing, done, seed)
     states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+    if value == "mode" and isinstance(encoder, Table) and any(encoder.shared):
+        shared = torch.tensor(encoder.shared, device=states.device)
+        shared = torch.nn.functional.pad(shared, (0, states.shape[1] - len(shared)))  # beside a label
+        states = torch.where(shared, done.best if done.method == "local_search" else done.mean, states)
     return done, states, [*done.draws] if curved and done.method == "exact" else ()
+
+
+def _tell_anew(
+    machine: BoltzmannMachine,
+    table: Table,
+    X: Numbers,
+    missing: Numbers,
+    done: Imputation,
+    seed: int | torch.Generator,
+) -> Imputation:
+    """Fills in rows anew without refuted cells where means lie beyond what training saw."""
+    absent = by_column(machine, missing, len(done.mean))
+    far = beyond_seen(table, torch.where(absent, done.mean, torch.nan)).nonzero().flatten()
+    if not len(far):
+        return done
+    given = read_rows(machine, X, "X")[far].masked_fill(absent[far], torch.nan)
+    kept = without_refuted(machine, table, given)
+    changed = (kept.isnan() & ~given.isnan()).any(1)
+    rows, kept = far[changed], kept[changed]
+    if not len(rows):
+        return done
+    anew = impute(machine, kept, unobserved(machine, kept), "exact", draws=len(done.draws), seed=seed)
+    for before, now in zip(done[:3], anew[:3], strict=True):
+        before[..., rows, :] = torch.where(absent[rows], now, before[..., rows, :])
+    return done
 
 
 def _sum_over_hidden(
@@ -171,10 +206,16 @@ def _sum_over_hidden(
     """Fills in from the exact law, which needs no sweeps."""
     table = HiddenStates.of(machine)
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
+    best = torch.empty_like(held)
     for place, posterior in table.blocks(held):
         mean[place] = posterior.moments().mean.to(held.dtype)
         drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
-    return _decide(machine, mean), mean, drawn
+        likely = {
+            l: torch.stack([posterior.unit_probabilities(l, i) for i in range(layer.n_units)], 1)
+            for l, layer in _ordered(machine).items()
+        }
+        best[place] = _decide(machine, mean[place], likely)
+    return best, mean, drawn
 
 
 def _run_chains(
@@ -188,12 +229,24 @@ def _run_chains(
     """Fills in by chains that hold what was given."""
     hamiltonian = machine.hamiltonian()
     start = machine.random_states(draws * len(held), seed=generator)
-    means = SecondHalf(sweeps, partial(visible_means, hamiltonian))
+    ordered = _ordered(machine)
+
+    def conditionals(states: Sequence[Tensor]) -> Tensor:
+        likely = [unit_probabilities(hamiltonian, states, l).flatten(1) for l in ordered]
+        return torch.cat([visible_means(hamiltonian, states), *likely], -1)
+
+    means = SecondHalf(sweeps, conditionals)
     clamp = held.repeat(draws, 1)
     states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=means)
-    mean = means.total.div_(means.count).view(draws, *held.shape).mean(0)
+    averages = means.total.div_(means.count).view(draws, len(held), -1).mean(0)
+    widths = [held.shape[1], *(layer.n_units * len(layer.values()) for layer in ordered.values())]
+    mean, *parts = torch.split(averages, widths, 1)
+    likely = {
+        l: part.view(len(held), layer.n_units, -1)
+        for (l, layer), part in zip(ordered.items(), parts, strict=True)
+    }
     drawn = hamiltonian.visible_states(states).view(draws, *held.shape)
-    return _decide(machine, mean), mean, drawn
+    return _decide(machine, mean, likely), mean, drawn
 
 
 def _search(
@@ -218,7 +271,8 @@ def _solve_tap(
         torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
     ]
     mean = hamiltonian.visible_states(solution.means)
-    return _decide(machine, mean), mean, torch.stack(drawn)
+    likely = {l: unit_probabilities(hamiltonian, solution.means, l) for l in _ordered(machine)}
+    return _decide(machine, mean, likely), mean, torch.stack(drawn)
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
@@ -227,9 +281,40 @@ def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
     return torch.cat([hamiltonian.mean(l, hamiltonian.field(l, states)) for l in visible], -1)
 
 
-def _decide(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
-    """Returns the states nearest to means of the visible units, (rows, visible_width)."""
-    return torch.cat([nearest_state(machine.layers[l], x) for l, x in machine.split(mean).items()], -1)
+def unit_probabilities(hamiltonian: Hamiltonian, states: Sequence[Tensor], l: int) -> Tensor:
+    """Returns p of every state of a layer's units given the layers beside it, (rows, n_units, n_states)."""
+    layer, field = hamiltonian.layers[l], hamiltonian.field(l, states)
+    alike = [value.repeat(layer.n_units).expand_as(field) for value in layer.values().to(field)]
+    return torch.stack([layer.log_conditional(x, field, hamiltonian.thetas[l]).exp() for x in alike], -1)
+
+
+def _ordered(machine: BoltzmannMachine) -> dict[int, Layer]:
+    """Returns the visible layers whose most probable states their means do not tell: of several numbers."""
+    layers = {l: machine.layers[l] for l in machine.visible}
+    return {l: x for l, x in layers.items() if x.discrete and x.width == x.n_units and len(x.values()) > 2}
+
+
+def _count_ordered(machine: BoltzmannMachine) -> int:
+    """Returns by how much fewer rows run at a time, as p of every state is averaged."""
+    return 1 + sum(x.n_units * len(x.values()) for x in _ordered(machine).values()) // _WIDE
+
+
+def _decide(machine: BoltzmannMachine, mean: Tensor, likely: Mapping[int, Tensor]) -> Tensor:
+    """Returns the most probable states of discrete units, of real ones the means, (rows, visible_width).
+
+    Args:
+        machine: the machine.
+        mean: Means of the visible units, which tell it of two-valued and one-hot ones.
+        likely: p of every state of the others, by layer, each (rows, n_units, n_states).
+    """
+    parts = []
+    for l, x in machine.split(mean).items():
+        layer = machine.layers[l]
+        if l in likely:
+            parts.append(layer.values().to(x)[likely[l].argmax(-1), 0])
+        else:
+            parts.append(nearest_state(layer, x))
+    return torch.cat(parts, -1)
 
 
 def _find_mode(machine: BoltzmannMachine) -> Tensor:

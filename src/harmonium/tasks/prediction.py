@@ -14,7 +14,7 @@ from harmonium.chains import fill_hidden
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.sums import MAX_HIDDEN_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
-from harmonium.tasks.imputation import impute, unobserved
+from harmonium.tasks.imputation import impute, unit_probabilities, unobserved
 from harmonium.tasks.rows import average_chains, read_rows
 
 PREDICT_METHODS = ("auto", "exact", "gibbs")
@@ -243,14 +243,9 @@ def _run_chains(
     """Estimates ln p(unit = s) of units by chains that hold what is observed, (rows, units, n_states)."""
     kind, v = law.layers[layer], rows.repeat(chains, 1)
     clamped = law.clamp(v, len(v))
-    values = kind.values().to(rows)
 
     def weigh(states: States) -> Tensor:
-        """Returns p of every state of every unit given the rest, (chains, n_units, n_states)."""
-        field = clamped.field(layer, states)
-        alike = [value.repeat(kind.n_units).expand_as(field) for value in values]
-        theta = clamped.thetas[layer]
-        return torch.stack([kind.log_conditional(x, field, theta).exp() for x in alike], -1)
+        return unit_probabilities(clamped, states, layer)
 
     averaged = average_chains(clamped, v, sweeps, weigh, generator)
     mean = averaged.view(chains, len(rows), kind.n_units, -1).mean(0)[:, asked]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
+from torch import Tensor
 
 from harmonium._settings import Setting
 from harmonium._storage import replace_file
@@ -78,7 +79,8 @@ def evaluate(
         check_target(card, "card", (".md",), overwrite)
     coding, source = run.load(unknown)
     machine = coding.machine
-    sets = [(name, rows_of(coding, coding.read(name), missing=True)) for name in data or []]
+    read = {name: coding.read(name) for name in data or []}
+    sets = [(name, rows_of(coding, dataset, missing=True)) for name, dataset in read.items()]
     chosen = [(base, rows_of(coding, coding.read(base), missing=True))] if base is not None else sets[:1]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
@@ -117,9 +119,12 @@ def evaluate(
     results = []
     for name, rows in sets:
         with working(f"evaluating {name}"):
-            results.append({"data": name, **evaluate_rows(coding, rows, log_partition, seed, notes)})
+            shares = coding.log_shares(read[name], machine)
+            shares = None if shares is None else shares.sum(1)
+            scores = evaluate_rows(coding, rows, log_partition, seed, notes, shares)
+            results.append({"data": name, **scores})
             if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes)
+                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
             result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
@@ -146,7 +151,9 @@ def evaluate(
     return result
 
 
-def _tap_mean(coding: Codec, rows: Rows, partition: TapPartition, notes: list[str]) -> float | None:
+def _tap_mean(
+    coding: Codec, rows: Rows, partition: TapPartition, notes: list[str], shares: Tensor | None
+) -> float | None:
     """Returns the mean log-likelihood of rows by TAP; None where cells are missing."""
     machine = coding.machine
     if rows.missing:
@@ -154,4 +161,4 @@ def _tap_mean(coding: Codec, rows: Rows, partition: TapPartition, notes: list[st
         return None
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
     values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
-    return float(torch.cat(values).mean())
+    return float(torch.cat(values).mean()) + (0.0 if shares is None else float(shares.mean()))

@@ -68,8 +68,8 @@ def impute(
             of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
             local_search, tap, or another kernel.
-        value: what to write: mode (one completion, the default), mean, or draw (a
-            random one, the default with --imputations).
+        value: what to write: mode (the most probable label or count, of real numbers the mean; the default),
+            mean, or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
         rows: only the first rows of DATA.
         draws: chains or searches of every row.
@@ -107,6 +107,7 @@ def impute(
                 machine, coding.encoder, states, units, method, value, draws=chains, sweeps=sweeps, seed=seed
             )
             method = done.method
+        kind = "cells" if value == "draw" else None
         for target, states_of_it in zip(
             targets, [chosen] if imputations is None else done.draws, strict=False
         ):
@@ -114,7 +115,7 @@ def impute(
                 title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
                 _draw(target, coding, (states, states_of_it), lacking, shape, columns, title)
                 continue
-            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it, drawn)
+            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it, drawn, drawn=kind)
             given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
     if labels_there is not None and coding.label_width:

@@ -16,7 +16,7 @@ from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
-from harmonium.tables import Labels, Place
+from harmonium.tables import Labels, OneOf, Place
 from harmonium.tasks import predict_column
 
 EXAMPLES = (
@@ -75,6 +75,8 @@ def predict(
             label=isinstance(own, Labels), sweeps=sweeps, chains=chains, seed=seed,
         )  # fmt: skip
     best, used = found.states.cpu().numpy(), found.method
+    if isinstance(own, OneOf) and own.rare and found.probabilities is not None:
+        best = found.probabilities.cpu().numpy()  # of the states, of which labels share one
     dtype = "float64" if place.column.form is None else place.column.dtype
     cells = Series(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
     if isinstance(own, Labels):

@@ -1,0 +1,279 @@
+"""Cells beyond what was seen: densities that fall and sum to 1, limits, rare labels, most probable states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.data import Series, encoder_from_dict
+from harmonium.machine import BoltzmannMachine
+from harmonium.sums import HiddenStates
+from harmonium.tables import Codec, Column, Table
+
+pandas = pytest.importorskip("pandas")
+
+ROWS = 240
+RANDOM = np.random.default_rng(54)
+SIDE = RANDOM.integers(0, 2, ROWS)
+NUMBERS: dict[str, tuple[np.ndarray, Any]] = {
+    "line": (RANDOM.normal(3 + 4 * SIDE, 0.7), {"kind": "gaussian", "transform": "none"}),
+    "logarithm": (np.exp(RANDOM.normal(1 + SIDE, 0.6)), {"kind": "gaussian", "transform": "log"}),
+    "quantiles": (RANDOM.standard_t(2, ROWS) + 5 * SIDE, {"kind": "gaussian", "transform": "quantile"}),
+    "interval": (RANDOM.beta(2, 3, ROWS) * 50, "truncated_gaussian"),
+    "half line": (RANDOM.gamma(2, 3, ROWS), "relu"),
+    "zeros": (np.where(RANDOM.random(ROWS) < 0.4, 0.0, RANDOM.gamma(2, 3 + SIDE, ROWS)), None),
+}
+WHOLE: dict[str, tuple[np.ndarray, Any]] = {
+    "counts": (RANDOM.poisson(2 + 3 * SIDE).astype(float), "binomial"),
+    "ranks": (RANDOM.choice([0.5, 1, 20, 70], ROWS), {"kind": "binomial", "values": [0.5, 1, 20, 70]}),
+    "two": (RANDOM.choice([0.0, 1.0], ROWS), "bernoulli"),
+}
+
+
+def machine_of(codec: Codec, hidden: int, seed: int = 0) -> BoltzmannMachine:
+    """A machine of the states with couplings that matter, or independent units without hidden ones."""
+    layers = [*codec.layers, *([hm.Bernoulli(hidden)] if hidden else [])]
+    edges = [(l, len(layers) - 1) for l in range(len(codec.layers))] if hidden else []
+    visible = tuple(range(len(codec.layers)))
+    made = BoltzmannMachine(layers, edges, visible, seed=seed).double()
+    if not hidden:  # one state that does nothing, so that the same sums serve
+        made = BoltzmannMachine([*codec.layers, hm.Bernoulli(1)], [(visible[0], len(layers))], seed=seed)
+        made = made.double()
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for coupling in made.couplings:
+            for p in coupling.parameters():
+                p.copy_(
+                    torch.randn(p.shape, generator=random, dtype=torch.float64) * (0.8 if hidden else 0.0)
+                )
+    return made
+
+
+def log_density(codec: Codec, machine: BoltzmannMachine, cells: np.ndarray) -> np.ndarray:
+    """ln p of the cells of one column, by the sum over hidden states."""
+    frame = pandas.DataFrame({"x": cells})
+    states = codec.rows(frame, torch.float64, keep=False).all()
+    found = HiddenStates.of(machine).log_likelihood(states) + codec.log_slopes(states)
+    shares = codec.log_shares(frame, machine)
+    assert shares is not None
+    return (found + shares.sum(1)).numpy()
+
+
+def codec_of(name: str) -> tuple[Codec, Column]:
+    x, kind = (NUMBERS | WHOLE)[name]
+    codec = Codec.fit(pandas.DataFrame({"x": x}), kinds={} if kind is None else {"x": kind})
+    (column,) = codec.columns()
+    return codec, column
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_density_of_a_column_integrates_to_1_with_its_tails(name: str, hidden: int) -> None:
+    codec, column = codec_of(name)
+    machine, support = machine_of(codec, hidden), column.support
+    assert support is not None and support.ends is not None
+    (low, high), nodes = support.ends, np.polynomial.legendre.leggauss(60)
+    tail = np.unique(np.concatenate([np.linspace(0, 4, 20), np.geomspace(4, 60, 20)]))
+    corners = np.concatenate(
+        [low - support.below * tail[::-1], *codings_corners(column, low, high), high + support.above * tail]
+    )
+    corners = np.unique(corners)
+    total = 0.0
+    for a, b in pairwise(corners):
+        x = (a + b) / 2 + nodes[0] * (b - a) / 2
+        total += np.exp(log_density(codec, machine, x)) @ nodes[1] * (b - a) / 2
+    if column.kind == "truncated_gauss_bernoulli":
+        total += np.exp(log_density(codec, machine, np.array([0.0])))[0]
+    scarce = support.beyond[0] * (1 - min(support.below, 1.0))  # what a tail beside a probability leaves
+    zero = np.exp(log_density(codec, machine, np.array([0.0])))[0] if scarce else 0.0
+    np.testing.assert_allclose(total + zero * scarce / (1 - support.beyond[0]), 1, atol=2e-4)
+
+
+def codings_corners(column: Column, low: float, high: float) -> Iterator[np.ndarray]:
+    """Where a piecewise density has corners, and points between them."""
+    points = getattr(column.coding, "points", ())
+    yield np.unique([*np.linspace(low, high, 40), *(x for x in points if low < x < high), high])
+    if low == 0:
+        yield np.array([1e-12])
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_probabilities_of_counts_sum_to_1_with_those_never_seen(name: str, hidden: int) -> None:
+    codec, column = codec_of(name)
+    machine, support = machine_of(codec, hidden), column.support
+    assert support is not None and support.ends is not None and support.step is not None
+    low, high = support.ends
+    inside = column.coding.decode(np.arange(column.coding.n_states, dtype=float)[:, None])[:, 0]
+    steps = support.step * np.arange(1, 400)
+    cells = np.concatenate([low - steps[::-1], np.unique(inside), high + steps])
+    total = np.exp(log_density(codec, machine, cells)).sum()
+    np.testing.assert_allclose(total, 1 - support.unseen * inside_share(codec, machine, low, high), atol=1e-6)
+
+
+def inside_share(codec: Codec, machine: BoltzmannMachine, low: float, high: float) -> float:
+    """Probability of what is not beyond the ends, of which a share is that of numbers between the steps."""
+    (column,) = codec.columns()
+    support = column.support
+    assert support is not None
+    cells = np.unique(column.coding.decode(np.arange(column.coding.n_states, dtype=float)[:, None])[:, 0])
+    return float(np.exp(log_density(codec, machine, cells)).sum() / (1 - support.unseen))
+
+
+@pytest.mark.filterwarnings("ignore:X. cells that nothing in training")
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_the_probabilities_of_labels_sum_to_1_with_one_never_seen(hidden: int) -> None:
+    common = RANDOM.choice(["a", "b"], 200)
+    rare = [f"r{i}" for i in range(30)] + [f"r{i}" for i in range(10)]
+    for cells in (np.array([*common, *rare]), common):
+        codec = Codec.fit(pandas.DataFrame({"x": cells}))
+        machine = machine_of(codec, hidden)
+        values, counts = np.unique(cells, return_counts=True)
+        asked = np.array([*values, "never seen"])
+        p = np.exp(log_density(codec, machine, asked))
+        np.testing.assert_allclose(p.sum(), 1, atol=1e-12)
+        once = (counts == 1).sum()
+        if once:  # two labels that share a state are as probable as they were frequent
+            named = dict(zip(asked, p, strict=True))
+            np.testing.assert_allclose(named["r3"], 2 * named["r20"], rtol=1e-9)
+            np.testing.assert_allclose(named["never seen"], once * named["r20"], rtol=1e-9)
+        else:
+            np.testing.assert_allclose(p[-1], 1 / (len(cells) + 1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, *WHOLE])
+def test_further_out_is_more_unusual(name: str) -> None:
+    codec, column = codec_of(name)
+    support = column.support
+    assert support is not None and support.ends is not None
+    low, high = support.ends
+    out = np.geomspace(1e-3, 1e6, 40) * (high - low)
+    for seed in range(5):
+        machine = machine_of(codec, 4, seed)
+        for cells in (np.array([high, *(high + out)]), np.array([low, *(low - out)])):
+            assert (np.diff(log_density(codec, machine, cells)) < 0).all(), (name, seed)
+    again = encoder_from_dict(codec.encoder.to_dict())
+    assert isinstance(again, Table) and again == codec.encoder
+
+
+def test_no_cell_beyond_the_range_raises_a_score_or_is_filled_in_or_drawn() -> None:
+    """Over random tables of every kind of column, by estimators as they are trained."""
+    random = np.random.default_rng(7)
+    for number in range(3):
+        frame = random_table(random, rows=60 + 30 * number)
+        rbm = hm.RBM(3, random_state=number).fit(frame)
+        outlier = hm.RBMOutlier.from_machine(rbm.machine_, frame)
+        numeric = [c.name for c in rbm.encoder_.columns if c.support.ends is not None]
+        rows = frame.dropna().iloc[:5]
+        for name in numeric:
+            low, high = frame[name].min(), frame[name].max()
+            for start, sign in ((high, 1), (low, -1)):
+                moved = [
+                    rows.assign(**{name: start + sign * d * (high - low)}) for d in (0, 0.01, 0.3, 9, 1e5)
+                ]
+                for scores in (rbm.score_samples, outlier.decision_function):
+                    assert (np.diff([scores(x) for x in moved], axis=0) < 0).all(), (number, name, sign)
+        holes = frame.mask(random.random(frame.shape) < 0.4)
+        holes.iloc[0, 1:] = np.nan
+        extreme = holes.copy()
+        extreme[numeric[0]] = frame[numeric[0]].max() * 50
+        for filled in (
+            rbm.impute(holes), rbm.impute(extreme, value="mean"), *rbm.imputations(extreme, 3, random_state=1)
+        ):  # fmt: skip
+            for name in numeric[1:]:
+                assert filled[name].between(frame[name].min(), frame[name].max()).all(), (number, name)
+        drawn = rbm.sample(300, random_state=number)
+        for column in rbm.encoder_.columns:
+            if column.support.drawn is not None:
+                assert drawn[column.name].between(*column.support.drawn).all(), (number, column.name)
+                if frame[column.name].min() >= 0:
+                    assert drawn[column.name].min() >= 0
+
+
+def random_table(random: np.random.Generator, rows: int) -> Any:
+    side = random.integers(0, 2, rows)
+    return pandas.DataFrame(
+        {
+            "normal": random.normal(side * 3, 1),
+            "positive": np.exp(random.normal(side, 1)),
+            "tenths": np.round(random.normal(20 + side, 4), 1),
+            "counts": random.poisson(1 + 3 * side).astype(float),
+            "zeros": np.where(random.random(rows) < 0.5, 0.0, random.gamma(1, 2 + side)),
+            "label": np.where(random.random(rows) < 0.8, np.where(side, "a", "b"), "c"),
+        }
+    )
+
+
+def test_filled_and_drawn_cells_keep_the_decimals_of_their_column() -> None:
+    frame = random_table(np.random.default_rng(1), 120)
+    rbm = hm.RBM(2, random_state=0).fit(frame)
+    holes = frame.assign(tenths=frame["tenths"].where(np.arange(120) % 3 > 0))
+    for made in (rbm.impute(holes), rbm.impute(holes, value="mean"), rbm.sample(50, random_state=0)):
+        assert (made["tenths"] == made["tenths"].round(1)).all()
+        assert (made["counts"] == made["counts"].round()).all()
+        assert (made["normal"] != made["normal"].round(3)).any()
+
+
+def test_limits_say_what_is_filled_in_and_drawn() -> None:
+    x = np.random.default_rng(3).normal(50, 10, 200)
+    frame = pandas.DataFrame({"x": x, "g": np.where(x > 50, "u", "v")})
+    tight, wide, none = ([0, 100], [x.min(), x.max()], [-np.inf, np.inf])
+    for limits, expected in ((tight, (0.0, 100.0)), (wide, (x.min(), x.max())), (none, (-np.inf, np.inf))):
+        table = Table.fit(frame, {"x": {"kind": "auto", "limits": limits}})
+        again = encoder_from_dict(table.to_dict())
+        assert isinstance(again, Table)
+        support = again.columns[again.names.index("x")].support
+        assert support is not None and support.filled == support.drawn == expected
+    for limits, message in (
+        ([60, 100], "limits: expected two numbers around"), ("none", "limits: expected two numbers, such as"),
+        ([1], "limits: expected two numbers, such as"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            Table.fit(frame, {"x": {"kind": "gaussian", "limits": limits}})
+    with pytest.raises(ValueError, match="limits: expected none for labels"):
+        Table.fit(frame, {"g": {"kind": "categorical", "limits": [0, 1]}})
+
+
+def test_a_further_fit_widens_what_a_column_may_hold() -> None:
+    random = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": random.normal(size=80), "y": random.normal(size=80)})
+    rbm = hm.RBM(2, random_state=0, visible="gaussian").partial_fit(frame)
+    rbm.partial_fit(frame * 3)
+    support = rbm.encoder_.columns[0].support
+    assert support.ends == (3 * frame["x"].min(), 3 * frame["x"].max()) and support.cells == 160
+    assert encoder_from_dict(rbm.machine_.metadata["encoder"]) == rbm.encoder_
+
+
+def test_the_mode_of_a_count_is_its_most_probable_state() -> None:
+    """A count that is 0 or 2 is hardly ever 1, its mean."""
+    random = np.random.default_rng(0)
+    even = np.where(random.random(600) < 0.03, 1, random.integers(0, 2, 600) * 2)
+    frame = pandas.DataFrame({"c": even, "d": random.choice(["u", "v"], 600)})
+    holes = frame.astype({"c": float}).assign(c=frame["c"].where(frame.index > 20))
+    for rbm in (
+        hm.RBM(random_state=0).fit(frame),
+        hm.RBM(4, method="chains", epochs=20, random_state=0).fit(frame),
+    ):
+        machine = rbm._fitted.double()
+        table = HiddenStates.of(machine)
+        v = torch.from_numpy(rbm.encoder_.encode(holes.iloc[:21]))
+        layer = next(l for l in machine.visible if machine.layers[l].kind == "binomial")
+        p = table.posterior(v).unit_probabilities(layer, 0).numpy()
+        for method in ("auto", "gibbs"):
+            found = rbm.impute(holes, method=method, sweeps=200, draws=10)["c"].to_numpy()[:21]
+            worse = p.max(1) - p[np.arange(21), found.astype(int)]
+            assert (worse <= (0 if method == "auto" else 0.1)).all(), method
+
+
+def test_the_mode_of_labels_that_share_a_state_is_a_common_one() -> None:
+    cells = np.array(["a"] * 60 + ["b"] * 50 + [f"r{i % 45}" for i in range(90)])
+    column = Column.fit(Series("x", cells.astype(object), "object"))
+    p = np.array([[0.3, 0.2, 0.5], [0.001, 0.001, 0.998]])  # of a, of b, of the rare ones together
+    assert column.decode(p).tolist() == ["a", "r0"]
+    assert set(column.decode(np.repeat(p[1:], 90, 0), drawn="cells")) == {f"r{i}" for i in range(45)}
