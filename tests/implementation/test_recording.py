@@ -94,8 +94,9 @@ def test_replayed_updates_are_those_made_one_by_one(name: str, monkeypatch: pyte
     with pretend_graphs(monkeypatch, least=20) as counts:
         made = [train(**fresh(RUNS[name]))]
         assert (counts.recorded, counts.failed, counts.replays) == (1, 0, 38)
-        monkeypatch.setattr(choice, "RECORDS", frozenset())
-        made.append(train(**fresh(RUNS[name])))
+        with monkeypatch.context() as plainly:
+            plainly.setattr(choice, "RECORDS", frozenset())
+            made.append(train(**fresh(RUNS[name])))
     if name == "grey":  # the noise of draws from grey levels is the device's
         return
     for recorded, plain in zip(*map(numbers, made), strict=True):
@@ -202,6 +203,41 @@ def test_a_recording_leaves_alone_what_it_was_given() -> None:
         made.advance()
     assert start["x"].tolist() == [0, 0, 0] and made.state["x"].tolist() == [5, 5, 5]
     assert made.state["count"] == 10
+
+
+@pytest.mark.parametrize("name", ["Gibbs", "deep", "Metropolis"])
+def test_replayed_pairs_are_those_of_steps_made_one_by_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where parameters have changed: a later run of the same pair kernel finds its recordings."""
+    monkeypatch.setattr("harmonium.coupled.ahead.SWEEPS", 2)
+    monkeypatch.setattr("harmonium.coupled.ahead._LEAST", 8)
+    hidden = [hm.Bernoulli(20), hm.Spin(8)] if name == "deep" else [hm.Bernoulli(20)]
+    visible = 6 if name == "Metropolis" else 30
+    machine = hm.BoltzmannMachine([hm.Bernoulli(visible), *hidden], seed=2)
+
+    def run() -> list[Any]:
+        kernel = hm.coupled.Metropolis() if name == "Metropolis" else hm.coupled.Gibbs()
+        made, generator = list[Any](), torch.Generator().manual_seed(1)
+        for seed in range(3):
+            hm.machine.normal_(machine, 0.3 + 0.1 * seed, seed=seed)
+            into = hm.machine.Statistics(machine.hamiltonian())
+            meetings = hm.coupled.run_pairs(
+                machine.hamiltonian(), kernel, machine.random_states(60, seed=seed), k=2, m=3, lag=2,
+                max_steps=200, generator=generator, into=into,
+            )  # fmt: skip
+            made += [meetings.times, meetings.tries, meetings.cost, meetings.flip_rate, *into.products]
+        return made
+
+    with torch.no_grad(), pretend_graphs(monkeypatch) as counts:
+        replayed = run()
+        assert counts.recorded >= 1 and counts.failed == 0 and counts.replays > counts.recorded
+        with monkeypatch.context() as plainly:
+            plainly.setattr("harmonium.backends.recording._stream", lambda device, purpose: None)
+            plain = run()
+    assert all(
+        torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(replayed, plain, strict=True)
+    )
 
 
 def test_a_failed_recording_leaves_states_and_generators_as_they_were(

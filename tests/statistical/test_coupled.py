@@ -19,6 +19,8 @@ from harmonium.coupled import (
     Maximal,
     Metropolis,
     Reflection,
+    ahead,
+    block,
     meet,
     mixing_bound,
     run_pairs,
@@ -232,6 +234,50 @@ def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
     made = machine(name)
     z, limit = largest_z(estimates(made, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
     assert z < limit
+
+
+@pytest.fixture
+def async_device(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The CPU is a device that records, whose first round of proposals is often not enough."""
+    monkeypatch.setattr("harmonium._device.is_async", lambda device: True)
+    monkeypatch.setattr("harmonium.backends.choice.RECORDS", frozenset(("cpu",)))
+    monkeypatch.setattr("harmonium.backends.choice.COMPILED", False)
+    monkeypatch.setattr(block, "_PROPOSALS", 1)
+    monkeypatch.setattr(block, "_SLOTS", 1)
+    return monkeypatch
+
+
+LOOKS = [(*case, (1, 3, 8)[i % 3]) for i, case in enumerate([*IN_TURN, *IN_TURN[:4]])]
+"""Every machine has two numbers of sweeps between looks, and every number all horizons but one."""
+
+
+@pytest.mark.parametrize(("name", "horizon", "sweeps"), LOOKS, ids=str)
+def test_looks_between_sweeps_leave_the_estimate_unbiased(async_device, name, horizon, sweeps):
+    async_device.setattr(ahead, "SWEEPS", sweeps)
+    made = machine(name)
+    z, limit = largest_z(estimates(made, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
+    assert z < limit
+
+
+@pytest.mark.parametrize("kernel", [Gibbs(), Metropolis()], ids=repr)
+@pytest.mark.parametrize("max_steps", [None, 6])
+def test_meetings_have_the_law_that_they_have_with_a_look_at_every_sweep(async_device, kernel, max_steps):
+    """Meeting times by χ² on two samples; sweeps, proposals and changed units by their means."""
+    made = machine("bernoulli-spin", scale=0.4)
+    met = []
+    for sweeps in (1, 8):
+        async_device.setattr(ahead, "SWEEPS", sweeps)
+        met.append(meet(made, kernel, made.random_states(4000, seed=sweeps), 2, max_steps, seed=sweeps))
+    last = 6 if max_steps else 20
+    table = torch.stack([torch.bincount(each.times.clamp(max=last), minlength=last + 1) for each in met])
+    assert stats.chi2_contingency(table[:, table.sum(0) > 20].numpy()).pvalue > FAILURE_RATE / 4
+    for each in met:
+        assert set(each.times[each.capped].tolist()) <= {max_steps} and int(each.times.min()) >= 2
+        assert torch.equal(each.cost, 2 + 2 * (each.times - 2))
+    rejected = [each.tries.double() for each in met]
+    error = sum(x.var() / len(x) for x in rejected) ** 0.5
+    assert abs(rejected[0].mean() - rejected[1].mean()) <= stats.norm.isf(FAILURE_RATE / 8) * error
+    assert met[0].flip_rate == pytest.approx(met[1].flip_rate, abs=0.02)
 
 
 @pytest.mark.parametrize(

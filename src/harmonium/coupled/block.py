@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _device, _random
+from harmonium._states import record
 from harmonium.backends import calls, choice
 from harmonium.machine import Hamiltonian, Part
 
@@ -94,6 +95,7 @@ class Block:
         return torch.stack(parts).sum(0) - (other.log_partition - self.log_partition)
 
 
+@record
 class Coupled(NamedTuple):
     """A draw from a coupling.
 
@@ -216,6 +218,7 @@ class Rejection:
         x, y: draws from them, to be written over in rows that wait; the lists are the caller's own.
         wait_x, wait_y: booleans, true for rows that wait, (rows,).
         generator: source of noise.
+        tries: proposals so far, where an earlier draw goes on, (rows,).
     """
 
     def __init__(
@@ -227,17 +230,19 @@ class Rejection:
         wait_x: Tensor,
         wait_y: Tensor,
         generator: torch.Generator,
+        tries: Tensor | None = None,
     ) -> None:
         self._laws, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
         self._generator, self._behind, self._each = generator, _device.is_async(wait_y.device), 1
-        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
+        zeros = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
+        self._tries = zeros if tries is None else tries.clone()
         if self._behind:
             self._make_round()
 
     @property
-    def left(self) -> Tensor:
-        """True if rows still wait: a tensor of one element, which the host reads as rarely as it can."""
-        return (self._waits[0] | self._waits[1]).any()
+    def waits(self) -> tuple[Tensor, Tensor]:
+        """The rows that still wait for x and for y, (rows,), which the host reads as rarely as it can."""
+        return self._waits[0], self._waits[1]
 
     @property
     def drawn(self) -> Coupled:
@@ -246,7 +251,7 @@ class Rejection:
 
     def finish(self) -> Coupled:
         """Makes as many more rounds as it takes, and returns the draws."""
-        while bool(self.left):
+        while bool((self._waits[0] | self._waits[1]).any()):
             self._make_round()
         return self.drawn
 

@@ -10,12 +10,23 @@ import torch
 from torch import Tensor
 
 from harmonium import _device, _random
-from harmonium.coupled.block import Block, BlockCoupling, Coupled, Maximal, Reflection, Rejection
+from harmonium._states import record
+from harmonium.coupled.block import (
+    Block,
+    BlockCoupling,
+    CommonNoise,
+    Coupled,
+    Independent,
+    Maximal,
+    Reflection,
+    Rejection,
+)
 from harmonium.machine import Hamiltonian, Part, States
 
 Draw = Callable[[int, tuple[Part, ...], list[Tensor]], list[Tensor]]
 
 
+@record
 class ChainState(NamedTuple):
     """The states of chains, with the fields that are known.
 
@@ -46,6 +57,29 @@ def join_states(*places: ChainState) -> ChainState:
         [torch.cat(parts) for parts in zip(*(state.states for state in places), strict=True)],
         {l: torch.cat([state.fields[l] for state in places]) for l in sorted(shared)},
     )
+
+
+@record
+class CoupledSweep(NamedTuple):
+    """A sweep of pairs, which on a GPU is most likely done.
+
+    Attributes:
+        state: where the chains are after it, 2 · pairs rows.
+        tries: proposals of rejection sampling, (pairs,).
+        drawn: the draws of every colour, by its number.
+        waits: by the number of a colour, the rows that still wait for x and for y, (pairs,): where any does,
+            ``PairKernel.finish`` has to go on.
+    """
+
+    state: ChainState
+    tries: Tensor
+    drawn: dict[int, Coupled]
+    waits: dict[int, tuple[Tensor, Tensor]]
+
+    @property
+    def open_colours(self) -> list[Tensor]:
+        """True for a colour in which a row still waits: tensors of one element, in the order of ``waits``."""
+        return [(x | y).any() for x, y in self.waits.values()]
 
 
 def mark_differences(x: Tensor, y: Tensor) -> Any:
@@ -103,6 +137,24 @@ class PairKernel(ABC):
         Returns:
             The new state, and the number of rejection-sampling proposals of each pair (pairs,).
         """
+
+    @property
+    def is_steady(self) -> bool:
+        """Returns whether ``begin`` makes the same operations in every sweep, and asks for no value."""
+        return False
+
+    def begin(self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator) -> CoupledSweep:
+        """Moves both chains by a sweep, which on a GPU need not be done: the host has not looked.
+
+        Takes what ``coupled`` takes, 2 · pairs rows.
+        """
+        return CoupledSweep(*self.coupled(hamiltonian, both, generator), {}, {})
+
+    def finish(
+        self, hamiltonian: Hamiltonian, both: ChainState, sweep: CoupledSweep, generator: torch.Generator
+    ) -> CoupledSweep:
+        """Returns a sweep from ``both``, 2 · pairs rows, that is done."""
+        return sweep
 
 
 @final
@@ -227,35 +279,62 @@ class Gibbs(PairKernel):
     def coupled(
         self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator
     ) -> tuple[ChainState, Tensor]:
-        done: dict[int, Coupled] = {}  # draws by colour
-        begun: dict[int, Rejection] = {}  # those that most likely are
+        sweep = self.finish(hamiltonian, both, self.begin(hamiltonian, both, generator), generator)
+        return sweep.state, sweep.tries
+
+    @property
+    def is_steady(self) -> bool:
+        known = (CommonNoise, Independent, Maximal, Reflection)
+        return all(coupling is None or isinstance(coupling, known) for coupling in (self.even, self.odd))
+
+    def begin(self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator) -> CoupledSweep:
+        return self._couple(hamiltonian, both, {}, generator)
+
+    def finish(
+        self, hamiltonian: Hamiltonian, both: ChainState, sweep: CoupledSweep, generator: torch.Generator
+    ) -> CoupledSweep:
+        while sweep.waits:
+            # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
+            # what was drawn given it is drawn anew.
+            left = _device.to_floats(sweep.open_colours)
+            first = next((number for number, waits in zip(sweep.waits, left, strict=True) if waits), None)
+            if first is None:
+                break
+            done = {number: drawn for number, drawn in sweep.drawn.items() if number < first}
+            goes_on = (first, sweep.drawn[first], sweep.waits[first])
+            sweep = self._couple(hamiltonian, both, done, generator, goes_on)
+        return sweep
+
+    def _couple(
+        self,
+        hamiltonian: Hamiltonian,
+        both: ChainState,
+        done: dict[int, Coupled],
+        generator: torch.Generator,
+        goes_on: tuple[int, Coupled, tuple[Tensor, Tensor]] | None = None,
+    ) -> CoupledSweep:
+        """Draws a sweep but for the colours that are done; the draw of one may go on to its end."""
+        drawn, waits = dict(done), dict[int, tuple[Tensor, Tensor]]()
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
-            if number not in done:
+            if number not in drawn:
                 coupling = (self.even if number else self.odd) or self._choose(hamiltonian, parts)
                 halves = [field.chunk(2) for field in fields]
                 p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
-                if isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
-                    begun[number] = coupling.begin(p, q, generator)
-                    done[number] = begun[number].drawn
+                if goes_on is not None and number == goes_on[0]:
+                    _, (x, y, tries), left = goes_on
+                    drawn[number] = Rejection(p, q, list(x), list(y), *left, generator, tries).finish()
+                elif isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
+                    rejection = coupling.begin(p, q, generator)
+                    drawn[number], waits[number] = rejection.drawn, rejection.waits
                 else:
-                    done[number] = coupling.draw(p, q, generator)
-            return [_stack(x, y) for x, y in zip(done[number].x, done[number].y, strict=True)]
+                    drawn[number] = coupling.draw(p, q, generator)
+            return [_stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
-        while True:
-            state = self._sweep(hamiltonian, both, draw, 2, generator)
-            # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
-            # what was drawn given it is drawn anew.
-            left = _device.to_floats([rejection.left for rejection in begun.values()])
-            open_colours = [number for number, waits in zip(begun, left, strict=True) if waits]
-            if not open_colours:
-                pairs = len(both.states[0]) // 2
-                tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
-                return state, sum((drawn.tries for drawn in done.values()), tries)
-            first = open_colours[0]
-            done = {number: drawn for number, drawn in done.items() if number < first}
-            done[first] = begun[first].finish()
-            begun = {}
+        state = self._sweep(hamiltonian, both, draw, 2, generator)
+        pairs = len(both.states[0]) // 2
+        tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
+        return CoupledSweep(state, sum((each.tries for each in drawn.values()), tries), drawn, waits)
 
     def _sweep(
         self,
@@ -330,6 +409,8 @@ class Metropolis(PairKernel):
 
     Each chain accepts with min(1, exp(E(x) - E(x'))). The chains meet when both accept. Discrete layers only.
     """
+
+    is_steady = True
 
     def chain_layers(self, hamiltonian: Hamiltonian) -> tuple[int, ...]:
         return tuple(range(len(hamiltonian.layers)))

@@ -15,7 +15,8 @@ from harmonium import _checks, _device, _html, _random
 from harmonium._checks import Numbers
 from harmonium.backends import choice
 from harmonium.chains import initial_states
-from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, differ, join_states, mark_differences
+from harmonium.coupled.ahead import Layers, RunAhead, Tally
+from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, join_states
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
@@ -190,16 +191,12 @@ def run_pairs(
         )  # fmt: skip
         return Meetings(**ran | {"lag": lag, "states": [*ran["states"], *start[1:]]})
     pairs, device = len(start[0]), start[0].device
-    times = torch.zeros(pairs, dtype=torch.int64, device=device)
-    tries, cost = torch.zeros_like(times), torch.zeros_like(times)
-    capped = torch.zeros(pairs, dtype=torch.bool, device=device)
-    accumulator = SignedAccumulator(hamiltonian, into, row_weights)
-    flipped: int | Tensor = 0  # units outside ``graph.summed`` that a sweep of X changed, of so many
-    seen = 0
+    tally, accumulator = Tally.of(pairs, device), SignedAccumulator(hamiltonian, into, row_weights)
     chain = pair_kernel.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
-    drawn_anew = [l for l in accumulator.unread if l not in chain]
+    drawn_anew = tuple(l for l in accumulator.unread if l not in chain)
+    layers = Layers(chain, read, drawn_anew, hamiltonian.graph.kept)
     state = pair_kernel.prepare(
         hamiltonian, ChainState(hamiltonian.clamp_states(start), dict(fields)), copies=1
     )
@@ -215,12 +212,18 @@ def run_pairs(
     # which are 0 from the meeting on.
     t = 0
     while len(apart) or len(together):
+        if t >= max(m, lag) and _device.is_async(device):
+            ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_steps)
+            ahead.finish(
+                both, apart, t, tally, accumulator, lambda t: weight * correction_weight(t, k, m, lag)
+            )
+            break
         t += 1
         average = weight / (m - k + 1) if k <= t <= m else 0.0
         if len(together):
             law = hamiltonian.select_rows(together)
             alone = pair_kernel.prepare(law, pair_kernel.single(law, alone, generator), copies=1)
-            cost[together] += 1
+            tally.cost[together] += 1
             accumulator.add(alone, together, average)
         if len(apart):
             rows = len(apart)
@@ -229,27 +232,25 @@ def run_pairs(
                 law = hamiltonian.select_rows(apart)
                 x = pair_kernel.prepare(law, pair_kernel.single(law, before, generator, antithetic), copies=1)
                 both = join_states(x, state if t == 1 else both.select_rows(slice(rows, None)))
-                cost[apart] += 1
+                tally.cost[apart] += 1
             else:
                 law = hamiltonian.select_rows(torch.cat((apart, apart)))
                 both, tried = pair_kernel.coupled(law, both, generator)
                 if average:
                     both = pair_kernel.prepare(law, both, copies=2)
-                tries[apart] += tried
-                cost[apart] += 2
+                tally.tries[apart] += tried
+                tally.cost[apart] += 2
             x = both.select_rows(slice(0, rows))
-            for l in hamiltonian.graph.kept:
-                flipped = mark_differences(before.states[l], x.states[l]).sum() + flipped
-                seen += x.states[l].numel()
+            tally.add_flips(before, x, layers.kept)
             accumulator.add(x, apart, average)
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
             if t >= lag:
-                met, equal = _mark_met(both, chain, read)
+                met, equal = torch.stack(layers.mark_met(both)).cpu()  # on a GPU, the wait of a sweep
             done = torch.ones_like(met) if t == max_steps else met
             if bool(done.any()):
                 places = _device.selected_indices(done, device)
-                times[apart[places]] = t
-                capped[apart[_device.selected_indices(done & ~met, device)]] = True
+                tally.times[apart[places]] = t
+                tally.capped[apart[_device.selected_indices(done & ~met, device)]] = True
                 if t < m:
                     together = torch.cat((together, apart[places]))
                     alone = join_states(alone, x.select_rows(places))
@@ -267,7 +268,8 @@ def run_pairs(
             _put(horizon, together, alone.states)
             together = together[:0]
     accumulator.flush()
-    return Meetings(times, capped, tries, cost, int(flipped) / max(seen, 1), lag, horizon)
+    flip_rate = int(tally.flipped) / max(tally.seen, 1)
+    return Meetings(tally.times, tally.capped, tally.tries, tally.cost, flip_rate, lag, horizon)
 
 
 @final
@@ -340,20 +342,6 @@ def correction_weight(t: int, k: int, m: int, lag: int) -> float:
     if t < k + lag:
         return 0.0
     return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
-
-
-def _mark_met(both: ChainState, chain: tuple[int, ...], read: tuple[int, ...]) -> Tensor:
-    """Marks the pairs that have met, and those of them equal in all layers read: (2, pairs), on the host.
-
-    On a GPU this is the one synchronisation of a sweep.
-    """
-    met = _mark_equal(both, chain)
-    return torch.stack((met, met if read == chain else met & _mark_equal(both, read))).cpu()
-
-
-def _mark_equal(both: ChainState, layers: tuple[int, ...]) -> Tensor:
-    halves = [both.states[l].chunk(2) for l in layers]
-    return ~torch.stack([differ(x, y) for x, y in halves]).any(0)
 
 
 def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[Tensor, ChainState, Tensor]:

@@ -1,0 +1,333 @@
+"""Sweeps of pairs ahead of the host: on a GPU it is read every few sweeps who has met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import Tensor
+
+from harmonium import _device
+from harmonium._states import map_leaves, record
+from harmonium.backends import Recording, choice
+from harmonium.backends.rounding import ASKED
+from harmonium.coupled.kernels import (
+    ChainState,
+    CoupledSweep,
+    PairKernel,
+    differ,
+    join_states,
+    mark_differences,
+)
+from harmonium.machine import Hamiltonian
+
+if TYPE_CHECKING:
+    from harmonium.coupled.meeting import SignedAccumulator
+
+SWEEPS = 8
+"""Sweeps between two looks. A pair that has met takes four more on average, and a look stalls a GPU for about
+as long as a recorded sweep takes. Not measured on a GPU."""
+_RECORDINGS = 32  # of one pair kernel at once; a training has some three, and rules may share a kernel
+_FEWER = 4  # A recording has all pairs, a fourth of them, ...: each costs memory for all its sweeps,
+_LEAST = 64  # and so few take a GPU as long as one pair does.
+
+
+@final
+@dataclass
+class Tally:
+    """What is counted of every pair, (pairs,), and of all; see ``Meetings``.
+
+    Attributes:
+        flipped: units of ``graph.kept`` that sweeps of first chains changed, of so many as were ``seen``.
+    """
+
+    times: Tensor
+    tries: Tensor
+    cost: Tensor
+    capped: Tensor
+    flipped: int | Tensor = 0
+    seen: int = 0
+
+    @classmethod
+    def of(cls, pairs: int, device: torch.device) -> Tally:
+        """Returns the tally of pairs that have not set out."""
+        zeros = torch.zeros(pairs, dtype=torch.int64, device=device)
+        return cls(zeros, zeros.clone(), zeros.clone(), zeros.bool())
+
+    def add_flips(self, before: ChainState, after: ChainState, layers: tuple[int, ...]) -> None:
+        """Adds what a sweep changed in first chains, for each layer (rows, width_l)."""
+        for l in layers:
+            self.flipped = mark_differences(before.states[l], after.states[l]).sum() + self.flipped
+            self.seen += after.states[l].numel()
+
+
+class Layers(NamedTuple):
+    """Layers of pairs.
+
+    Attributes:
+        chain: those on which the next sweep depends: pairs have met where they are equal.
+        read: those that statistics read.
+        drawn_anew: those that the next sweep draws before it reads them.
+        kept: ``graph.kept``.
+    """
+
+    chain: tuple[int, ...]
+    read: tuple[int, ...]
+    drawn_anew: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    def mark_met(self, both: ChainState) -> tuple[Tensor, Tensor]:
+        """Marks the pairs that have met, and those of them equal in all layers read, (pairs,)."""
+        met = _mark_equal(both, self.chain)
+        return met, met if self.read == self.chain else met & _mark_equal(both, self.read)
+
+
+@record
+class _Seen(NamedTuple):
+    """Some sweeps of the same pairs, on the device.
+
+    Attributes:
+        places: where the chains are before the first and after every sweep.
+        sweeps: the sweeps themselves.
+        flips: changed units of the first chains of pairs that were apart, by sweep (sweeps,).
+        flags: by sweep, true for one that is not done; for pairs that had met by its end; and for those of
+            them equal in all layers read: (sweeps, 1 + 2 · pairs).
+    """
+
+    places: list[ChainState]
+    sweeps: list[CoupledSweep]
+    flips: Tensor
+    flags: Tensor
+
+
+@final
+class RunAhead:
+    """Moves pairs that have passed the horizon until all have met.
+
+    Where the device records, the sweeps between two looks are one recording, of one of a few numbers of
+    pairs, so that the runs of a training find their recordings again. A pair that has met goes on until the
+    next look, as two equal chains, and adds nothing. Elsewhere a sweep takes the host longer than a look, and
+    there is one after every sweep.
+
+    Args:
+        hamiltonian: the machine, with what is held.
+        kernel: what moves the pairs.
+        layers: what is looked at.
+        generator: source of noise.
+        max_steps: the sweep at which pairs are given up, or None.
+    """
+
+    def __init__(
+        self,
+        hamiltonian: Hamiltonian,
+        kernel: PairKernel,
+        layers: Layers,
+        generator: torch.Generator,
+        max_steps: int | None,
+    ) -> None:
+        self._hamiltonian, self._kernel, self._layers = hamiltonian, kernel, layers
+        self._generator, self._max_steps = generator, max_steps
+        self._records = (
+            choice.records(hamiltonian.device)
+            and kernel.is_steady
+            and hamiltonian.held is None
+            and isinstance(hamiltonian.beta, float)
+            and all(p.dim() == 1 for theta in hamiltonian.thetas for p in theta)
+        )
+
+    def finish(
+        self,
+        both: ChainState,
+        apart: Tensor,
+        t: int,
+        tally: Tally,
+        accumulator: SignedAccumulator,
+        weigh: Callable[[int], float],
+    ) -> None:
+        """Moves pairs that have taken t sweeps to their end.
+
+        Args:
+            both: where they are, 2 · pairs rows.
+            apart: their numbers, (pairs,).
+            t: at least the horizon and the lag.
+            tally: what is counted, grown in place.
+            accumulator: takes their differences.
+            weigh: gives the weight of the differences after a sweep.
+        """
+        device, live = apart.device, torch.ones(len(apart), dtype=torch.bool, device="cpu")
+        while bool(live.any()):
+            chosen, live = self._choose(live, len(tally.times))
+            if chosen is not None:
+                at = _device.to_device(chosen, device)
+                apart, both = apart[at], both.select_rows(torch.cat((at, at + len(apart))))
+            met = _device.to_device(~live, device)
+            law = self._hamiltonian.select_rows(torch.cat((apart, apart)))
+            most = SWEEPS if self._records else 1
+            most = most if self._max_steps is None else min(most, self._max_steps - t)
+            seen, flags = self._look(law, both, met, most)
+            number = len(flags)
+            places, rows = seen.places[1 : number + 1], len(apart)
+            all_met, equal = flags[:, 1 : rows + 1], flags[:, rows + 1 :]
+            apart_before = torch.cat((live.unsqueeze(0), live & ~all_met[:-1]))
+            tally.tries.index_add_(0, apart, torch.stack([s.tries for s in seen.sweeps[:number]]).sum(0))
+            tally.cost.index_add_(0, apart, _device.to_device(2 * apart_before.sum(0), device))
+            tally.flipped = seen.flips[:number].sum() + tally.flipped
+            tally.seen += int(apart_before.sum()) * sum(both.states[l].shape[1] for l in self._layers.kept)
+            self._add(accumulator, places, apart, live & ~equal, [weigh(t + s + 1) for s in range(number)])
+            after = live & ~all_met[-1]
+            given_up = after & (t + number == self._max_steps)
+            ends = live & (all_met[-1] | given_up)
+            when = t + torch.where(given_up, number, 1 + (~all_met).sum(0))
+            if bool(ends.any()):
+                done = apart[_device.selected_indices(ends, device)]
+                tally.times.index_copy_(0, done, _device.to_device(when[ends], device))
+                tally.capped.index_copy_(0, done, _device.to_device(given_up[ends], device))
+            t, live, both = t + number, after & ~given_up, places[-1]
+
+    def _look(self, law: Hamiltonian, both: ChainState, met: Tensor, most: int) -> tuple[_Seen, Tensor]:
+        """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
+        records = self._records and most == SWEEPS
+        if records:
+            seen = self._replay(law, both, met)
+        else:
+            seen = _sweep(law, both, met, most, self._kernel, self._layers, self._generator)
+        flags = seen.flags.cpu()  # the one wait
+        late = flags[:, 0].nonzero()
+        if not len(late):
+            return seen, flags
+        s = int(late[0])  # this sweep goes on to its end, and what was made from there is made anew
+        before, met_before = seen.places[s], met if s == 0 else seen.flags[s - 1, 1 : len(met) + 1]
+        sweep = self._kernel.finish(law, before, seen.sweeps[s], self._generator)
+        last = _close(law, before, sweep, met_before, self._kernel, self._layers)
+        flips = torch.cat((seen.flips[:s], last.flips))
+        merged = _Seen([*seen.places[: s + 1], last.places[1]], [*seen.sweeps[:s], sweep], flips, last.flags)
+        return merged, torch.cat((flags[:s], last.flags.cpu()))
+
+    def _replay(self, law: Hamiltonian, both: ChainState, met: Tensor) -> _Seen:
+        """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
+        known = _RECORDED.setdefault(self._kernel, {})
+        where = (
+            id(law.graph),
+            *map(id, law.layers),
+            id(self._generator),
+            ASKED.get(),
+            self._layers,
+            met.shape,
+        )
+        given = (law.thetas, tuple(law.J), both, met)
+        if where not in known:
+            if len(known) == _RECORDINGS:
+                known.clear()
+            kept = map_leaves(lambda x: x.detach().clone(), given)
+            # A recording that held the kernel would keep it, and so itself, alive.
+            kernel, like, layers, generator = (
+                ref(self._kernel), law.without_cache(), self._layers, self._generator
+            )  # fmt: skip
+
+            def step(_: Any) -> _Seen:
+                thetas, J, both, met = kept
+                moved_by = kernel()
+                assert moved_by is not None
+                at = replace(like, thetas=thetas, J=J)
+                return _sweep(at, both, met, SWEEPS, moved_by, layers, generator)
+
+            known[where] = kept, Recording(step, None, law.device, [generator])
+        kept, recording = known[where]
+        map_leaves(lambda own, new: own.copy_(new), kept, given)
+        recording.advance()
+        made: _Seen = recording.state
+        return made
+
+    def _add(
+        self,
+        accumulator: SignedAccumulator,
+        places: list[ChainState],
+        apart: Tensor,
+        differ: Tensor,
+        weights: list[float],
+    ) -> None:
+        """Adds the differences of pairs after some sweeps, (sweeps, pairs), those of one weight together."""
+        rows = len(apart)
+        for weight in sorted(set(weights) - {0.0}):
+            some = [s for s, other in enumerate(weights) if other == weight]
+            s, pair = differ[some].nonzero().unbind(-1)
+            if len(s):
+                x = 2 * rows * s + pair
+                chosen = _device.to_device(torch.cat((x, x + rows)), apart.device)
+                moved = join_states(*(places[s] for s in some)).select_rows(chosen)
+                accumulator.add_difference(moved, apart[_device.to_device(pair, apart.device)], weight)
+
+    def _choose(self, live: Tensor, pairs: int) -> tuple[Tensor | None, Tensor]:
+        """Returns which pairs go on, None for all, and which of these are live.
+
+        Those alone go on where nothing is recorded. Where it is, they are filled up with pairs that have met
+        or are there twice.
+        """
+        number = int(live.sum())
+        size = pairs if self._records else number
+        while self._records and size // _FEWER >= max(number, _LEAST):
+            size //= _FEWER
+        if size == len(live):
+            return None, live
+        order = (~live).byte().argsort(stable=True)[:size]
+        order = torch.cat((order, order[:1].expand(size - len(order))))
+        return order, torch.arange(size, device="cpu") < number
+
+
+_RECORDED: WeakKeyDictionary[PairKernel, dict[Hashable, tuple[Any, Recording]]] = WeakKeyDictionary()
+_NOWHERE = ChainState([], {})
+
+
+def _sweep(
+    law: Hamiltonian,
+    both: ChainState,
+    met: Tensor,
+    number: int,
+    kernel: PairKernel,
+    layers: Layers,
+    generator: torch.Generator,
+) -> _Seen:
+    """Makes sweeps without a look."""
+    made: list[_Seen] = []
+    for _ in range(number):
+        made.append(_close(law, both, kernel.begin(law, both, generator), met, kernel, layers))
+        both, met = made[-1].places[1], made[-1].flags[0, 1 : len(met) + 1]
+    return _Seen(
+        [made[0].places[0], *(one.places[1] for one in made)],
+        [one.sweeps[0] for one in made],
+        torch.cat([one.flips for one in made]),
+        torch.cat([one.flags for one in made]),
+    )
+
+
+def _close(
+    law: Hamiltonian, before: ChainState, sweep: CoupledSweep, met: Tensor, kernel: PairKernel, layers: Layers
+) -> _Seen:
+    """Returns a sweep with what is to be read of it; ``met`` marks the pairs that had met before."""
+    state, rows = sweep.state, len(met)
+    now, equal = layers.mark_met(state)
+    flips = [(before.states[l][:rows] != state.states[l][:rows]).sum(-1) for l in layers.kept]
+    count = torch.where(met, 0, torch.stack(flips).sum(0)).sum().view(1)
+    late = torch.zeros(1, dtype=torch.bool, device=met.device)
+    if sweep.waits:
+        late = torch.stack(sweep.open_colours).any().view(1)
+    # Equal chains may get fields that differ by rounding, which would part a pair that has met.
+    both = map_leaves(
+        lambda x: _repeat_first(x, met), kernel.prepare(law, state.without(layers.drawn_anew), 2)
+    )
+    flags = torch.cat((late, met | now, met | equal)).unsqueeze(0)
+    told = sweep._replace(state=_NOWHERE, tries=torch.where(met, 0, sweep.tries))
+    return _Seen([before, both], [told], count, flags)
+
+
+def _repeat_first(x: Tensor, where: Tensor) -> Tensor:
+    """Returns both chains of pairs, (2 · pairs, ...), the second as the first where marked, (pairs,)."""
+    first, second = x.chunk(2)
+    return torch.cat((first, torch.where(where.unsqueeze(-1), first, second)))
+
+
+def _mark_equal(both: ChainState, layers: tuple[int, ...]) -> Tensor:
+    return ~torch.stack([differ(*both.states[l].chunk(2)) for l in layers]).any(0)
