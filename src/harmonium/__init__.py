@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         RBMClassifier as RBMClassifier,
         RBMImputer as RBMImputer,
         RBMOutlier as RBMOutlier,
+        RBMRegressor as RBMRegressor,
     )
     from harmonium.layers import (
         Bernoulli as Bernoulli,
@@ -67,7 +68,7 @@ _HOLDS = {
     ),
     **dict.fromkeys(("meanfield", "report", "sequences", "tables", "tasks"), ()),
     "couplings": ("Dense", "Local", "Masked"),
-    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier"),
+    "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier", "RBMRegressor"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),
         *("Spin", "StandardisedGaussian", "TruncatedGaussBernoulli", "TruncatedGaussian"),

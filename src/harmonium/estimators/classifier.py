@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from harmonium._random import as_generator
@@ -73,6 +74,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         epochs: passes over the rows, at least 1; None: 20, or as many as make 1,000 updates.
         learning_rate: Rate of the named optimisers, >= 0; None: 0.03, and 0.24/√w where the layers that code
             X have a width w above 64.
+        class_weight: a weight for each class, by a mapping from labels, which multiplies those of its rows;
+            "balanced": in inverse proportion to the number of its rows; None: 1. A class that is not named
+            and a row without its label weigh 1.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
         unlabelled: How rows without a label are used. "density": they train ln p(x); with w = 0 they are
@@ -116,6 +120,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     _: KW_ONLY
     objective: str = option("hybrid", StrOptions(set(OBJECTIVES)))
     joint: float = option(OBJECTIVES["hybrid"], Interval(Real, 0, 1, closed="both"))
+    class_weight: Any = option(None, dict, StrOptions({"balanced"}), None)
     missing_label: Any = option(None, str, Integral, Real, None)
     unlabelled: str = option("auto", StrOptions({"auto", "neighbours", "density"}))
     missing_cells: str = option("auto", StrOptions(set(PREDICT_METHODS)))
@@ -174,7 +179,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         rows = self._rows_to_learn(X, again=earlier is not None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        index, weights = counted(weights_of(sample_weight, len(there)), rows, self, earlier)
+        sample_weight = self._weigh_classes(labels, there, weights_of(sample_weight, len(there)))
+        index, weights = counted(sample_weight, rows, self, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
@@ -203,6 +209,16 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
         self._fitted = training.learn(fitted, learned, weights, may_hold_out=may_hold_out)
         training.end()
+
+    def _weigh_classes(self, labels: Array, there: Array, weights: Tensor | None) -> Tensor | None:
+        """Returns row weights times those of their classes, (rows,); None means uniform."""
+        if self.class_weight is None:
+            return weights
+        classes, number = np.unique(labels, return_inverse=True)
+        of_class = compute_class_weight(self.class_weight, classes=classes, y=labels)
+        factors = torch.ones(len(there), dtype=torch.float64, device="cpu")
+        factors[torch.from_numpy(there)] = torch.from_numpy(of_class[number].astype(np.float64))
+        return factors if weights is None else weights * factors
 
     def _guessed(
         self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, updates: int, seed: int

@@ -1,0 +1,182 @@
+"""One number given the rest of a row, as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, final
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from harmonium import _checks
+from harmonium.data import Frame, Series, frame_of, is_frame
+from harmonium.estimators._intake import Array
+from harmonium.estimators._options import COUNT
+from harmonium.estimators.rbm import RBM
+
+
+@final
+class RBMRegressor(RegressorMixin, BaseEstimator):
+    """Predicts one number from the rest of a row, by a machine of whole rows.
+
+    An ``RBM`` learns p(x, y) of a table, to which the target is one more column. p(y | x) follows from it:
+    its mean, its quantiles and its density, also for rows that lack cells.
+
+    Args:
+        estimator: an ``RBM``, not changed; None: ``RBM()``. Its ``visible`` may name the kind of the target,
+            which is else "gaussian".
+        draws: Independent draws of y that quantiles are read from, at least 1.
+        random_state: of training and of the draws, as in scikit-learn; None: that of ``estimator``.
+
+    Attributes:
+        estimator_: the trained estimator; its last column is the target.
+        target_: name of that column, or its number where X has no names.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X has names.
+
+    Examples:
+        >>> import numpy as np
+        >>> import harmonium as hm
+        >>> X = np.random.default_rng(0).normal(size=(300, 2))
+        >>> regressor = hm.RBMRegressor(random_state=0).fit(X, X[:, 0] - X[:, 1])
+        >>> regressor.predict([[1.0, -1.0], [1.0, None]]).round(0)
+        array([2., 1.])
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's own name
+        "estimator": [RBM, None],
+        "draws": [COUNT],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, estimator: RBM | None = None, *, draws: int = 200, random_state: Any = None) -> None:
+        self.estimator, self.draws, self.random_state = estimator, draws, random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learns rows with their targets.
+
+        Args:
+            X: (rows, columns), a frame or dense array; NaN, None and pandas.NA are missing cells.
+            y: (rows,), finite numbers.
+            sample_weight: Row weights, (rows,), at least 0; None means uniform.
+
+        Raises:
+            ValueError: targets that are no finite numbers, or as ``RBM.fit``; the regressor is then as it was
+                before the call.
+        """
+        self._validate_params()
+        if y is None:
+            raise ValueError("y: expected numbers: it requires y to be passed, but the target y is None")
+        told = _read_target(y)
+        fresh = clone(self)
+        frame = fresh._read(X, reset=True)
+        check_consistent_length(frame, told)
+        names = {column.name for column in frame.columns}
+        target: Any = len(names)
+        if all(isinstance(name, str) for name in names):
+            target = next(name for i in range(len(names) + 1) if (name := "y" * (i + 1)) not in names)
+        learner = RBM() if self.estimator is None else clone(self.estimator)
+        kinds = {} if isinstance(learner.visible, str) else dict(learner.visible)
+        learner.set_params(visible={target: "gaussian"} | kinds)
+        if self.random_state is not None:
+            learner.set_params(random_state=self.random_state)
+        learner.fit(_beside(frame, target, told), sample_weight=sample_weight)
+        fresh.estimator_, fresh.target_ = learner, target
+        self.__dict__.update(fresh.__dict__ | self.get_params(deep=False))
+        if not hasattr(fresh, "feature_names_in_"):
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Returns the mean of y given what every row shows, (rows,), float64.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or values that the visible units do not take.
+        """
+        means: Array = self._estimator().predict_column(
+            self._rows(X), self.target_, random_state=self.random_state
+        )
+        return means
+
+    def predict_quantiles(
+        self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95), *, random_state: Any = None
+    ) -> Array:
+        """Returns quantiles of y given what every row shows, (rows, quantiles), float64.
+
+        Args:
+            X: as in ``predict``.
+            quantiles: shares in [0, 1].
+            random_state: of the ``draws``; None: that of the regressor.
+
+        Raises:
+            ValueError: as ``predict``, or a quantile out of range.
+        """
+        for share in quantiles:
+            _checks.real(share, "quantiles", low=0.0, high=1.0)
+        estimator, rows = self._estimator(), self._rows(X)
+        seed = self.random_state if random_state is None else random_state
+        drawn = [
+            frame_of(each).columns[-1].values
+            for each in estimator.imputations(rows, self.draws, random_state=seed)
+        ]
+        return np.quantile(np.array(drawn, dtype=np.float64), quantiles, axis=0).T
+
+    def log_density(self, X: Any, y: Any) -> Array:
+        """Returns ln p(y | what a row shows) in nats, a density in the units of y: (rows,), float64.
+
+        Args:
+            X: as in ``predict``.
+            y: (rows,), finite numbers.
+
+        Raises:
+            ValueError: as ``predict``, or targets that are no finite numbers.
+        """
+        estimator, told = self._estimator(), _read_target(y)
+        frame = self._read(X, reset=False)
+        check_consistent_length(frame, told)
+        return estimator.score_samples(_beside(frame, self.target_, told)) - estimator.score_samples(
+            _beside(frame, self.target_, np.full(len(told), np.nan))
+        )
+
+    def _estimator(self) -> RBM:
+        check_is_fitted(self)
+        estimator: RBM = self.estimator_
+        return estimator
+
+    def _read(self, X: Any, *, reset: bool) -> Frame:
+        """Returns rows as a frame, looked at as scikit-learn does."""
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return frame_of(X)
+        return frame_of(validate_data(self, X, reset=reset, ensure_all_finite="allow-nan"))
+
+    def _rows(self, X: Any) -> Frame:
+        """Returns rows with a target that is missing."""
+        check_is_fitted(self)
+        frame = self._read(X, reset=False)
+        return _beside(frame, self.target_, np.full(len(frame), np.nan))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        return tags
+
+
+def _read_target(y: Any) -> Array:
+    """Returns targets, (rows,), float64."""
+    told: Array = column_or_1d(y, warn=True).astype(np.float64)
+    wrong = ~np.isfinite(told)
+    if wrong.any():
+        raise ValueError(
+            f"y: expected finite numbers, received NaN or infinity (inf) in {int(wrong.sum())} rows, "
+            f"the first {int(wrong.argmax())}; leave these rows out, or learn them as a table by RBM"
+        )
+    return told
+
+
+def _beside(frame: Frame, name: Any, cells: Array) -> Frame:
+    """Returns a frame with the target as its last column."""
+    return Frame((*frame.columns, Series(name, cells, "float64")), frame.library, frame.index)
