@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import make_constraint
 import harmonium as hm
 from harmonium._settings import Checked, Count, Interval, Setting, settings_of
 from harmonium.cli.run_file import as_toml
+from harmonium.cli.settings import TrainSettings
 from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
@@ -144,6 +145,31 @@ def test_mistakes_in_a_file_are_named(cli: CommandLine, tmp_path: Path, text: st
     (tmp_path / "x.toml").write_text(text + "\n")
     message = cli.refuse("train", BARS, tmp_path / "run", "--config", tmp_path / "x.toml")
     assert [part for part in parts if part not in message] == []
+    assert not (tmp_path / "run").exists()
+
+
+NO_SETTING = ["{ a = 1 }", "[[1]]", "1979-05-27", "1" + "0" * 400, "[true, 1]", "9223372036854775808"]
+WRONG = {bool: ['"no such"', "-1", "nan"], int: ['"no such"', "1.5", "true"], float: ['"no such"', "true"]}
+
+
+@pytest.mark.parametrize("name", settings_of(TrainSettings))
+def test_no_setting_takes_what_it_cannot_hold(cli: CommandLine, tmp_path: Path, name: str) -> None:
+    """Every setting of the file, each with values of other types: one line, which names the setting."""
+    setting = settings_of(TrainSettings)[name]
+    kinds = get_args(setting.kind) or (setting.kind,)
+    values = NO_SETTING + next((WRONG[kind] for kind in WRONG if kind in kinds), ["true"])
+    if setting.words and str in kinds:
+        values.append('"no such"')
+    if get_origin(next(iter(kinds))) is Literal:
+        values += ['"no such"', '""']
+    for value in values:
+        key, file = (setting.option or name).lstrip("-").replace("-", "_"), tmp_path / "c.toml"
+        lines = {"data": f'"{BARS}"', "run_dir": f'"{tmp_path / "run"}"', "hidden": '["2"]', key: value}
+        if name == "kinds" and value == "{ a = 1 }":  # which is a table of kinds
+            continue
+        file.write_text("".join(f"{each} = {text}\n" for each, text in lines.items()))
+        refused = cli.refuse("train", "--config", file)
+        assert key in refused.replace("-", "_"), (value, refused)
     assert not (tmp_path / "run").exists()
 
 

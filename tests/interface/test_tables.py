@@ -142,8 +142,11 @@ def test_what_is_missing(missing):
         {"t": pandas.Series(["a", missing, "b", "c"], dtype=object), "x": [1.0, 2, 3, 4.5]}
     )
     table = Table.fit(cells)
-    assert table.columns[0].coding.values == ("a", "b", "c")
-    assert np.isnan(table.encode(cells)[1, :3]).all()
+    if isinstance(missing, str):  # a label in a frame, which has other ways to leave a cell out
+        assert table.columns[0].coding.values == (missing, "a", "b", "c")
+    else:
+        assert table.columns[0].coding.values == ("a", "b", "c")
+        assert np.isnan(table.encode(cells)[1, :3]).all()
     array = np.array([["a", 1.5], [missing, 2.5], ["b", missing], ["c", 3.5]], dtype=object)
     table = Table.fit(array)
     np.testing.assert_array_equal(np.isnan(table.encode(array))[:, [0, 3]], [[0, 0], [1, 0], [0, 1], [0, 0]])

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, final, get_args
+from typing import Any, Literal, final, get_args, get_origin
 
 import typer
 
@@ -31,6 +31,7 @@ _HEAD = """\
 # those that were typed, relative to the folder in which the command is given.
 """
 
+_LONG = 2**63  # TOML's own limit of whole numbers, which Python's reader does not keep
 _WIDTH = 100  # characters of a line of comment
 _SETTINGS = settings_of(TrainSettings)
 _STRUCTURE = settings_of(Structure)
@@ -227,7 +228,9 @@ def _key(name: str) -> str:
 
 def _typed(kind: Any, value: Any, name: str) -> Any:
     """Returns a value of a file as one of a setting's type, such as ``int | None``."""
-    kinds = get_args(kind) or (kind,)
+    kinds = [str if get_origin(each) is Literal else each for each in get_args(kind) or (kind,)]
+    if isinstance(value, int) and abs(value) >= _LONG:
+        raise ValueError(f"{name}: expected a number below 2^63, received one of {len(str(value))} digits")
     if list[str] in kinds:
         return [_typed(str, each, name) for each in (value if isinstance(value, list) else [value])]
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -235,7 +238,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
         (bool, isinstance(value, bool), "true or false"),
         (int, number and isfinite(value) and value == int(value), "a whole number"),
         (float, number, "a number"),
-        (Path, isinstance(value, str), "text"),
+        (Path, isinstance(value, str) and bool(value), "a path"),
         (str, isinstance(value, str) or number, "text"),
     ):
         if each in kinds:

@@ -70,7 +70,7 @@ class Structure(Checked):
     visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None
     hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
-    hidden_states: int = 2
+    hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: Annotated[float | None, Setting(method="chains")] = None
 

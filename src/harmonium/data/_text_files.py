@@ -8,10 +8,13 @@ import gzip
 import io
 import math
 import re
+import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime, time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 
@@ -127,14 +130,16 @@ def refuse_long(name: object, values: Iterable[Any]) -> None:
             )
 
 
-def as_written(cells: Iterable[str], values: Iterable[Any], texts: Iterable[Any] | None = None) -> list[Any]:
+def as_written(cells: Iterable[Any], values: Iterable[Any], texts: Iterable[Any] | None = None) -> list[Any]:
     """Returns the texts of cells that stand for their values, and for others the new texts, or the values."""
     new = values if texts is None else texts
     return [cell if _stands_for(cell, x) else text for cell, x, text in zip(cells, values, new, strict=True)]
 
 
-def _stands_for(cell: str, value: object) -> bool:
+def _stands_for(cell: Any, value: object) -> bool:
     """Returns whether a value, None or NaN where it is missing, is what a cell is read as."""
+    if not isinstance(cell, str):
+        return cell is not None and float(cell) == value
     if value is None or value != value:
         return is_missing(cell)
     if isinstance(value, str):
@@ -242,7 +247,7 @@ def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = (
     cell is a number, else objects: numbers, text, and None in missing cells. A column of which some cell is
     no number is text, and so is one of numbers such as 00123 and 007.1, or of whole numbers from 2^53 on, of
     which float64 does not keep every digit. A file that ends in .gz is compressed. Text is UTF-8, or what a
-    byte-order mark says.
+    byte-order mark tells. Of a spreadsheet (.xlsx) the first sheet is read as text.
 
     Args:
         path: Path of the file.
@@ -261,6 +266,8 @@ def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = (
             "pandas.read_csv(path, encoding='latin-1').to_csv(other, index=False)"
         ) from error
     except ValueError as error:
+        if path.suffix.lower() == ".xlsx":
+            raise
         with _open(path, errors="replace") as file:
             first = file.readline()
         for other, remedy in _REMEDIES.items():  # another character may separate the cells
@@ -337,9 +344,51 @@ def _added(cells: list[str], numbers: array[float]) -> bool:
 
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The lines that are not empty, with their numbers."""
+    if path.suffix.lower() == ".xlsx":
+        yield from _rows_of_sheet(path)
+        return
     with _open(path) as file:
         lines = csv.reader(file, delimiter=delimiter, strict=True)
         yield from ((lines.line_num, cells) for cells in lines if cells)
+
+
+def _rows_of_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of the first sheet that are not empty, as text, with their numbers.
+
+    Raises:
+        ImportError: openpyxl is not there.
+    """
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
+    try:
+        openpyxl = import_module("openpyxl")
+    except ImportError as error:
+        raise ImportError(
+            'reading .xlsx needs openpyxl: pip install "harmonium[xlsx]", or save the sheet as .csv'
+        ) from error
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    check_claim(unpacked, path.stat().st_size, "the workbook")
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    try:
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # a mere claim
+        rows = [(i + 1, [*map(_text_of, row)]) for i, row in enumerate(sheet.iter_rows(values_only=True))]
+    finally:
+        book.close()
+    width = max((j + 1 for _, row in rows for j, cell in enumerate(row) if cell), default=0)
+    yield from ((i, (row + [""] * width)[:width]) for i, row in rows if any(row))
+
+
+def _text_of(cell: Any) -> str:
+    """Writes a cell of a sheet as a text file would have it."""
+    if cell is None:
+        return ""
+    if isinstance(cell, datetime):
+        return cell.isoformat(" ") if cell.time() != time() else cell.date().isoformat()
+    if isinstance(cell, time):
+        return cell.isoformat("seconds")
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
 def _table(path: Path, delimiter: str, words: frozenset[str]) -> Parts:

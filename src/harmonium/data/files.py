@@ -26,6 +26,7 @@ _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
     (r"\.csv(\.gz)?", "comma-separated numbers or text", read_text),
     (r"\.tsv(\.gz)?", "tab-separated numbers or text", partial(read_text, delimiter="\t")),
+    (r"\.xlsx", "a spreadsheet of numbers or text", read_text),
     (r"\.parquet", "Parquet", read_parquet),
     (r"\.feather", "Feather", read_feather),
     (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
@@ -50,6 +51,7 @@ def read(
       header line; a column headed ``label`` or ``labels`` becomes labels. A first line with text is a header
       where the text stands above numbers, or where none of its cells stands in its column again; a doubt is
       a warning. A column with text, or with a number such as 00123, is text.
+    - ``.xlsx``: the first sheet, as of a ``.csv`` (needs openpyxl).
     - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
       pandas with pyarrow).
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
@@ -80,8 +82,8 @@ def read(
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
-        ImportError: HDF5 without h5py, Stockholm files without Biopython, Parquet and Feather without a
-            library that reads them.
+        ImportError: HDF5 without h5py, Stockholm files without Biopython, spreadsheets without
+            openpyxl, Parquet and Feather without a library that reads them.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
             names the file and the reason.
     """
@@ -120,9 +122,9 @@ def _format(path: Path) -> tuple[str, Reader]:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
     raise ValueError(
-        f"{path}: expected a name that ends in .npy, .npz, .csv[.gz], .tsv[.gz], .parquet, .feather, "
+        f"{path}: expected a name that ends in .npy, .npz, .csv[.gz], .tsv[.gz], .xlsx, .parquet, .feather, "
         ".idx[.gz], idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m, .txt or .sto[.gz], "
-        "or a folder of images; a spreadsheet can be saved as .csv"
+        "or a folder of images; other spreadsheets can be saved as .csv"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import numbers
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -56,7 +57,8 @@ class Series:
         dtype: what the column's own library calls its type.
         categories: all that it may hold, in their order, where its type says so.
         ordered: whether their order means something.
-        texts: (rows,), the cells as they were written, where numbers were read from an array of text.
+        texts: (rows,), the cells as they were given, where other values stand for them: numbers in an array
+            of text, and ``Decimal``.
     """
 
     name: Hashable
@@ -172,8 +174,9 @@ def _is_frame(X: object) -> bool:
 def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
     """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
 
-    None, NaN, pandas.NA, NaT and empty text are missing. Of an array of text, columns of numbers are numbers,
-    which remember how they were written.
+    None, NaN, pandas.NA and NaT are missing, and in arrays empty text. Of an array of text, columns of
+    numbers are numbers, which remember how they were written. Intervals of pandas are text, periods their
+    beginnings.
 
     Args:
         X: the table.
@@ -223,8 +226,9 @@ def _from_frame(X: Any) -> Frame:
             f"X: expected columns of one name each, received names of {X.columns.nlevels} levels such as "
             f"{X.columns[0]!r}; X.columns = ['_'.join(map(str, names)) for names in X.columns] joins them"
         )
-    if hasattr(X, "columns") and len(set(X.columns)) < len(X.columns):
-        twice = [name for name in X.columns if list(X.columns).count(name) > 1]
+    column_names = list(getattr(X, "column_names", getattr(X, "columns", ())))  # of pyarrow, and of others
+    twice = [name for name, count in Counter(column_names).items() if count > 1]
+    if twice:
         raise ValueError(f"X: expected columns of different names, received {twice[0]!r} twice; rename one")
     try:
         frame = nw.from_native(X, eager_only=True)
@@ -244,7 +248,8 @@ def _from_frame(X: Any) -> Frame:
             if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
                 known = series.drop_nulls()
                 refuse_long(name, [known.min(), known.max()] if len(known) else [])
-            columns.append(_number(name, series.to_numpy(), type_name))
+            read = _number(name, series.to_numpy(), type_name)
+            columns.append(replace(read, texts=_objects(series.to_list())) if dtype == nw.Decimal else read)
             continue
         if dtype.is_nested():
             raise TypeError(
@@ -253,21 +258,37 @@ def _from_frame(X: Any) -> Frame:
             )
         if native is not None and type_name == "category":
             kind = X[name].cat
-            cells = series_of(name, series.to_list(), type_name, objects=True)
-            columns.append(
-                replace(cells, categories=tuple(kind.categories.tolist()), ordered=bool(kind.ordered))
+            known = kind.categories
+            plain = str(known.dtype).partition("[")[0] not in ("interval", "period")
+            labels = known.tolist() if plain else [str(label) for label in known]
+            values = (
+                series.to_list() if plain else [labels[code] if code >= 0 else None for code in kind.codes]
             )
+            cells = series_of(
+                name, values, type_name if plain else f"{_OF}{known.dtype}", objects=True, blank=True
+            )
+            columns.append(replace(cells, categories=tuple(labels), ordered=bool(kind.ordered)))
             continue
+        if native is not None and type_name.startswith("period["):
+            series = nw.from_native(X[name].dt.to_timestamp(), series_only=True)
+            dtype = series.dtype
+        _refuse_years(name, series, dtype)
         categories = tuple(dtype.categories) if dtype == nw.Enum else None
         type_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
         text = dtype in (nw.Categorical, nw.Enum) or categories is not None
-        cells = series_of(name, series.to_list(), type_name, objects=text)
+        cells = series_of(name, series.to_list(), type_name, objects=text, blank=True)
         columns.append(replace(cells, categories=categories))
     return Frame(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
 
 
 def series_of(
-    name: Hashable, values: Sequence[Any], dtype: str, *, parse: bool = False, objects: bool = False
+    name: Hashable,
+    values: Sequence[Any],
+    dtype: str,
+    *,
+    parse: bool = False,
+    objects: bool = False,
+    blank: bool = False,
 ) -> Series:
     """A column from a list of Python values.
 
@@ -278,24 +299,52 @@ def series_of(
         parse: whether a column of text that are numbers is a column of numbers; not so if one is written with
             a zero in front, such as 00123.
         objects: whether numbers are labels.
+        blank: whether empty text is a cell like any other; else it is missing.
 
     Raises:
         TypeError: cells of another type, or dates and times of several; the message names the column.
     """
-    plain = [_plain(value, name) for value in values]
+    plain = [_plain(value, name, blank) for value in values]
     seen = [value for value in plain if value is not None]
     if parse and seen and not has_codes(seen) and all(map(is_number, seen)):
         refuse_long(name, whole_numbers(seen))
         parsed = _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
-        return replace(parsed, texts=np.array(values, dtype=object))
+        return replace(parsed, texts=_objects(values))
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
         refuse_long(name, [v for v in seen if isinstance(v, int)])
-        return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
+        read = _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
+        decimal = any(isinstance(value, Decimal) for value in values)
+        return replace(read, texts=_objects(values)) if decimal else read
     if any(map(is_time, seen)) and form_of(seen) is None:
         raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
-    array = np.empty(len(plain), dtype=object)
-    array[:] = plain
-    return Series(name, array, dtype)
+    return Series(name, _objects(plain), dtype)
+
+
+def _objects(values: Sequence[Any]) -> Array:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _refuse_years(name: Hashable, series: Any, dtype: Any) -> None:
+    """Refuses dates beyond Python's range, and durations, which libraries cannot hand out one by one.
+
+    Raises:
+        ValueError: there is one.
+    """
+    kind = str(dtype).partition("(")[0]
+    if kind not in _RANGES:
+        return
+    values = series.to_numpy()
+    values = values[~np.isnat(values)] if values.dtype.kind in "mM" else values[:0]
+    days = values.astype(f"{values.dtype.kind}8[D]")  # which hold what finer units do not
+    low, high = _RANGES[kind]
+    if len(values) and (days.min() < low or days.max() > high):
+        received = values[(days < low) | (days > high)][0]
+        expected = "days within ±999999999" if kind == "Duration" else "the years 1 to 9999"
+        raise ValueError(
+            f"X: expected {expected} in column {name!r}, received {received}; correct it, or make it missing"
+        )
 
 
 def _number(name: Hashable, values: Any, dtype: str) -> Series:
@@ -311,16 +360,19 @@ def _number(name: Hashable, values: Any, dtype: str) -> Series:
     return Series(name, values, dtype)
 
 
-def _plain(value: Any, name: Hashable) -> Any:
+def _plain(value: Any, name: Hashable, blank: bool = False) -> Any:
     """A cell as Python's own str, bool, int or float; None where it is missing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    kind = type(value).__name__
+    if value is None or kind in ("NAType", "NaTType"):
         return None
+    if kind == "Interval":  # of pandas
+        return str(value)
     if isinstance(value, np.generic):
         if value.dtype.kind in "mM":
             value = value.astype(f"{value.dtype.kind}8[us]")
         value = value.item()
     if isinstance(value, str):
-        return str(value) if value.strip() else None
+        return str(value) if blank or value.strip() else None
     if isinstance(value, (bool, int)) or is_time(value):
         return value
     if isinstance(value, (numbers.Real, Decimal)):
@@ -360,7 +412,7 @@ def _array(frame: Frame) -> Any:
         return frame.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
     array = np.empty(frame.shape, dtype=object)
     for j, column in enumerate(frame.columns):
-        array[:, j] = column.values if column.texts is None else as_written(column.texts, column.values)
+        array[:, j] = column.values if column.texts is None else _as_given(column)
     if dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns):
         return array.astype("U")
     return array
@@ -372,10 +424,47 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
         known = None if column.categories is None else list(column.categories)
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
+    if column.texts is not None:
+        return pandas.Series(_objects(_as_given(column)), index=index)
+    if dtype.startswith("period["):
+        days = pandas.to_datetime(pandas.Series(column.values, index=index))
+        return days.dt.to_period(dtype[len("period[") : -1])
+    if dtype.startswith((_OF, "interval[")):
+        seen = column.values[~column.missing].tolist()
+        texts: Any = dict.fromkeys(seen) if column.categories is None else column.categories
+        labels = {text: _read_label(pandas, text, dtype.removeprefix(_OF)) for text in texts}
+        cells: Any = [labels.get(text) for text in column.values]
+        if dtype.startswith(_OF):
+            cells = pandas.Categorical(cells, categories=list(labels.values()), ordered=column.ordered)
+            return pandas.Series(cells, index=index)
+        return pandas.Series(pandas.array(cells, dtype=dtype), index=index)
     series = pandas.Series(column.values, index=index)
     if (column.missing.any() and dtype in {"bool", *WHOLE}) or _broken(column):
         return series
     return series.astype(dtype)
+
+
+def _read_label(pandas: Any, text: str, dtype: str) -> Any:
+    """Reads an interval, or a period, as it writes itself; ``dtype`` is what pandas calls its type."""
+    kind, _, inner = dtype.removesuffix("]").partition("[")
+    if kind == "period":
+        return pandas.Period(text, freq=inner)
+    subtype, _, closed = inner.rpartition(", ")
+    ends = text[1:-1].split(", ")
+    number = int if "int" in subtype else float
+    of_time = {"d": pandas.Timestamp, "t": pandas.Timedelta}.get(subtype[:1])
+    return pandas.Interval(*map(of_time or number, ends), closed=closed)
+
+
+def _as_given(column: Series) -> list[Any]:
+    """The cells of a column as they were given, and new ones of the same type where these are ``Decimal``."""
+    assert column.texts is not None
+    values = column.values.tolist()
+    exponents = [cell.as_tuple().exponent for cell in column.texts if isinstance(cell, Decimal)]
+    if exponents:
+        step = Decimal(1).scaleb(min((x for x in exponents if isinstance(x, int)), default=0))
+        values = [None if x != x else Decimal(repr(x)).quantize(step) for x in values]
+    return as_written(column.texts, column.values.tolist(), values)
 
 
 def _broken(column: Series) -> bool:
@@ -391,6 +480,8 @@ def native_series(narwhals: Any, column: Series, library: str) -> Any:
     values = [
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
     ]
+    if column.texts is not None and column.dtype.startswith("Decimal"):
+        return narwhals.new_series(str(column.name), _as_given(column), backend=library)
     name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
     kind: Any = getattr(narwhals, name.partition("(")[0].replace("Uint", "UInt"), None)
     if column.dtype.startswith(("Datetime(", "Duration(")):
@@ -398,7 +489,7 @@ def native_series(narwhals: Any, column: Series, library: str) -> Any:
         kind = kind(*(match[1] for match in (unit, zone) if match))
     if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
-    elif kind is narwhals.Object or _broken(column):
+    elif kind in (narwhals.Object, narwhals.Decimal) or _broken(column):
         kind = None
     whole = kind is not None and kind.is_integer()
     if whole:
@@ -408,6 +499,12 @@ def native_series(narwhals: Any, column: Series, library: str) -> Any:
     return narwhals.new_series(str(column.name), values, kind, backend=library)
 
 
+_OF = "category of "
+"""In front of the type of categories that are read from text."""
+_RANGES = {
+    **{kind: (np.datetime64("0001-01-01"), np.datetime64("9999-12-31")) for kind in ("Date", "Datetime")},
+    "Duration": (np.timedelta64(-999_999_999, "D"), np.timedelta64(999_999_999, "D")),
+}
 _IN_PANDAS = {
     **{"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"},
     **{"Date": "object", "Time": "object", "Datetime": "datetime64[us]", "Duration": "timedelta64[us]"},

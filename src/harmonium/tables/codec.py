@@ -616,6 +616,12 @@ def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -
             f"X: expected at least one value in every column, all of column {column} is missing (NaN); "
             "drop it"
         )
+    if not bool(seen.moments[1].isfinite().all()):
+        column = int(seen.moments[1].isfinite().int().argmin())
+        raise ValueError(
+            f"X: expected numbers of which float64 holds the squares, received others in column {column}; "
+            "correct or drop them"
+        )
     if kind == "auto":
         pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
         kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")

@@ -46,6 +46,7 @@ _REPEATED = 5  # rows for each of them at least: fewer leave the shape of a dist
 _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
 MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
+_LARGEST = 1e150  # numbers at most: float64 holds their squares
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _DECLARE = {"values", "largest", "low", "high"}  # options that name the ends of a column
 _ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
@@ -115,6 +116,12 @@ class Column:
         asked = None if asked == "auto" else asked
         plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
         form, asked_form = None, options.pop("form", None)
+        if cells.numeric and (large := np.abs(cells.values) > _LARGEST).any():
+            received = f"{cells.values[large.argmax()]:g} at row {large.argmax()}"
+            raise ValueError(
+                f"{where}: expected numbers of at most {_LARGEST:g}, received {received}; correct it, "
+                f'make it missing, or "{IGNORE}" leaves the column out'
+            )
         try:
             if asked_form is not None:
                 form = _check_layout(cells, asked_form)

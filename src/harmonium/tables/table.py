@@ -98,7 +98,7 @@ class Table(Encoder):
 
         Args:
             X: a data frame of pandas, polars or whatever narwhals knows, or an array (rows, columns) of
-                numbers, objects or text; None, NaN, pandas.NA, NaT and empty text are missing cells.
+                numbers, objects or text; None, NaN, pandas.NA, NaT and, in arrays, empty text are missing.
             kinds: Kinds of columns, by name (by number in an array), that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
                 for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
