@@ -42,11 +42,15 @@ class Stream(Protocol):
 
 
 class Batch(NamedTuple):
-    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are."""
+    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are.
+
+    ``of`` counts the rows of the batch, where these are a part of it.
+    """
 
     v: Tensor
     weights: Tensor | None
     where: Tensor | range
+    of: int | None = None
 
 
 class BatchSource(ABC):
@@ -151,6 +155,20 @@ class RowBatches(BatchSource):
         batch = self._ahead[1].result()
         self._ahead = step + 1, self._reader.submit(self._read, step + 1)
         return batch
+
+    def take_part(self, step: int, part: slice) -> Batch | None:
+        """Returns some rows of a batch, where these are known to be complete, in memory and of equal weight.
+
+        None where they are not, or where they would lie in memory otherwise than within the batch: some
+        libraries round by the place of a row within a line of the cache, of 64 bytes.
+        """
+        rows = self._rows
+        known = self.checked and self.observed and self._weights is None
+        if rows.tensor is None or not known or part.start * self.width * rows.dtype.itemsize % 64:
+            return None
+        where = self.indices(step)[part]
+        v = rows.tensor.index_select(0, where.to(rows.tensor.device)).to(rows.dtype)
+        return Batch(v, None, where, self.size)
 
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""

@@ -108,7 +108,7 @@ class CompiledUpdates(Updates):
         count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
         while count < most and quiet(state.step + count) and self.average is None:
             count += 1
-        v, weights, _ = source.take(state.step, count)
+        v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
         if self.begin is not None:
             self.begin(v[0])

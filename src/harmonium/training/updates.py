@@ -13,6 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
+from harmonium.training.batch_source import Batch, RowBatches
 from harmonium.training.divergence import DivergenceMonitor, Problem
 from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
 from harmonium.training.penalties import pulls_of
@@ -102,20 +103,12 @@ class OneByOne(Updates):
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
-        v, row_weights, where = state.batches.take(state.step)
-        if settings.transform is not None:
-            v = self.transform(v)
-        if not state.batches.checked:
-            state.machine.check_batch(v, where, "X")
-        if self.begin is not None:
-            self.begin(v)
-            self.begin = None
-        self.monitor.watch(v, self.density)
+        batch = self._take_own_rows() or self._take_batch()
         if self.renews:
             state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
-            estimate = self._estimate(v, row_weights)
+            estimate = self._estimate(batch)
         control, norm = estimate.control, 0.0
         scale = self.scale(state.step) * control.rate
         if control.restart is not None:
@@ -123,7 +116,7 @@ class OneByOne(Updates):
             diagnostics = _device.read_numbers(estimate.diagnostics)
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
         else:
-            weight = 1.0 if row_weights is None else float(row_weights.mean())
+            weight = 1.0 if batch.weights is None else float(batch.weights.mean())
             gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
             norm = float(global_norm(gradients))
             diagnostics = _device.read_numbers(estimate.diagnostics) if estimate.diagnostics else {}
@@ -141,9 +134,34 @@ class OneByOne(Updates):
         state.history.add(made.norm, diagnostics)
         return made
 
-    def _estimate(self, v: Tensor, weights: Tensor | None) -> Estimate:
+    def _take_batch(self) -> Batch:
+        """Returns the rows of the next update; what watches a run looks at them."""
+        state = self.state
+        v, row_weights, where, _ = state.batches.take(state.step)
+        if self.settings.transform is not None:
+            v = self.transform(v)
+        if not state.batches.checked:
+            state.machine.check_batch(v, where, "X")
+        if self.begin is not None:
+            self.begin(v)
+            self.begin = None
+        self.monitor.watch(v, self.density)
+        return Batch(v, row_weights, where)
+
+    def _take_own_rows(self) -> Batch | None:
+        """Returns the rows that belong to this process's shards; None where the whole batch is needed."""
+        worker, source, step = self.state.rule, self.state.batches, self.state.step
+        looked_at = self.begin is not None or self.monitor.is_due(step + 1) or step + 1 == self.total
+        if looked_at or self.settings.transform is not None:
+            return None
+        if not (isinstance(worker, Sharded) and isinstance(source, RowBatches)):
+            return None
+        return source.take_part(step, worker.shards.own_rows(source.size, "batch_size"))
+
+    def _estimate(self, batch: Batch) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, worker, rule = self.state, self.state.rule, self.settings.rule
+        v, weights = batch.v, batch.weights
         if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
             options: dict[str, Any] = {} if weights is None else {"weights": weights}
             v = _device.to_device(v, self.device)
@@ -158,4 +176,5 @@ class OneByOne(Updates):
             v, row_weights, observed = rule.checked(state.machine, v, weights)
         elif v.device != self.device:
             v = _device.to_device(v, self.device)
-        return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed)
+        part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
+        return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed, **part)
