@@ -42,6 +42,15 @@ RUNS: dict[str, dict[str, Any]] = {
     "deep": {"hidden": [hm.Bernoulli(5), hm.Bernoulli(3)], "rule": hm.rules.pcd(2)},
     "gaussian": {"visible": hm.Gaussian(12), "rule": hm.rules.noise_cd(4, kernel=Langevin(0.1))},
     "bytes": {"rows": BITS.byte()},
+    "tap": {"rule": hm.rules.tap()},
+    "persistent tap of a deep machine": {
+        "hidden": [hm.Bernoulli(5), hm.Bernoulli(3)],
+        "rule": hm.rules.tap(order=3, start="persistent", solutions=20),
+    },
+    "mean field of a deep machine": {
+        "hidden": [hm.Bernoulli(5), hm.Bernoulli(3)],
+        "rule": hm.rules.mean_field_pcd(2),
+    },
     "grey": {"rows": BITS * 0.7, "transform": hm.data.bernoulli_binarise},
 }
 
@@ -150,7 +159,8 @@ def test_a_run_says_why_it_was_not_recorded(name: str) -> None:
     assert engine.startswith("torch: ") and reason in engine
 
 
-def test_a_recorded_update_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["pcd", "tap", "mean field of a deep machine"])
+def test_a_recorded_update_never_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks, here of callbacks, the host asks the device for nothing."""
     monkeypatch.setattr(choice, "RECORDS", frozenset((DEVICE.type,)))
     monkeypatch.setattr(choice, "LEAST_UPDATES", 20)
@@ -165,7 +175,7 @@ def test_a_recorded_update_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pretend_device() as counts, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        run = train(device=DEVICE, updates=100, record_every=100, callbacks=[Every16()])
+        run = train(**fresh(RUNS[name]), device=DEVICE, updates=100, record_every=100, callbacks=[Every16()])
     assert run.engine == "recorded"
     assert seen[96] - seen[80] == 1  # of the 16 updates between, for their numbers
 

@@ -17,6 +17,7 @@ from harmonium.backends import choice, tensor_cores
 
 # Steps before the recording: the first makes constants and picks algorithms, the second finds them there.
 _EAGER = 2
+_STEPS = [0]  # of recordings that are being made
 
 
 @final
@@ -118,7 +119,11 @@ class Recording:
 
     def _run(self) -> None:
         """Makes a step and writes its state over that of the step before, where the next one finds it."""
-        new, before = self._step(self._state), dict(leaves(self._state))
+        _STEPS[0] += 1
+        try:
+            new, before = self._step(self._state), dict(leaves(self._state))
+        finally:
+            _STEPS[0] -= 1
         if before.keys() != dict(leaves(new)).keys():  # there was none
             self._state = map_leaves(_clone, new)
             return
@@ -129,6 +134,11 @@ class Recording:
                 self._grown[place] = value - before[place]
         own = iter(before.values())
         self._state = map_leaves(lambda value: _other(value, next(own)), new)
+
+
+def within_step() -> bool:
+    """Returns whether a recording makes its step, in which no value may be read."""
+    return _STEPS[0] > 0
 
 
 @contextmanager

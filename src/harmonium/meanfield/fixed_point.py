@@ -11,6 +11,7 @@ from torch import Tensor
 from harmonium import _checks, _device
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
+from harmonium.backends.recording import within_step
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.scheme import Damping, Point, Scheme
 from harmonium.meanfield.solution import Solution, Status
@@ -91,10 +92,14 @@ def _solve_blocks(
 def _iterate(
     scheme: Scheme, point: Point, tolerance: float, damping: DampingLike, max_sweeps: int
 ) -> tuple[Point, Tensor, Tensor]:
-    """Solves some rows, whose point is written over; returns point, status and sweeps."""
+    """Solves some rows, whose point is written over; returns point, status and sweeps.
+
+    Within a recorded step nobody looks who has come to an end: rows then rest where they are until all
+    sweeps are made.
+    """
     whole, rows = scheme, len(point.means[0])
-    device = point.means[0].device
-    behind = _device.is_async(device)
+    device, looks = point.means[0].device, not within_step()
+    behind = _device.is_async(device) or not looks
     free = whole.free_layers()
     units = sum(whole.hamiltonian.layers[l].width for l in free)
     limit = max(units, 1) * tolerance**2
@@ -129,6 +134,8 @@ def _iterate(
             rate = _adapt(rate, change, last)
             last = change
         current = moved
+        if not looks:
+            continue
         gone = int(ended.sum())  # a device that works behind the host is waited for here alone
         if gone == len(active):
             break
