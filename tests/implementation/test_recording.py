@@ -6,8 +6,10 @@ stay, as a graph does. ``experiments/gpu.py`` asks a GPU for the rest.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from pretend_graphs import pretend_graphs
 import harmonium as hm
 from harmonium import _device
 from harmonium.backends import Recording, choice
+from harmonium.coupled import ahead
 
 GENERATOR = torch.Generator().manual_seed(1)
 BITS = (torch.rand(300, 12, generator=GENERATOR) < 0.3).float()
@@ -248,6 +251,21 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
     assert all(
         torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(replayed, plain, strict=True)
     )
+
+
+def test_recordings_of_pairs_are_few_and_end_with_their_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the memory of all its sweeps; one for another source of noise takes the place of the last."""
+    monkeypatch.setattr("harmonium.coupled.ahead.SWEEPS", 1)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Bernoulli(5)], seed=2)
+    with pretend_graphs(monkeypatch):
+        rule = hm.rules.ucd(chains=30)
+        for seed in range(6):
+            rule.gradient(machine, BITS, seed=seed)
+        assert [len(known) for known in ahead._RECORDED.values()] == [1]
+        deepcopy(rule)
+        del rule
+        gc.collect()
+        assert not ahead._RECORDED
 
 
 def test_a_failed_recording_leaves_states_and_generators_as_they_were(

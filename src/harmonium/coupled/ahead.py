@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 SWEEPS = 8
 """Sweeps between two looks. A pair that has met takes four more on average, and a look stalls a GPU for about
 as long as a recorded sweep takes. Not measured on a GPU."""
-_RECORDINGS = 32  # of one pair kernel at once; a training has some three, and rules may share a kernel
+_RECORDINGS = (
+    8  # of one pair kernel at once, each with the states of all its sweeps; a training has some three
+)
 _FEWER = 4  # A recording has all pairs, a fourth of them, ...: each costs memory for all its sweeps,
 _LEAST = 64  # and so few take a GPU as long as one pair does.
 
@@ -209,16 +211,10 @@ class RunAhead:
     def _replay(self, law: Hamiltonian, both: ChainState, met: Tensor) -> _Seen:
         """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
         known = _RECORDED.setdefault(self._kernel, {})
-        where = (
-            id(law.graph),
-            *map(id, law.layers),
-            id(self._generator),
-            ASKED.get(),
-            self._layers,
-            met.shape,
-        )
+        machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, self._layers)
+        where = (*machine, ASKED.get(), len(met))
         given = (law.thetas, tuple(law.J), both, met)
-        if where not in known:
+        if where not in known or known[where].generator is not self._generator:
             if len(known) == _RECORDINGS:
                 known.clear()
             kept = map_leaves(lambda x: x.detach().clone(), given)
@@ -234,11 +230,10 @@ class RunAhead:
                 at = replace(like, thetas=thetas, J=J)
                 return _sweep(at, both, met, SWEEPS, moved_by, layers, generator)
 
-            known[where] = kept, Recording(step, None, law.device, [generator])
-        kept, recording = known[where]
-        map_leaves(lambda own, new: own.copy_(new), kept, given)
-        recording.advance()
-        made: _Seen = recording.state
+            known[where] = _Known(kept, Recording(step, None, law.device, [generator]), generator)
+        map_leaves(lambda own, new: own.copy_(new), known[where].given, given)
+        known[where].recording.advance()
+        made: _Seen = known[where].recording.state
         return made
 
     def _add(
@@ -277,7 +272,15 @@ class RunAhead:
         return order, torch.arange(size, device="cpu") < number
 
 
-_RECORDED: WeakKeyDictionary[PairKernel, dict[Hashable, tuple[Any, Recording]]] = WeakKeyDictionary()
+class _Known(NamedTuple):
+    """A recording, the tensors that it reads, and its source of noise."""
+
+    given: Any
+    recording: Recording
+    generator: torch.Generator
+
+
+_RECORDED: WeakKeyDictionary[PairKernel, dict[Hashable, _Known]] = WeakKeyDictionary()
 _NOWHERE = ChainState([], {})
 
 
