@@ -19,6 +19,8 @@ and is at its defaults.
 - ``fits``: of some rows and columns of a table, with up to 40 % of the cells lost: whether ``RBM`` ends well,
   without chains and with, and the share of imputed numbers farther outside of those seen than their range.
 - ``outliers``: in a twentieth of the rows a third of the cells comes from other rows. Area under the curve.
+- ``novelty``: two thirds of the rows are learned from; in a tenth of the others one number is ten times the
+  largest that was learned from. Area under the curve.
 
 Every result is a line of --out as soon as it is there; a repeated command makes those that are missing.
 """
@@ -279,17 +281,41 @@ def outliers(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     moved = random.random(len(table)) < 0.05
     other = table.iloc[random.permutation(len(table))].set_index(table.index)
     changed = table.where(~(moved[:, None] & (random.random(table.shape) < 1 / 3)), other)
-    arms = {
-        "RBMOutlier": hm.RBMOutlier(random_state=seed),
-        "IsolationForest": prepared(table, IsolationForest(random_state=seed)),
-        "LocalOutlierFactor": prepared(table, LocalOutlierFactor(novelty=True)),
-    }
-    for arm, model in arms.items():
+    for arm, model in judges(table, seed).items():
 
         def made(model: Any = model) -> dict[str, float]:
             return {"auc": roc_auc_score(~moved, model.fit(changed).decision_function(changed))}
 
         yield {"arm": arm}, made
+
+
+def judges(table: pd.DataFrame, seed: int) -> dict[str, Any]:
+    return {
+        "RBMOutlier": hm.RBMOutlier(random_state=seed),
+        "IsolationForest": prepared(table, IsolationForest(random_state=seed)),
+        "LocalOutlierFactor": prepared(table, LocalOutlierFactor(novelty=True)),
+    }
+
+
+def novelty(table: pd.DataFrame, label: str | None, seed: int) -> Any:
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(table))
+    train, new = (table.iloc[x].reset_index(drop=True) for x in np.split(order, [2 * len(table) // 3]))
+    numbers = np.flatnonzero(real(table) & (train.max(numeric_only=False).map(_positive)))
+    moved = random.random(len(new)) < 0.1
+    for row in np.flatnonzero(moved):
+        name = table.columns[random.choice(numbers)]
+        new.loc[row, name] = 10.0 * train[name].max()
+    for arm, model in judges(table, seed).items():
+
+        def made(model: Any = model) -> dict[str, float]:
+            return {"auc": roc_auc_score(~moved, model.fit(train).decision_function(new))}
+
+        yield {"arm": arm}, made
+
+
+def _positive(value: Any) -> bool:
+    return not isinstance(value, str) and value > 0
 
 
 # Fits
@@ -323,7 +349,14 @@ def fits(table: pd.DataFrame, label: str | None, seed: int) -> Any:
         yield {"arm": arm}, made
 
 
-PARTS = {"holes": holes, "labels": labels, "draws": draws, "outliers": outliers, "fits": fits}
+PARTS = {
+    "holes": holes,
+    "labels": labels,
+    "draws": draws,
+    "outliers": outliers,
+    "novelty": novelty,
+    "fits": fits,
+}
 
 
 def main() -> None:

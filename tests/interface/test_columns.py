@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -432,3 +433,21 @@ def test_nineteen_columns_are_listed_within_eighty_letters(
     first = [line.split()[0] for line in lines if line.strip()]
     assert [name for name in first if name in names] == names
     assert any(line.startswith("number") and "ignore" in line and "row numbers" in line for line in lines)
+
+
+def test_given_cells_come_back_as_they_were_given() -> None:
+    """Empty text among other text is a label, and Decimals keep their digits; new cells are of their kind."""
+    size = 90
+    exact = [None if i % 7 == 3 else Decimal(f"{i % 9}.10") for i in range(size)]
+    text = ["" if i % 3 == 0 else "ab"[i % 2] for i in range(size)]
+    frame = pandas.DataFrame({"money": exact, "text": text, "typed": pandas.Categorical(text)})
+    frame.loc[5, "text"] = None
+    rbm = hm.RBM(2, random_state=0).fit(frame)
+    full = rbm.impute(frame)
+    assert list(full["text"].drop(5)) == list(frame["text"].drop(5)) and full["text"][5] in ("", "a", "b")
+    assert full["typed"].tolist() == text and full["typed"].cat.categories.tolist() == ["", "a", "b"]
+    for before, after in zip(exact, full["money"], strict=True):
+        assert isinstance(after, Decimal) and (before is None or str(after) == str(before))
+        assert after == round(after, 1)
+    numbers = pandas.DataFrame({"x": [1, 2.5, "", 3, 0.5] * 20, "y": range(100)})
+    assert hm.RBM(2, random_state=0).fit(numbers).impute(numbers)["x"].map(type).eq(float).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import log
 
 import torch
@@ -33,9 +34,10 @@ def beyond_seen(table: Table, states: Tensor) -> Tensor:
 def without_refuted(machine: BoltzmannMachine, table: Table, v: Tensor) -> Tensor:
     """Returns rows without the cells that are more probably errors than what the rest of their row tells.
 
-    A linear relation goes on for ever: one cell that is wrong, such as a length of 0 beside others of 6,
-    would move all that depends on it as far as it is wrong. A cell is taken for an error where
-    p(cell | rest) is below that of errors, a thousandth spread evenly over the states that training saw.
+    A linear relation goes on for ever: a cell that is wrong, such as a length of 0 beside others of 6, would
+    move all that depends on it as far as it is wrong. A cell is taken for an error where the row is more
+    probable without it and with an error: one cell in a thousand, any state that training saw as probable as
+    another. A row is probable if what it lacks lies within what was seen.
 
     Args:
         machine: Machine that ``HiddenStates`` takes.
@@ -45,29 +47,38 @@ def without_refuted(machine: BoltzmannMachine, table: Table, v: Tensor) -> Tenso
     sums = HiddenStates(machine.hamiltonian().to(torch.float64))
     v, moving = v.clone(), torch.arange(len(v), device=v.device)
     low, high = (x.to(v.device, torch.float64) for x in table.ends_of_states())
+    widths = [column.coding.width for column in table.columns]
+    places = [slice(end - width, end) for end, width in zip(accumulate(widths), widths, strict=True)]
     for _ in range(_ROUNDS):
         rows = v[moving].double()
-        worst = rows.new_zeros(len(rows))
-        place = torch.full((len(rows),), -1, device=v.device)
-        complete, start = sums.log_likelihood(rows), 0
-        for j, column in enumerate(table.columns):
-            unit, start = slice(start, start + column.coding.width), start + column.coding.width
+        worst = _log_plausible(sums, rows, low, high)
+        column = torch.full((len(rows),), -1, device=v.device)
+        for j, place in enumerate(places):
             rest = rows.clone()
-            rest[:, unit] = torch.nan
-            even = -log(column.coding.n_states)
-            if column.support is not None and column.support.step is None and column.support.ends is not None:
-                even = -float((high[unit] - low[unit]).log())
-            margin = complete - sums.log_likelihood(rest) - even - log(_ERRORS)
-            worse = ~rows[:, unit].isnan().any(1) & (margin < worst)
-            worst, place = torch.where(worse, margin, worst), torch.where(worse, j, place)
-        ends = torch.tensor([column.coding.width for column in table.columns], device=v.device).cumsum(0)
-        refuted = place >= 0
-        moving, place = moving[refuted], place[refuted]
+            rest[:, place] = torch.nan
+            span = (high[place] - low[place]).sum()
+            even = float(span.log()) if bool(span.isfinite()) else log(table.columns[j].coding.n_states)
+            without = _log_plausible(sums, rest, low, high) + log(_ERRORS) - even
+            worse = ~rows[:, place].isnan().any(1) & (without > worst)
+            worst, column = torch.where(worse, without, worst), torch.where(worse, j, column)
+        moving, column = moving[column >= 0], column[column >= 0]
         if not len(moving):
             break
-        columns = torch.arange(int(ends[-1]), device=v.device)
-        mine = torch.bucketize(columns, ends, right=True)
-        v[moving, : len(columns)] = v[moving, : len(columns)].masked_fill(
-            mine == place.unsqueeze(1), torch.nan
-        )
+        for j, place in enumerate(places):
+            v[moving[column == j], place] = torch.nan
     return v
+
+
+def _log_plausible(sums: HiddenStates, v: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Returns ln p(what rows show, and what they lack is within what was seen), (rows,), nearly.
+
+    What a row lacks is taken for normal, and its columns for independent.
+    """
+    width, found = len(low), []
+    for place, posterior in sums.blocks(v):
+        mean, variance = (x[:, :width].double() for x in posterior.moments())
+        lacking = v[place, :width].isnan() & low.isfinite()
+        deviation = variance.clamp(min=1e-12).sqrt()
+        inside = sum(torch.special.log_ndtr(x / deviation) for x in (mean - low, high - mean))
+        found.append(torch.where(lacking, inside, 0.0).sum(1))
+    return sums.log_likelihood(v) + torch.cat(found)
