@@ -103,7 +103,7 @@ def read(part: str) -> tuple[Rows, Rows]:
         )
     found = []
     for name in ("train", "test"):
-        codes = hm.sequences.read_fasta(folder() / part / f"{name}.fasta.gz", alphabet="protein").codes
+        codes = hm.sequences.read_alignment(folder() / part / f"{name}.fasta.gz", alphabet="protein").codes
         found.append(Rows(torch.from_numpy(codes), hm.sequences.similarity_weights(codes, 0.8), 21))
     return found[0], found[1]
 

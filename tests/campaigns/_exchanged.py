@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import harmonium as hm
-from harmonium.sequences import read_fasta, read_stockholm
+from harmonium.sequences import read_alignment
 
 from ._damage import WORDS, Edit, gzip_edit, unfolding, zip_edit
 from ._kind import Kind
@@ -38,7 +38,7 @@ MEGABYTES = 1024
 
 
 def exchanged_kinds() -> list[Kind]:
-    """All kinds; those of HDF5 are left out without h5py, Stockholm without Biopython."""
+    """All kinds; those of HDF5 are left out without h5py."""
 
     def sequences(name: str, contents: list[bytes], **more: Any) -> Kind:
         return Kind(name, name, [{name: x} for x in contents], _read_sequences, _describe, **more)
@@ -50,8 +50,7 @@ def exchanged_kinds() -> list[Kind]:
         sequences("x.fasta.gz", [gzip.compress(FASTA)], sealed=True, share=4),
         *(_machine(f"exchanged{end}", _written(end)) for end in (".dat", ".txt", ".npz")),
     ]
-    if find_spec("Bio"):
-        found.append(sequences("x.sto", [STOCKHOLM], share=4))
+    found.append(sequences("x.sto", [STOCKHOLM], share=4))
     if find_spec("h5py"):
         found.append(_machine("exchanged.h5", [*_written(".h5"), _julia()]))
     return found
@@ -124,7 +123,7 @@ def _julia() -> bytes:
 
 
 def _read_sequences(path: Path) -> Any:
-    found = (read_stockholm if path.suffix == ".sto" else read_fasta)(path)
+    found = read_alignment(path)
     return found.codes.tolist(), found.names, found.alphabet
 
 

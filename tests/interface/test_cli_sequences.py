@@ -12,7 +12,7 @@ import torch
 import harmonium as hm
 from harmonium._random import as_generator
 from harmonium.data import Letters, read
-from harmonium.sequences import read_fasta, similarity_weights
+from harmonium.sequences import read_alignment, similarity_weights
 from harmonium.tables import Codec
 from harmonium.training import Recipe
 from harmonium.training.seeds import stream_seed
@@ -41,7 +41,7 @@ def test_samples_are_sequences_in_the_alphabet_of_training(
     cli: CommandLine, run: Path, tmp_path: Path, name: str
 ) -> None:
     cli.succeed("sample", run, *FEW, "--out", tmp_path / name)
-    found = read_fasta(tmp_path / name, alphabet="rna")
+    found = read_alignment(tmp_path / name, alphabet="rna")
     assert found.codes.shape == (4, 5) and found.names == ["1", "2", "3", "4"]
     cli.succeed("sample", run, *FEW, "--out", tmp_path / "codes.npy")
     assert (np.load(tmp_path / "codes.npy") == found.codes).all()
@@ -172,7 +172,10 @@ def test_stockholm_files_are_data_as_fasta_is(cli: CommandLine, family: Path, tm
 def test_missing_letters_are_filled_in(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     cli.train(family, tmp_path / "run", "--unknown", "missing")
     cli.succeed("impute", tmp_path / "run", family, "--out", tmp_path / "full.fasta")
-    found, given = read_fasta(tmp_path / "full.fasta", alphabet="rna", unknown="error"), read_fasta(family)
+    found, given = (
+        read_alignment(tmp_path / "full.fasta", alphabet="rna", unknown="error"),
+        read_alignment(family),
+    )
     differs = found.codes != given.codes
     differs[3, 3] = False
     assert not differs.any() and found.names == list("abcde")

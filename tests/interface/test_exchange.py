@@ -258,6 +258,47 @@ def test_adabmdca_reads_what_is_written_and_has_the_same_energies(tmp_path):
     torch.testing.assert_close(energies(again, v), theirs, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-1e400", "x"])
+@pytest.mark.parametrize("line", [0, -2])
+def test_numbers_that_are_none_are_refused_by_line(value, line, tmp_path):
+    machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
+    exchange.write(machine, tmp_path / "x.dat")
+    lines = (tmp_path / "x.dat").read_text().split("\n")
+    lines[line] = " ".join([*lines[line].split()[:-1], value])
+    (tmp_path / "y.dat").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=rf"line {line % len(lines) + 1}: expected .* a finite value"):
+        exchange.read(tmp_path / "y.dat")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".npz"])
+def test_no_reader_repairs_numbers(suffix, tmp_path):
+    machine = drawn([hm.Bernoulli(3), hm.Bernoulli(2)])
+    with torch.no_grad():
+        machine.couplings[0].weight[1, 1] = torch.nan
+    exchange.write(machine, tmp_path / f"x{suffix}")
+    with pytest.raises(ValueError, match="finite"):
+        exchange.read(tmp_path / f"x{suffix}")
+
+
+def test_states_numbered_as_bmdca_does_are_those_of_the_alphabet(tmp_path):
+    machine = drawn([hm.Categorical(3, 21)], {(0, 0): hm.Dense()}, [0])
+    exchange.write(machine, tmp_path / "x.dat")
+    place = {letter: str(i) for i, letter in enumerate("-ACDEFGHIKLMNPQRSTVWY")}
+    lines = [line.split() for line in (tmp_path / "x.dat").read_text().splitlines()]
+    numbered = "\n".join(" ".join(place.get(cell, cell) for cell in cells) for cells in lines)
+    (tmp_path / "y.dat").write_text(numbered)
+    found = exchange.read(tmp_path / "y.dat").machine
+    assert found.metadata["alphabet"] == "-ACDEFGHIKLMNPQRSTVWY"
+    torch.testing.assert_close(
+        found.couplings[0].weight, exchange.read(tmp_path / "x.dat").machine.couplings[0].weight
+    )
+    with pytest.raises(
+        ValueError, match="alphabet"
+    ):  # letters of five states are written, and two are missing
+        (tmp_path / "z.dat").write_text("h 0 10 1\nh 0 11 0\n")
+        exchange.read(tmp_path / "z.dat")
+
+
 def test_energies_of_adabmdca_lines(tmp_path):
     lines = ["J 0 1 A C 0.5", "J 1 0 G U -2", "h 0 A 1", *(f"h 0 {a} 0" for a in "-CGU")]
     lines += [f"h 1 {a} {value}" for value, a in enumerate("-ACGU")]

@@ -17,7 +17,7 @@ from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_n
 from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
 from harmonium.data.frame import read_feather, read_parquet
-from harmonium.sequences import STOCKHOLM, SUFFIXES, Alignment, read_fasta, read_stockholm
+from harmonium.sequences import SUFFIXES, read_alignment
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
 
@@ -59,9 +59,9 @@ def read(
       compressed are mapped, not read.
     - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
       Two-dimensional samples stay in the file, others are read.
-    - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.txt``, each also with ``.gz``: aligned sequences, one a row,
-      as places of their letters in the alphabet (``harmonium.sequences.read_fasta``). ``.sto``, ``.stk`` and
-      ``.stockholm`` too (needs Biopython).
+    - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.aln``, ``.clustal``, ``.sto``, ``.stk``, ``.stockholm``,
+      ``.txt``, each also with ``.gz``: aligned sequences, one a row,
+      as places of their letters in the alphabet (``harmonium.sequences.read_alignment``).
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
       ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
@@ -76,14 +76,14 @@ def read(
         source: a path, or a built-in name.
         labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
             columns, and may have missing cells.
-        alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_fasta`` takes it.
+        alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
         missing: Words for missing cells of text files beside the usual ones, such as "?,-" or ["?", "-"].
 
     Raises:
         FileNotFoundError: no such path, or MNIST is nowhere.
-        ImportError: HDF5 without h5py, Stockholm files without Biopython, spreadsheets without
-            openpyxl, Parquet and Feather without a library that reads them.
+        ImportError: HDF5 without h5py, spreadsheets without openpyxl, Parquet and Feather without a library
+            that reads them.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
             names the file and the reason.
     """
@@ -95,8 +95,8 @@ def read(
             f"{source}: no such file or folder, and not a built-in name ({', '.join(BUILT_IN)})"
         )
     form, reader = _format(path)
-    if reader in (read_fasta, read_stockholm):
-        reader = partial(_read_sequences, reader, alphabet=alphabet, unknown=unknown)
+    if reader is read_alignment:
+        reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
     elif missing and form.endswith("text"):
         reader = partial(cast(Callable[..., tuple[Any, ...]], reader), missing=missing)
     try:
@@ -116,8 +116,8 @@ def _format(path: Path) -> tuple[str, Reader]:
     if path.is_dir():
         return "a folder of images", read_images
     bare = path.name.lower().removesuffix(".gz")
-    if bare.endswith((*SUFFIXES, *STOCKHOLM)):
-        return "aligned sequences", read_fasta if bare.endswith(SUFFIXES) else read_stockholm
+    if bare.endswith(SUFFIXES):
+        return "aligned sequences", read_alignment
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader
@@ -128,11 +128,9 @@ def _format(path: Path) -> tuple[str, Reader]:
     )
 
 
-def _read_sequences(
-    reader: Callable[..., Alignment], path: Path, alphabet: str, unknown: str
-) -> tuple[Any, ...]:
+def _read_sequences(path: Path, alphabet: str, unknown: str) -> tuple[Any, ...]:
     """The codes of an alignment, NaN where a letter is missing, and the alignment."""
-    alignment = reader(path, alphabet=alphabet, unknown=unknown)
+    alignment = read_alignment(path, alphabet=alphabet, unknown=unknown)
     holes = alignment.codes < 0
     codes = np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
     return codes, None, None, None, None, alignment

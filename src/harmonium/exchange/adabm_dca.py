@@ -1,11 +1,14 @@
 """Text files of adabmDCA: fully visible Potts machines.
 
-A line ``J i j a b value`` is a coupling and ``h i a value`` a field: sites from 0, letters of an alphabet.
+A line ``J i j a b value`` is a coupling and ``h i a value`` a field: sites from 0, letters of an alphabet, or
+states numbered from 0, as bmDCA writes them.
 The energy is -Σ h - Σ_{i<j} J, as here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -38,11 +41,11 @@ class AdabmDCA(Format):
     @classmethod
     def read(cls, path: Path, update: int | None) -> Exchanged:
         fields, pairs = _parse(path)
-        alphabet = _alphabet_of(fields, pairs)
+        alphabet, states = _alphabet_of(fields, pairs)
         sites = 1 + max((i for i, *_ in fields), default=-1)
         if not 1 <= sites <= len(fields):
             raise ValueError(f"expected a field for every site and letter, received {len(fields)}")
-        code, q = {letter: a for a, letter in enumerate(alphabet)}, len(alphabet)
+        code, q = {state: a for a, state in enumerate(states)}, len(states)
         h = np.full((sites, q), np.nan)
         for i, letter, value in fields:
             if i < 0 or not np.isnan(h[i, code[letter]]):
@@ -51,7 +54,7 @@ class AdabmDCA(Format):
         if np.isnan(h).any():
             site, state = np.argwhere(np.isnan(h))[0].tolist()
             raise ValueError(
-                f"expected a field for every site and letter, received none for h {site} {alphabet[state]}"
+                f"expected a field for every site and letter, received none for h {site} {states[state]}"
             )
         check_claim(8 * (sites * q) ** 2, path.stat().st_size, f"couplings of {sites} sites")
         joined = np.zeros((sites, sites), bool)
@@ -82,8 +85,7 @@ class AdabmDCA(Format):
             raise misfit(machine, "one layer of categorical visible units for adabmDCA")
         bias: Any = layer.bias
         sites, q = bias.shape
-        usual = {len(known): known for known in reversed(ALPHABETS.values())}.get(q)
-        alphabet = machine.metadata.get("alphabet", usual)
+        alphabet = machine.metadata.get("alphabet", _usual_alphabet(q))
         if not isinstance(alphabet, str) or len(alphabet) != q:
             raise ValueError(
                 f'machine: expected metadata["alphabet"], a text of {q} letters, received {alphabet!r}'
@@ -116,26 +118,43 @@ def _parse(path: Path) -> tuple[list[_Field], list[_Pair]]:
         for number, line in enumerate(file, 1):
             cells = line.split()
             try:
+                value = float(cells[-1]) if cells else 0.0
+                if not isfinite(value):
+                    raise ValueError
                 if len(cells) == 4 and cells[0] == "h":
-                    fields.append((int(cells[1]), cells[2], float(cells[3])))
+                    fields.append((int(cells[1]), cells[2], value))
                 elif len(cells) == 6 and cells[0] == "J":
-                    pairs.append((int(cells[1]), int(cells[2]), cells[3], cells[4], float(cells[5])))
+                    pairs.append((int(cells[1]), int(cells[2]), cells[3], cells[4], value))
                 elif cells:
                     raise ValueError
             except ValueError:
                 raise ValueError(
-                    f"line {number}: expected 'h i a value' or 'J i j a b value', received {line[:60]!r}"
+                    f"line {number}: expected 'h i a value' or 'J i j a b value' with a finite value, "
+                    f"received {line.strip()[:60]!r}"
                 ) from None
     return fields, pairs
 
 
-def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> str:
-    """Returns the letters in the order of their states: those of a known alphabet, or as they first come."""
+def _usual_alphabet(states: int) -> str | None:
+    """Returns the alphabet of so many letters; of five that of RNA. None: there is none."""
+    return {len(known): known for known in reversed(ALPHABETS.values())}.get(states)
+
+
+def _alphabet_of(fields: list[_Field], pairs: list[_Pair]) -> tuple[str, Sequence[str]]:
+    """Returns the alphabet, and states as they are written, in their order.
+
+    Letters are in the order of a known alphabet, or as they first come. States may be numbers from 0, as of
+    bmDCA where there is an alphabet of so many letters.
+    """
     letters = dict.fromkeys(a for _, a, _ in fields)
+    numbers = [str(state) for state in range(len(letters))]
+    usual = _usual_alphabet(len(letters))
+    if letters.keys() == set(numbers) and usual is not None:
+        return usual, numbers
     seen = set(letters) | {x for _, _, a, b, _ in pairs for x in (a, b)}
     if any(len(letter) != 1 for letter in seen) or seen != set(letters) or len(seen) < 2:
         raise ValueError(f"expected letters that all have fields, at least two, received {sorted(seen)[:30]}")
     for known in ALPHABETS.values():
         if seen == set(known):
-            return known
-    return "".join(letters)
+            return known, known
+    return "".join(letters), [*letters]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from harmonium.couplings import Dense, Masked
-from harmonium.exchange.exchange import misfit
+from harmonium.exchange.exchange import misfit, refuse_infinite
 from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import BoltzmannMachine, States
 
@@ -89,6 +89,10 @@ def from_dimod(model: Any) -> BoltzmannMachine:
     layer.set_finite_(bias=torch.tensor([-float(model.linear[name]) for name in names]).double())
     if edges:
         machine.couplings[0].fill_(J)
+    try:
+        refuse_infinite(machine)
+    except ValueError as error:
+        raise ValueError(f"model: {error}") from error
     machine.metadata["variables"] = [str(name) for name in names]
     return machine
 

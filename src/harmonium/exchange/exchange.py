@@ -90,6 +90,14 @@ def make_rbm(visible: Layer, W: Tensor, a: Tensor, b: Tensor, origin: dict[str, 
     return machine
 
 
+def refuse_infinite(machine: BoltzmannMachine) -> None:
+    """Refuses a machine with a parameter that is NaN or infinite, as no reader repairs numbers."""
+    for name, x in machine.named_parameters():
+        wrong = x.detach()[~x.detach().isfinite()]
+        if len(wrong):
+            raise ValueError(f"expected finite parameters, received {float(wrong[0])} in {name}")
+
+
 def is_rbm(machine: BoltzmannMachine) -> bool:
     """Returns whether a machine is a visible layer joined to a layer of Bernoulli hidden units."""
     pair = len(machine.layers) == 2 and machine.edges == ((0, 1),) and machine.visible == (0,)
@@ -148,7 +156,9 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
         if update is not None and not chosen.ages:
             raise ValueError(f"update: expected None, as the file has one machine, received {update}")
         with torch.no_grad():
-            return chosen.read(path, update)
+            found = chosen.read(path, update)
+        refuse_infinite(found.machine)
+        return found
     except ValueError as error:
         raise ValueError(f"path: {path}: {error}") from error
     except ImportError:

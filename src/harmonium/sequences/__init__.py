@@ -1,6 +1,6 @@
 """Sequences: aligned proteins, RNA and DNA, and how much each of them counts.
 
-- :func:`read_fasta`, :func:`read_stockholm` and :func:`write_fasta` go between files and an
+- :func:`read_alignment` and :func:`write_fasta` go between files and an
   :class:`Alignment` of codes.
 - :func:`similarity_weights` weighs sequences by how many are like them; :func:`split_by_similarity` holds
   some out that are like none of the others.
@@ -14,10 +14,8 @@ from harmonium.sequences.alignment import (
     find_alphabet as find_alphabet,
 )
 from harmonium.sequences.files import (
-    STOCKHOLM as STOCKHOLM,
     SUFFIXES as SUFFIXES,
-    read_fasta as read_fasta,
-    read_stockholm as read_stockholm,
+    read_alignment as read_alignment,
     write_fasta as write_fasta,
 )
 from harmonium.sequences.similarity import (

@@ -56,6 +56,20 @@ def find_alphabet(alphabet: str, letters: Collection[str]) -> tuple[str, str]:
     )
 
 
+def join_nucleotides(sequences: Sequence[str], alphabet: str) -> tuple[Sequence[str], list[str]]:
+    """Returns sequences in which T and U are one letter, and a note where one of them was changed.
+
+    That is where nucleotides hold both, or the other one than that of "rna" or "dna".
+    """
+    kind, letters = kind_of(alphabet), {letter for sequence in sequences for letter in set(sequence)}
+    if kind not in ("auto", "rna", "dna") or not letters <= set("-ACGTU" + UNKNOWN["rna"]):
+        return sequences, []
+    old, new = ("U", "T") if kind == "dna" else ("T", "U")
+    if old not in letters or (kind == "auto" and new not in letters):
+        return sequences, []
+    return [sequence.replace(old, new) for sequence in sequences], [f"{old} is read as {new}"]
+
+
 class Alignment(NamedTuple):
     """Sequences of one length.
 
@@ -63,13 +77,15 @@ class Alignment(NamedTuple):
         codes: (sequences, sites), int8: places of the letters in the alphabet, -1 where not observed.
         names: Names of the sequences, what follows ">"; empty texts where the file has none.
         alphabet: the letters in the order of their codes.
-        unknown: what letters that stand for several were taken as, see ``read_fasta``.
+        unknown: what letters that stand for several were taken as, see ``read_alignment``.
+        notes: what was decided in reading, each in words.
     """
 
     codes: NDArray[np.int8]
     names: list[str]
     alphabet: str
     unknown: str = "gap"
+    notes: tuple[str, ...] = ()
 
 
 def encode(

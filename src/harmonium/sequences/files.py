@@ -1,14 +1,13 @@
-"""Files of sequences: FASTA, a sequence a line, and Stockholm (by Biopython's parser), to codes and back."""
+"""Files of aligned sequences (FASTA, A2M, A3M, Stockholm, Clustal) to codes, and FASTA back."""
 
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,25 +21,53 @@ from harmonium.sequences.alignment import (
     Alignment,
     encode,
     find_alphabet,
+    join_nucleotides,
     kind_of,
 )
 
 _PIECE = 1 << 20  # bytes that are read at once
 _OF_A_LETTER = 8  # bytes in memory
-_OF_A_RECORD = 4000  # bytes in memory that Biopython takes for a line
-_GAPS = str.maketrans("._~", "---")
-STOCKHOLM = (".sto", ".stk", ".stockholm")
-"""Suffixes of Stockholm files, each also with .gz."""
-_LINE = 80  # letters of a line that is written
 _OF_A_LINE = 200  # bytes in memory
-SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".txt")
-"""Of files of FASTA and of a sequence a line, each also with .gz."""
+_LINE = 80  # letters of a line that is written
+_GAPS = "._~"  # beside "-"
+# Rows that hh-suite and ColabFold add to an alignment: structure and confidence, which are no sequences.
+_NO_SEQUENCES = ("ss_pred", "ss_conf", "ss_dssp", "sa_dssp")
+SUFFIXES = (".fasta", ".fa", ".a2m", ".a3m", ".aln", ".clustal", ".sto", ".stk", ".stockholm", ".txt")
+"""Of files of sequences, each also with .gz; the first line tells the format."""
 
 
-def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
-    """Reads an alignment: FASTA, or a sequence a line without names; ``.gz`` too.
+class _Parsed(NamedTuple):
+    """Rows of a file as they are written.
 
-    Small letters and dots beside capital ones are insertions (A2M, A3M), and left out. Blanks are, too.
+    Attributes:
+        names: Names of the sequences.
+        sequences: their letters, gaps and insertions.
+        places: Places in the file, for messages.
+        reference: Reference line of Stockholm, which marks insertions; "" where there is none.
+        notes: what was left out, in words.
+    """
+
+    names: list[str]
+    sequences: list[str]
+    places: list[str]
+    reference: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
+    """Reads an alignment: FASTA, A2M, A3M, Stockholm, Clustal, or a sequence a line; ``.gz`` too.
+
+    The first line tells the format. ``Alignment.notes`` tells what was decided:
+
+    - **Small letters beside capital ones** are insertions, and left out with the dots, where the rows are of
+      one length without them. Else rows of one length are read by their columns: those of small letters
+      without a capital are insertions, and elsewhere a small letter is a letter.
+    - **Dots** are gaps where no insertion is marked, as "_" and "~" are.
+    - In Stockholm the reference line (``#=GC RF``), where there is one, marks insertions by a gap.
+    - Letters that an alphabet of your own names are never dropped or changed.
+    - T beside U is read as U, and as the letter of an alphabet that is named.
+    - Lines that begin with ";" or, before the first sequence, with "#" are comments; rows of hh-suite that
+      hold structure (``ss_pred`` and the like) are left out.
 
     Args:
         path: Path of the file.
@@ -50,54 +77,26 @@ def read_fasta(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap"
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no sequences, sequences of different lengths, or letters outside of the alphabet; the
-            message names file and line.
+        ValueError: no sequences, a Stockholm file that is cut off or holds several alignments, sequences of
+            different lengths, or letters outside of the alphabet; the message names file and line.
 
     Examples:
         >>> from tempfile import TemporaryDirectory
         >>> import harmonium as hm
         >>> with TemporaryDirectory() as folder:
         ...     _ = open(f"{folder}/x.fasta", "w").write(">one\\nAC-G\\n>two\\nACaUG\\n")
-        ...     hm.sequences.read_fasta(f"{folder}/x.fasta").codes.tolist()
-        [[1, 2, 0, 3], [1, 2, 4, 3]]
+        ...     found = hm.sequences.read_alignment(f"{folder}/x.fasta")
+        >>> found.codes.tolist(), found.notes
+        ([[1, 2, 0, 3], [1, 2, 4, 3]], ('small letters and dots are insertions, and left out',))
     """
     path = Path(path)
     _checks.one_of(unknown, "unknown", READINGS)
     with _naming(path):
-        return _read_letters(_text_of(path, _OF_A_LINE), alphabet, unknown)
-
-
-def read_stockholm(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
-    """Reads an alignment of Pfam, Rfam, HMMER or Infernal; ``.gz`` too.
-
-    Columns that the reference line (``#=GC RF``) marks by a gap are insertions, and left out; without that
-    line columns of small letters without a capital one are. In other columns small letters are letters, and
-    dots are gaps.
-
-    Args:
-        path: Path of the file.
-        alphabet: as of ``read_fasta``.
-        unknown: as of ``read_fasta``.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ImportError: the ``biopython`` extra is not installed.
-        ValueError: another file, several alignments, or letters outside of the alphabet; the message names
-            the file and the sequence.
-    """
-    path = Path(path)
-    _checks.one_of(unknown, "unknown", READINGS)
-    try:
-        from Bio import AlignIO
-    except ImportError as error:
-        raise ImportError('Stockholm files need Biopython: pip install "harmonium[biopython]"') from error
-    with _naming(path):
-        text, parser = _text_of(path, _OF_A_RECORD), cast(Any, AlignIO)  # which has no types
-        try:
-            records = parser.read(io.StringIO(text), "stockholm")
-        except Exception as error:  # the parser of a damaged file raises almost anything
-            raise ValueError(f"no alignment in Stockholm format ({error or type(error).__name__})") from error
-        return _read_records(records, alphabet, unknown)
+        parsed = _parse(_text_of(path))
+        settled, notes = _settle(parsed, alphabet)
+        sequences, joined = join_nucleotides(settled, alphabet)
+        found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
+        return found._replace(notes=(*parsed.notes, *notes, *joined))
 
 
 def write_fasta(
@@ -155,27 +154,25 @@ def write_fasta(
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
-def _read_letters(text: str, alphabet: str, unknown: str) -> Alignment:
-    names, sequences, places = _parse(text.split("\n"))
-    letters = {letter for sequence in sequences for letter in set(sequence)}
-    capitals = any(letter.isupper() for letter in letters)
-    if capitals and any(letter.islower() or letter == "." for letter in letters):
-        drop = str.maketrans(
-            "", "", "".join(letter for letter in letters if letter.islower() or letter == ".")
-        )
-        sequences = [sequence.translate(drop) for sequence in sequences]
-    elif not capitals and kind_of(alphabet) in ("auto", *ALPHABETS):
-        sequences = [sequence.upper() for sequence in sequences]
-    return encode(names, sequences, places, alphabet, unknown)
+def _parse(text: str) -> _Parsed:
+    """Returns the rows of a file, by the format that its first line tells."""
+    lines = text.splitlines()
+    first = next((line.strip() for line in lines if line.strip()), "")
+    if first.startswith("# STOCKHOLM"):
+        return _parse_stockholm(lines)
+    if first.upper().startswith(("CLUSTAL", "MUSCLE")):
+        return _parse_clustal(lines)
+    return _parse_fasta(lines)
 
 
-def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
-    """Returns names, sequences, and the lines that these begin at."""
-    names, parts, places = list[str](), list[list[str]](), list[str]()
+def _parse_fasta(lines: Iterable[str]) -> _Parsed:
+    """Returns the rows of FASTA, or of a sequence a line."""
+    names, parts, places, left_out = list[str](), list[list[str]](), list[str](), list[str]()
     plain = None  # whether the file is a sequence a line
+    kept = True
     for number, line in enumerate(lines, 1):
         text = line.strip()
-        if not text:
+        if not text or text.startswith(";") or (plain is None and text.startswith("#")):
             continue
         plain = not text.startswith(">") if plain is None else plain
         if text.startswith(">"):
@@ -183,7 +180,12 @@ def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
                 raise ValueError(
                     f"line {number}: expected a sequence, as on the lines before, received {text[:40]!r}"
                 )
-            names.append(text[1:].strip())
+            name = text[1:].strip()
+            kept = name.split(" ")[0] not in _NO_SEQUENCES
+            if not kept:
+                left_out.append(f"{name.split(' ')[0]} (line {number})")
+                continue
+            names.append(name)
             parts.append([])
             places.append(f"line {number}")
             continue
@@ -191,25 +193,103 @@ def _parse(lines: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
             names.append("")
             parts.append([])
             places.append(f"line {number}")
-        parts[-1].append("".join(text.split()))
+        if kept:
+            parts[-1].append("".join(text.split()))
     if not parts:
         raise ValueError("expected sequences, received none")
-    return names, ["".join(pieces) for pieces in parts], places
+    notes = (f"rows that are no sequences are left out: {', '.join(left_out)}",) if left_out else ()
+    return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
 
 
-def _read_records(records: Any, alphabet: str, unknown: str) -> Alignment:
-    names = [record.id for record in records]
-    letters = np.array([list(str(record.seq)) for record in records])
-    reference = records.column_annotations.get("reference_annotation")
-    kept = np.ones(letters.shape[1], bool)
-    if reference is not None:
-        kept = np.array([mark not in ".-_~" for mark in reference])
-    elif (capital := np.char.isupper(letters)).any():
-        kept = np.logical_or(capital.any(0), ~np.char.islower(letters).any(0))
-    sequences = ["".join(row) for row in letters[:, kept].tolist()]
-    if kind_of(alphabet) in ("auto", *ALPHABETS):
-        sequences = [sequence.translate(_GAPS).upper() for sequence in sequences]
-    return encode(names, sequences, [f"sequence {i + 1}" for i in range(len(names))], alphabet, unknown)
+def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
+    """Returns the rows of Stockholm, whose sequences may go on in later blocks."""
+    rows, places, reference, ended = dict[str, list[str]](), list[str](), list[str](), 0
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text == "//":
+            ended = number
+        elif text and ended:
+            raise ValueError(
+                f"line {number}: expected one alignment, received another after // (line {ended})"
+            )
+        elif text.startswith("#=GC RF"):
+            reference.append(text.split()[-1])
+        elif text and not text.startswith("#"):
+            name, _, letters = text.partition(" ") if " " in text else text.partition("\t")
+            if not letters.strip():
+                raise ValueError(f"line {number}: expected a name and letters, received {text[:40]!r}")
+            if name not in rows:
+                places.append(f"line {number}")
+            rows.setdefault(name, []).append("".join(letters.split()))
+    if not rows:
+        raise ValueError("expected sequences, received none")
+    if not ended:
+        raise ValueError("expected // as the last line of a Stockholm file, received none: it is cut off")
+    sequences = ["".join(pieces) for pieces in rows.values()]
+    return _Parsed([*rows], sequences, places, "".join(reference))
+
+
+def _parse_clustal(lines: Iterable[str]) -> _Parsed:
+    """Returns the rows of Clustal: blocks of names and letters, with counts and lines of marks left out."""
+    rows, places = dict[str, list[str]](), list[str]()
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if number == 1 or not words or line[0].isspace():
+            continue
+        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdigit()):
+            raise ValueError(f"line {number}: expected a name and letters, received {line.strip()[:40]!r}")
+        if words[0] not in rows:
+            places.append(f"line {number}")
+        rows.setdefault(words[0], []).append(words[1])
+    if not rows:
+        raise ValueError("expected sequences, received none")
+    return _Parsed([*rows], ["".join(pieces) for pieces in rows.values()], places)
+
+
+def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:
+    """Returns sequences without insertions, in capitals with "-" for gaps, and what was decided, in words.
+
+    Decides for all readers what small letters and dots are (``read_alignment``).
+    """
+    sequences, notes = parsed.sequences, list[str]()
+    own = "" if kind_of(alphabet) in ("auto", *ALPHABETS) else alphabet
+    if parsed.reference:
+        sequences = _take_columns(parsed, np.array([mark not in "-" + _GAPS for mark in parsed.reference]))
+        notes.append("columns that the reference line marks by a gap are insertions, and left out")
+    letters = {letter for sequence in sequences for letter in set(sequence)} - set(own)
+    small = {letter for letter in letters if letter.islower()}
+    capitals = any(letter.isupper() for sequence in sequences for letter in set(sequence) - small)
+    gaps = letters & set(_GAPS)
+    if small and capitals and not parsed.reference:
+        without = str.maketrans("", "", "".join(small | gaps))
+        shorter = [sequence.translate(without) for sequence in sequences]
+        if _of_one_length(shorter) or not _of_one_length(sequences):
+            return shorter, [*notes, "small letters and dots are insertions, and left out"]
+        table = np.array([list(sequence) for sequence in sequences])
+        is_small, is_capital = np.char.islower(table), np.char.isupper(table)
+        sequences = _take_columns(parsed, is_capital.any(0) | ~is_small.any(0))
+        notes.append("columns of small letters alone are insertions, and left out; others are letters")
+    if gaps and (not own or "-" in own):
+        sequences = [sequence.translate(dict.fromkeys(map(ord, gaps), "-")) for sequence in sequences]
+        notes.append(f"{' '.join(sorted(gaps))} is read as a gap")
+    return sequences if own else [sequence.upper() for sequence in sequences], notes
+
+
+def _take_columns(parsed: _Parsed, kept: Any) -> list[str]:
+    """Returns sequences of some of their columns, by a mask, (columns,)."""
+    for sequence, place, name in zip(parsed.sequences, parsed.places, parsed.names, strict=True):
+        if len(sequence) != len(kept):
+            raise ValueError(
+                f"{place}: expected {len(kept)} columns as in the reference line, "
+                f"received {len(sequence)} in {name!r}"
+            )
+    table = np.array([list(sequence) for sequence in parsed.sequences])
+    return ["".join(row) for row in table[:, kept].tolist()]
+
+
+def _of_one_length(sequences: Sequence[str]) -> bool:
+    """Returns whether all sequences have as many letters."""
+    return len(set(map(len, sequences))) == 1
 
 
 @contextmanager
@@ -221,7 +301,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise ValueError(f"path: {path}: {error}") from error
 
 
-def _text_of(path: Path, of_a_line: int) -> str:
+def _text_of(path: Path) -> str:
     """Returns the content of a file, unpacked where its name ends in .gz, if its size can vouch for it."""
     if not path.is_file():
         raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
@@ -231,10 +311,10 @@ def _text_of(path: Path, of_a_line: int) -> str:
             while piece := file.read(_PIECE):
                 content += piece
                 lines += piece.count(b"\n")
-                check_claim(_OF_A_LETTER * len(content) + of_a_line * lines, size, "its text")
+                check_claim(_OF_A_LETTER * len(content) + _OF_A_LINE * lines, size, "its text")
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged, or not compressed by gzip ({error})") from error
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"expected text, received byte {content[error.start]} at {error.start}") from error

@@ -66,6 +66,8 @@ def data(
         result = _describe(dataset, read_kinds(kinds))
         if dataset.alignment is not None:
             result |= {"alphabet": letters, "gaps": float((dataset.alignment.codes == 0).mean())}
+            if dataset.alignment.notes:
+                result["read"] = "; ".join(dataset.alignment.notes)
     if (weights := weights_of(dataset, reweight)) is not None:
         result["effective_rows"] = float(weights.sum())
     if grid is not None:

@@ -278,6 +278,8 @@ class Beginning:
         dataset = read(data, labels_apart=label is None, **reading)
         if settings.alphabet is not None and dataset.alignment is None:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
+        for decided in () if dataset.alignment is None else dataset.alignment.notes:
+            note(f"{dataset.name}: {decided}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
         with naming(dataset.name):
             codec = Codec.fit(
