@@ -326,19 +326,24 @@ WAITS = {  # of an update: (machine, data, rule, at most)
 }
 
 
+@pytest.mark.parametrize("shards", [None, 1, 4])
 @pytest.mark.parametrize("name", WAITS)
-def test_an_update_waits_for_the_device_twice_at_most(name: str) -> None:
+def test_an_update_waits_for_the_device_twice_at_most(name: str, shards: int | None) -> None:
+    """In shards too, whatever their number: once for the norm, once for all diagnostics."""
     build, X, rule, most = WAITS[name]
+    parts = {} if shards is None else {"distributed": "auto", "shards": shards}
+    most = most if shards is None else 2
     seen: list[tuple[int, int]] = []
     with pretend_device() as counts, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         hm.train(
             build("cpu"), X, rule=rule, updates=8, batch_size=5, record_every=100, device=DEVICE,
-            progress=False, callbacks=[lambda update: seen.append((counts.waits.total(), counts.sent))],
+            progress=False, **parts,
+            callbacks=[lambda update: seen.append((counts.waits.total(), counts.sent))],
         )  # fmt: skip
     waits = [after[0] - before[0] for before, after in pairwise(seen[4:7])]
     assert 1 <= max(waits) <= most  # the norm of the gradient is asked for
-    if name != "exact":  # which sends what it enumerates
+    if name != "exact" and shards is None:  # which sends what it enumerates
         assert seen[6][1] - seen[5][1] == 1  # the batch
 
 

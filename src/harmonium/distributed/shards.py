@@ -43,11 +43,18 @@ class Shards:
         per_process = number // group.size
         self.local = range(group.rank * per_process, (group.rank + 1) * per_process)
 
-    def generators(self, generator: torch.Generator) -> list[torch.Generator]:
-        """Returns noise for each of this process's shards, from a generator alike in all processes."""
-        device = generator.device
-        words = torch.randint(1 << 62, (self.number,), generator=generator, device=device).tolist()
-        return [torch.Generator(device).manual_seed(words[shard]) for shard in self.local]
+    def generators(
+        self, generator: torch.Generator, device: torch.device | None = None
+    ) -> list[torch.Generator]:
+        """Returns noise for each of this process's shards, from a generator alike in all processes.
+
+        Args:
+            generator: Source of their seeds; one of a GPU is waited for.
+            device: where the noise is needed; None: that of the generator.
+        """
+        drawn = torch.randint(1 << 62, (self.number,), generator=generator, device=generator.device)
+        words = drawn.tolist()
+        return [torch.Generator(device or drawn.device).manual_seed(words[shard]) for shard in self.local]
 
     def divide(self, number: int, name: str) -> int:
         """Divides a number by the number of shards.

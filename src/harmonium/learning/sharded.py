@@ -111,7 +111,8 @@ class Sharded:
         spans = self.shards.rows(number, "batch_size")
         first = 0 if len(whole.v) == number else spans[0].start
         before = [None] * len(spans) if state is None else state
-        for rows, noise, old in zip(spans, self.shards.generators(whole.generator), before, strict=True):
+        noises = self.shards.generators(whole.generator, whole.v.device)
+        for rows, noise, old in zip(spans, noises, before, strict=True):
             here = slice(rows.start - first, rows.stop - first)
             part = whole.select_rows(here, whole.complete or _checks.observed(whole.v[here]))
             if len(whole.v) < number:

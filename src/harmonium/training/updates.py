@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
+import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
@@ -104,11 +105,15 @@ class OneByOne(Updates):
     def make(self, quiet: Callable[[int], bool]) -> Made:
         state, settings = self.state, self.settings
         batch = self._take_own_rows() or self._take_batch()
+        generator = state.generator
         if self.renews:
-            state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
+            key = stream_seed(settings.seed, "rule", state.step)
+            # Shards only draw seeds from it, which are read.
+            generator = torch.Generator() if isinstance(state.rule, Sharded) else generator
+            generator.manual_seed(key)
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
-            estimate = self._estimate(batch)
+            estimate = self._estimate(batch, generator)
         control, norm = estimate.control, 0.0
         scale = self.scale(state.step) * control.rate
         if control.restart is not None:
@@ -158,7 +163,7 @@ class OneByOne(Updates):
             return None
         return source.take_part(step, worker.shards.own_rows(source.size, "batch_size"))
 
-    def _estimate(self, batch: Batch) -> Estimate:
+    def _estimate(self, batch: Batch, generator: torch.Generator) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, worker, rule = self.state, self.state.rule, self.settings.rule
         v, weights = batch.v, batch.weights
@@ -166,7 +171,7 @@ class OneByOne(Updates):
             options: dict[str, Any] = {} if weights is None else {"weights": weights}
             v = _device.to_device(v, self.device)
             estimate: Estimate = worker.gradient(
-                state.machine, v, state=state.rule_state, seed=state.generator, **options
+                state.machine, v, state=state.rule_state, seed=generator, **options
             )
             _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
             return estimate
@@ -177,4 +182,4 @@ class OneByOne(Updates):
         elif v.device != self.device:
             v = _device.to_device(v, self.device)
         part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
-        return worker.estimate(self.law, v, state.rule_state, state.generator, row_weights, observed, **part)
+        return worker.estimate(self.law, v, state.rule_state, generator, row_weights, observed, **part)
