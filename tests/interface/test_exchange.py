@@ -292,11 +292,6 @@ def test_states_numbered_as_bmdca_does_are_those_of_the_alphabet(tmp_path):
     torch.testing.assert_close(
         found.couplings[0].weight, exchange.read(tmp_path / "x.dat").machine.couplings[0].weight
     )
-    with pytest.raises(
-        ValueError, match="alphabet"
-    ):  # letters of five states are written, and two are missing
-        (tmp_path / "z.dat").write_text("h 0 10 1\nh 0 11 0\n")
-        exchange.read(tmp_path / "z.dat")
 
 
 def test_energies_of_adabmdca_lines(tmp_path):
