@@ -188,6 +188,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
             fitted.rows = fitted.visible(kept).to(fitted.machine.dtype)
             estimator._calibrate(rows, None)
+        if encoder.to_dict() != stored:
+            machine.metadata.pop("linear", None)  # lines between cells of another encoder
         machine.metadata["encoder"] = encoder.to_dict()
         return estimator
 
@@ -311,7 +313,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
                 ``harmonium.tasks.impute``.
             value: "mode": the most probable label or count, of real numbers the mean; "mean": means of counts
-                too, rounded in a column of whole numbers; "draw": one draw given the rest of the row. All
+                too, rounded for types of whole numbers alone; "draw": one draw given the rest of the row. All
                 stay within what was seen of their column, or its ``limits``.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
@@ -327,8 +329,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         """
         _checks.one_of(value, "value", ("mode", "mean", "draw"))
         fitted = self._require_fitted()
-        X, _, states, drawn = self._completions(X, method, value, draws, sweeps, random_state)
-        return fitted.fill(X, states, drawn, drawn="cells" if value == "draw" else None)
+        X, _, states = self._completions(X, method, value, draws, sweeps, random_state)
+        return fitted.fill(X, states, rounded=value != "mean", drawn="cells" if value == "draw" else None)
 
     def imputations(
         self,
@@ -354,12 +356,12 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             ValueError: as ``impute``.
         """
-        X, done, _, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
+        X, done, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
         return [self._require_fitted().fill(X, states, drawn="cells") for states in done.draws]
 
     def _completions(
         self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
-    ) -> tuple[Any, tasks.Imputation, Tensor, Sequence[Tensor]]:
+    ) -> tuple[Any, tasks.Imputation, Tensor]:
         """Returns validated rows, and what ``tasks.impute_cells`` returns of them."""
         fitted = self._require_fitted()
         fitted.require_density("impute")

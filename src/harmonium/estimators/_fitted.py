@@ -172,14 +172,11 @@ class Fitted:
         rows = self.encoder.decode(v[:, : self.data_width].double())
         return rows if isinstance(self.encoder, Table) else _as_array(rows, dtype_of(like))
 
-    def fill(self, X: Any, v: Tensor, draws: Sequence[Tensor] = (), *, drawn: str | None = None) -> Any:
-        """Returns validated rows with their missing cells taken from visible states, or means of draws.
-
-        ``drawn`` as of ``Column.decode``.
-        """
+    def fill(self, X: Any, v: Tensor, *, rounded: bool = True, drawn: str | None = None) -> Any:
+        """Returns validated rows with their missing cells taken from visible states, see ``Table.fill``."""
         if isinstance(self.encoder, Table):
-            states, *others = (x[:, : self.data_width].double() for x in (v, *draws))
-            return self.encoder.fill(X, states, others, drawn=drawn)
+            states = v[:, : self.data_width].double()
+            return self.encoder.fill(X, states, rounded=rounded, drawn=drawn)
         return np.where(np.isnan(X), self.decode(v, like=X), X.astype(dtype_of(X)))
 
     def rows_to_keep(self, count: int, weights: Tensor | None = None) -> Tensor:

@@ -238,6 +238,7 @@ class Training:
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
         machine, encoder = deepcopy(earlier.machine), earlier.encoder
+        machine.metadata.pop("linear", None)  # the lines beside it, chosen for the machine as it was
         if isinstance(encoder, Table):
             encoder = encoder.widened(X)
             machine.metadata["encoder"] = encoder.to_dict()

@@ -16,6 +16,11 @@ from harmonium.tables.correlated import (
 )
 from harmonium.tables.label_fit import fit_labels as fit_labels
 from harmonium.tables.left_out import without_unit as without_unit
+from harmonium.tables.linear import (
+    LinearPrediction as LinearPrediction,
+    mean_states as mean_states,
+    spread_draws as spread_draws,
+)
 from harmonium.tables.lost_links import LOOKED_AT as LOOKED_AT, find_lost_links as find_lost_links
 from harmonium.tables.table import (
     UNKNOWN as UNKNOWN,

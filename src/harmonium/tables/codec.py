@@ -555,8 +555,8 @@ class Codec:
         dataset: DataSet,
         absent: Array,
         states: Tensor,
-        draws: Sequence[Tensor] = (),
         *,
+        rounded: bool = True,
         drawn: str | None = None,
     ) -> tuple[Frame | Array, Series | None]:
         """Returns data with what is missing taken from states.
@@ -565,8 +565,8 @@ class Codec:
             dataset: the data.
             absent: (rows, columns) bool, of the columns but the label: what is missing.
             states: (rows, width), completed.
-            draws: of which the states are the means, each (rows, width), see ``Column.decode``.
-            drawn: see there.
+            rounded: see ``Column.series``.
+            drawn: see ``Column.decode``.
 
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.
@@ -579,9 +579,8 @@ class Codec:
         if isinstance(self.encoder, Table):
             hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
             hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
-            others = [self.split(x)[0].cpu().numpy() for x in draws]
             frame = replace(rest, samples=hidden).frame()
-            return self.encoder.filled(frame, data, others, drawn=drawn), labels
+            return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
 
 

@@ -248,29 +248,24 @@ class Column:
             f'at row {first + row}; correct it, or unknown="missing" {takes}{other}'
         )
 
-    def series(self, states: Array, draws: Sequence[Array] = (), *, drawn: str | None = None) -> Series:
-        """Returns ``decode`` as a column of a frame."""
-        cells = self.decode(states, draws=draws, drawn=drawn)
+    def series(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Series:
+        """Returns ``decode`` as a column of a frame; dates and types of whole numbers are always rounded."""
+        whole = rounded or self.form is not None or self.dtype.lower().partition("[")[0] in WHOLE
+        cells = self.decode(states, rounded=whole, drawn=drawn)
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
-    def decode(
-        self, states: Array, *, rounded: bool = True, draws: Sequence[Array] = (), drawn: str | None = None
-    ) -> Array:
+    def decode(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Array:
         """Returns cells (rows,) from states or means; counts are rounded, and numbers as they all were.
 
         Args:
             states: (rows, width).
             rounded: whether to round.
-            draws: of which the states are the means, each (rows, width): along a curve the mean of a cell is
-                theirs, and not the cell of the mean.
             drawn: "rows" of states that are drawn, which may lie somewhat beyond what was seen, "cells" of
                 states that are drawn for missing cells, or None of means and most probable states
                 (``Support``).
         """
-        if len(draws) > 0 and self.coding.curved:
-            cells: Array = np.mean([self.coding.decode(x) for x in draws], 0)[:, 0]
-        elif isinstance(self.coding, OneOf) and drawn is None:
-            cells = self.coding.most_probable(states)[:, 0]
+        if isinstance(self.coding, OneOf) and drawn is None:
+            cells: Array = self.coding.most_probable(states)[:, 0]
         else:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]

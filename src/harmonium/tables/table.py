@@ -251,13 +251,10 @@ class Table(Encoder):
         """
         return build(self.frame(X))
 
-    def frame(self, X: Any, draws: Sequence[Any] = (), *, drawn: str | None = "rows") -> Frame:
-        """``decode`` to the columns of cells, with ``draws`` and ``drawn`` as of ``Column.decode``."""
-        parts, *others = (self._split(x) for x in (X, *draws))
-        series = (
-            c.series(parts[c.name], draws=[other[c.name] for other in others], drawn=drawn)
-            for c in self.all_columns
-        )
+    def frame(self, X: Any, *, rounded: bool = True, drawn: str | None = "rows") -> Frame:
+        """``decode`` to the columns of cells, with ``rounded`` and ``drawn`` as of ``Column.series``."""
+        parts = self._split(X)
+        series = (c.series(parts[c.name], rounded=rounded, drawn=drawn) for c in self.all_columns)
         return Frame(tuple(series), self.library)
 
     def given(self, cells: Mapping[Any, Any]) -> Frame:
@@ -289,7 +286,7 @@ class Table(Encoder):
             columns.append(series_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
         return Frame(tuple(columns), self.library)
 
-    def fill(self, X: Any, states: Any, draws: Sequence[Any] = (), *, drawn: str | None = None) -> Any:
+    def fill(self, X: Any, states: Any, *, rounded: bool = True, drawn: str | None = None) -> Any:
         """A table with its missing cells taken from states or means of the visible units.
 
         What was given stays, a cell that ``encode`` took as missing too.
@@ -297,18 +294,18 @@ class Table(Encoder):
         Args:
             X: as in ``encode``.
             states: (rows, width), array or tensor.
-            draws: of which the states are the means, each (rows, width), see ``Column.decode``.
-            drawn: see there.
+            rounded: see ``Column.series``.
+            drawn: see ``Column.decode``.
 
         Returns:
             What X is, a frame or an array, its other cells as they were.
         """
-        return build(self.filled(X, states, draws, drawn=drawn))
+        return build(self.filled(X, states, rounded=rounded, drawn=drawn))
 
-    def filled(self, X: Any, states: Any, draws: Sequence[Any] = (), *, drawn: str | None = None) -> Frame:
+    def filled(self, X: Any, states: Any, *, rounded: bool = True, drawn: str | None = None) -> Frame:
         """``fill`` to the columns of cells."""
         frame = frame_of(X)
-        filled, made = list(frame.columns), self.frame(states, draws, drawn=drawn)
+        filled, made = list(frame.columns), self.frame(states, rounded=rounded, drawn=drawn)
         units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
         names = [*self.names] if NUMPY in (self.library, frame.library) else [c.name for c in frame.columns]
         for column, new in zip(self.all_columns, made.columns, strict=True):

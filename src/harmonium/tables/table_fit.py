@@ -18,8 +18,10 @@ from harmonium.data import Rows
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
+from harmonium.tables.codec import Codec
 from harmonium.tables.correlated import fit_normal, fit_residuals, fold
 from harmonium.tables.label_fit import fit_labels
+from harmonium.tables.linear import fit_lines
 from harmonium.training import (
     ExactFit,
     Objective,
@@ -148,6 +150,11 @@ def fit_table(
     stream = generator.initial_seed() % (1 << 63)
     chosen = choose_model(machine, split, objective, stream)
     trained, (start, roots) = chosen.machine, independent_start(machine, v, weights, chosen.model)
+    law = HiddenStates(deepcopy(trained).double().hamiltonian(), chosen.roots)
+    learned, held = (split.rows, split.weights), (split.held, split.held_weights)
+    lines = fit_lines(machine, Codec.of(machine).encoder, law, learned, held, stream)
+    if lines is not None:
+        lines.keep_in(trained)
     starts = zip(start.parameters(), chosen.start.parameters(), strict=True)
     for p, (now, before) in zip(trained.parameters(), starts, strict=True):
         p.add_(now - before)

@@ -18,13 +18,12 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import HiddenStates, has_hidden_states
-from harmonium.tables import Table
+from harmonium.tables import Table, mean_states, spread_draws
 from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
 _WIDE = 4096  # probabilities of a row's states that are averaged without fewer rows at a time
-_OF_MEANS = 30  # draws at least, of whose cells the mean is known to a fifth of their deviation
 
 METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
@@ -153,51 +152,79 @@ def impute_cells(
     draws: int,
     sweeps: int,
     seed: int | torch.Generator,
-) -> tuple[Imputation, Tensor, Sequence[Tensor]]:
+) -> tuple[Imputation, Tensor]:
     """Fills in as ``impute`` does, and chooses the "mode", the "mean" or a "draw" for the cells of data.
 
+    Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
+    straight lines beside it (``tables.LinearPrediction``). Those of labels tell the most probable one.
+
     Returns:
-        What is found; the states that cells are decoded from, (batch, visible_width); and draws, the mean of
-        whose cells is that of a column coded along a curve, none where the states say all. A state that rare
+        What is found, and the states that cells are decoded from, (batch, visible_width). A state that rare
         labels share is the most probable one where the commonest of them is more probable than other labels.
     """
-    curved = value == "mean" and encoder.curved
-    if curved and method in ("auto", "exact"):
-        draws = max(draws, _OF_MEANS)
-    done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=seed)
-    if isinstance(encoder, Table) and done.method == "exact":
-        done = _tell_anew(machine, encoder, X, missing, done, seed)
+    generator = _random.as_generator(seed, machine.device)
+    done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
+    if done.method == "exact":
+        done = _with_lines(machine, encoder, X, missing, done, generator)
     states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
     if value == "mode" and isinstance(encoder, Table) and any(encoder.shared):
         shared = torch.tensor(encoder.shared, device=states.device)
         shared = torch.nn.functional.pad(shared, (0, states.shape[1] - len(shared)))  # beside a label
         states = torch.where(shared, done.best if done.method == "local_search" else done.mean, states)
-    return done, states, [*done.draws] if curved and done.method == "exact" else ()
+    return done, states
+
+
+def _with_lines(
+    machine: BoltzmannMachine,
+    encoder: Encoder,
+    X: Numbers,
+    missing: Numbers,
+    done: Imputation,
+    generator: torch.Generator,
+) -> Imputation:
+    """Returns completions by the machine and its straight lines, without the cells that a row refutes."""
+    rows = read_rows(machine, X, "X")
+    absent = by_column(machine, missing, len(rows))
+    given = rows.masked_fill(absent, torch.nan)
+    if isinstance(encoder, Table):
+        done, given = _tell_anew(machine, encoder, given, absent, done, generator)
+    mean = mean_states(machine, encoder, given, done.mean, generator)
+    mean = torch.where(absent, mean, rows)
+    draws = spread_draws(machine, encoder, done.mean, mean, done.draws)
+    likely = _ordered(machine)
+    best = [
+        x if l in likely else nearest_state(machine.layers[l], y)
+        for (l, x), y in zip(machine.split(done.best).items(), machine.split(mean).values(), strict=True)
+    ]
+    return Imputation(torch.cat(best, -1), mean, draws, done.method)
 
 
 def _tell_anew(
     machine: BoltzmannMachine,
     table: Table,
-    X: Numbers,
-    missing: Numbers,
+    given: Tensor,
+    absent: Tensor,
     done: Imputation,
-    seed: int | torch.Generator,
-) -> Imputation:
-    """Fills in rows anew without refuted cells where means lie beyond what training saw."""
-    absent = by_column(machine, missing, len(done.mean))
+    generator: torch.Generator,
+) -> tuple[Imputation, Tensor]:
+    """Fills in rows anew without refuted cells where means lie beyond what training saw.
+
+    Returns:
+        What is found, and what rows show without these cells.
+    """
     far = beyond_seen(table, torch.where(absent, done.mean, torch.nan)).nonzero().flatten()
     if not len(far):
-        return done
-    given = read_rows(machine, X, "X")[far].masked_fill(absent[far], torch.nan)
-    kept = without_refuted(machine, table, given)
-    changed = (kept.isnan() & ~given.isnan()).any(1)
+        return done, given
+    kept = without_refuted(machine, table, given[far])
+    changed = (kept.isnan() & ~given[far].isnan()).any(1)
     rows, kept = far[changed], kept[changed]
     if not len(rows):
-        return done
-    anew = impute(machine, kept, unobserved(machine, kept), "exact", draws=len(done.draws), seed=seed)
+        return done, given
+    given = given.index_copy(0, rows, kept)
+    anew = impute(machine, kept, unobserved(machine, kept), "exact", draws=len(done.draws), seed=generator)
     for before, now in zip(done[:3], anew[:3], strict=True):
         before[..., rows, :] = torch.where(absent[rows], now, before[..., rows, :])
-    return done
+    return done, given
 
 
 def _sum_over_hidden(

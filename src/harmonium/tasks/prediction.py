@@ -14,7 +14,8 @@ from harmonium.chains import fill_hidden
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 from harmonium.sums import MAX_HIDDEN_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
-from harmonium.tasks.imputation import impute, unit_probabilities, unobserved
+from harmonium.tables import Codec
+from harmonium.tasks.imputation import impute_cells, unit_probabilities, unobserved
 from harmonium.tasks.rows import average_chains, read_rows
 
 PREDICT_METHODS = ("auto", "exact", "gibbs")
@@ -176,9 +177,11 @@ def predict_column(
             'states than can be summed, received "exact"'
         )
     X = _with_unit(machine.hamiltonian(), X.to(machine.dtype), layer, [unit], torch.nan)
-    done = impute(machine, X, unobserved(machine, X), method, draws=chains, sweeps=sweeps, seed=seed)
-    mean = kind.by_unit(machine.split(done.mean)[layer])[:, unit].double()
-    return ColumnPrediction(mean, None, done.method)
+    absent, encoder = unobserved(machine, X), Codec.of(machine).encoder
+    done, mean = impute_cells(
+        machine, encoder, X, absent, method, "mean", draws=chains, sweeps=sweeps, seed=seed
+    )
+    return ColumnPrediction(kind.by_unit(machine.split(mean)[layer])[:, unit].double(), None, done.method)
 
 
 def _with_unit(law: Hamiltonian, X: Tensor, layer: int, units: list[int], state: Tensor | float) -> Tensor:

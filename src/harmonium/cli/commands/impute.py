@@ -103,7 +103,7 @@ def impute(
         units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
-            done, chosen, drawn = impute_cells(
+            done, chosen = impute_cells(
                 machine, coding.encoder, states, units, method, value, draws=chains, sweeps=sweeps, seed=seed
             )
             method = done.method
@@ -115,7 +115,9 @@ def impute(
                 title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
                 _draw(target, coding, (states, states_of_it), lacking, shape, columns, title)
                 continue
-            completed, labels_of_it = coding.fill(dataset, lacking, states_of_it, drawn, drawn=kind)
+            completed, labels_of_it = coding.fill(
+                dataset, lacking, states_of_it, rounded=value != "mean", drawn=kind
+            )
             given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
             write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
     if labels_there is not None and coding.label_width:

@@ -343,6 +343,7 @@ class Beginning:
         if coding.missing:
             about["missing"] = list(coding.missing)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
+        machine.metadata.pop("linear", None)  # lines chosen for the machine as it was
         return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
 
 
