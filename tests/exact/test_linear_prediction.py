@@ -45,24 +45,37 @@ def test_predictions_are_conditional_means_within_the_range_seen() -> None:
 
 
 def test_shares_are_those_of_a_regression_with_a_prior() -> None:
-    random, units = np.random.default_rng(0), torch.tensor([0, 1, 1])  # one column, and a unit of two
-    cells, machine, lines = random.normal(size=(3, 50, 3))
+    random = np.random.default_rng(0)
+    places = [[0], [1, 2], [3]]  # a number, a label of two states, another number
+    units, numbers = torch.tensor([0, 1, 1, 2]), torch.tensor([True, False, False, True])
+    cells, machine, lines = random.normal(size=(3, 50, 4))
     cells[random.random(cells.shape) < 0.2] = np.nan
     lines[:, 0] = 0.7 * np.nan_to_num(cells[:, 0]) + 0.3 * lines[:, 0]
     weights = random.uniform(0.5, 2.0, (50, 1))
-    arrays = (torch.from_numpy(x) for x in (cells, machine, lines, weights))
-    shares = choose_shares(*arrays, units)
-    for columns in ([0], [1, 2]):
+    arrays = [torch.from_numpy(x) for x in (cells, machine, lines, weights)]
+    shares = choose_shares(*arrays, units, numbers)
+
+    def whitened(columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
         known = ~np.isnan(cells[:, columns])
         apart, off = ((x - machine)[:, columns][known] for x in (lines, cells))
         row_weights = np.broadcast_to(weights, known.shape)[known]
         noise = np.sum(row_weights * (off - apart / 2) ** 2) / row_weights.sum()
-        rows = np.append(apart * np.sqrt(row_weights / noise), np.sqrt(12))  # the prior is one more row
-        told = np.append(off * np.sqrt(row_weights / noise), np.sqrt(12) / 2)
-        expected = np.clip(np.linalg.lstsq(rows[:, None], told, rcond=None)[0][0], 0, 1)
+        return apart * np.sqrt(row_weights / noise), off * np.sqrt(row_weights / noise)
+
+    def fitted(parts: list[tuple[np.ndarray, np.ndarray]], prior: float) -> float:
+        rows = np.append(
+            np.concatenate([part[0] for part in parts]), np.sqrt(12)
+        )  # the prior is one more row
+        told = np.append(np.concatenate([part[1] for part in parts]), np.sqrt(12) * prior)
+        return float(np.clip(np.linalg.lstsq(rows[:, None], told, rcond=None)[0][0], 0, 1))
+
+    common = fitted([whitened(places[0]), whitened(places[2])], 0.5)
+    for columns, prior in zip(places, (common, 0.5, common), strict=True):
+        expected = fitted([whitened(columns)], prior)
         np.testing.assert_allclose(shares[columns].numpy(), expected, rtol=1e-9)
     none = torch.full((4, 1), torch.nan, dtype=torch.float64)
-    assert choose_shares(none, none, none, torch.ones(4, 1).double(), torch.tensor([0])).item() == 0.5
+    asked = (torch.ones(4, 1).double(), torch.tensor([0]), torch.tensor([True]))
+    assert choose_shares(none, none, none, *asked).item() == 0.5
 
 
 def skewed() -> tuple[Table, np.ndarray]:

@@ -192,7 +192,8 @@ def fit_lines(
     scale = (of_rows * (cells - cells.nanmean(0)).square()).nansum(0).clamp(min=1e-300)
     errors = [float(((of_rows * (found - cells).square()).nansum(0) / scale).mean()) for found in by_lines]
     best = errors.index(min(errors))
-    shares = choose_shares(cells, by_machine, by_lines[best], of_rows, units)
+    numbers = torch.cat([torch.full((x.width,), not (x.one_hot or x.two_values)) for x in layers])
+    shares = choose_shares(cells, by_machine, by_lines[best], of_rows, units, numbers)
     middle = _middle(encoder, mean, torch.lerp(by_machine, by_lines[best], shares))
     off = ((rows - middle).abs() / variance.sqrt())[:, _real_columns(machine)]
     off = off[~off.isnan()]
@@ -210,11 +211,12 @@ def fit_lines(
 
 
 def choose_shares(
-    cells: Tensor, by_machine: Tensor, by_lines: Tensor, row_weights: Tensor, units: Tensor
+    cells: Tensor, by_machine: Tensor, by_lines: Tensor, row_weights: Tensor, units: Tensor, numbers: Tensor
 ) -> Tensor:
     """Returns the share of the lines in each unit: least squares over hidden cells, with a prior.
 
-    The share is the mean of a Gaussian posterior whose noise is that of even shares, within [0, 1].
+    The share is the mean of a Gaussian posterior whose noise is that of even shares, within [0, 1]. The prior
+    mean is one half for a label, and for numbers what those of the table have in common.
 
     Args:
         cells: what was hidden, (rows, width), NaN where it is not known.
@@ -222,21 +224,25 @@ def choose_shares(
         by_lines: what the lines did.
         row_weights: (rows, 1).
         units: the unit of each column, (width,) int64.
+        numbers: Marks the columns of numbers, (width,) bool.
 
     Returns:
         (width,), equal within a unit.
     """
+    count = int(units[-1]) + 1
 
     def by_unit(x: Tensor) -> Tensor:
-        total = x.new_zeros(int(units[-1]) + 1).index_add_(0, units, (row_weights * x).nansum(0))
-        return total[units]
+        return x.new_zeros(count).index_add_(0, units, (row_weights * x).nansum(0))
 
     known = ~cells.isnan()
     apart = (by_lines - by_machine).masked_fill(~known, 0.0)
     off = (cells - by_machine).masked_fill(~known, 0.0)
     precision = by_unit(known.double()) / by_unit((off - _EVEN * apart).square()).clamp(min=1e-300)
     told, weight = precision * by_unit(apart * off), precision * by_unit(apart.square())
-    return ((told + _EVEN / _VARIANCE) / (weight + 1 / _VARIANCE)).clamp(0.0, 1.0)
+    is_number = by_unit(torch.ones_like(cells) * numbers) > 0
+    common = (told[is_number].sum() + _EVEN / _VARIANCE) / (weight[is_number].sum() + 1 / _VARIANCE)
+    prior = torch.where(is_number, common.clamp(0.0, 1.0), _EVEN)
+    return ((told + prior / _VARIANCE) / (weight + 1 / _VARIANCE)).clamp(0.0, 1.0)[units]
 
 
 @torch.no_grad()
