@@ -214,7 +214,7 @@ def test_filled_and_drawn_cells_keep_the_decimals_of_their_column() -> None:
     frame = random_table(np.random.default_rng(1), 120)
     rbm = hm.RBM(2, random_state=0).fit(frame)
     holes = frame.assign(tenths=frame["tenths"].where(np.arange(120) % 3 > 0))
-    for made in (rbm.impute(holes), rbm.impute(holes, value="mean"), rbm.sample(50, random_state=0)):
+    for made in (rbm.impute(holes), rbm.impute(holes, value="draw"), rbm.sample(50, random_state=0)):
         assert (made["tenths"] == made["tenths"].round(1)).all()
         assert (made["counts"] == made["counts"].round()).all()
         assert (made["normal"] != made["normal"].round(3)).any()

@@ -63,6 +63,7 @@ def trained(call: Callable[..., Any], *layers: hm.layers.Layer, **named: Any) ->
 
 STATES = machine().random_states(12, seed=1)
 HOLED = torch.cat([ROWS[:, :5], torch.full((12, 1), torch.nan)], 1)
+LOGARITHMS = hm.tables.Table.fit(np.exp(REAL[:, :1]), {0: {"kind": "gaussian", "transform": "log"}})
 LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
@@ -110,6 +111,10 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
     "fit_labels": lambda **s: list(
         hm.tables.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
+    ),
+    "mean_states": lambda **s: hm.tables.mean_states(
+        hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(2)], seed=0),
+        LOGARITHMS, HOLED[:, 5:], ROWS[:, :1], **s
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "pretrain": lambda **s: trained(

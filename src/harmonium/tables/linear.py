@@ -247,7 +247,7 @@ def choose_shares(
 
 @torch.no_grad()
 def mean_states(
-    machine: BoltzmannMachine, encoder: Encoder, v: Tensor, mean: Tensor, generator: torch.Generator
+    machine: BoltzmannMachine, encoder: Encoder, v: Tensor, mean: Tensor, seed: int | torch.Generator = 0
 ) -> Tensor:
     """Returns the states of the mean cells of what rows lack, by the machine and the lines beside it.
 
@@ -256,8 +256,9 @@ def mean_states(
         encoder: Encoder of its data.
         v: (rows, visible_width), NaN where missing.
         mean: The machine's mean states.
-        generator: Source of draws, of columns along curves.
+        seed: Seed of draws, of columns along curves, an int or a generator.
     """
+    generator = as_generator(seed, machine.device)
     lines, curved = LinearPrediction.of(machine), bool([*_curves(encoder)])
     if lines is None and not curved:
         return mean
