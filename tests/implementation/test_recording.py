@@ -45,6 +45,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "deep": {"hidden": [hm.Bernoulli(5), hm.Bernoulli(3)], "rule": hm.rules.pcd(2)},
     "gaussian": {"visible": hm.Gaussian(12), "rule": hm.rules.noise_cd(4, kernel=Langevin(0.1))},
     "bytes": {"rows": BITS.byte()},
+    "tempered": {"rule": hm.rules.tempered_pcd(2, replicas=3)},
     "tap": {"rule": hm.rules.tap()},
     "persistent tap of a deep machine": {
         "hidden": [hm.Bernoulli(5), hm.Bernoulli(3)],
@@ -196,12 +197,33 @@ def test_recorded_chains_and_annealing_are_those_made_one_by_one(
         states = hm.chains.run(machine, hm.chains.Gibbs(), start, 50, seed=4)
         state = hm.chains.Gibbs().init(machine.hamiltonian(), start, torch.Generator())
         chains = hm.chains.run(machine, hm.chains.Gibbs(), state, 50, seed=4)
+        states += hm.chains.run(machine, hm.chains.Tempering(4), start, 50, seed=4)
         bounds = hm.likelihood.ais(machine, chains=30, temperatures=50, data=BITS, seed=5)
         made.append((states, chains, bounds))
     (states, chains, bounds), (plain, counted, exact) = made
     assert all(torch.equal(x, y) for x, y in zip(states, plain, strict=True))
     assert chains.sweeps == counted.sweeps == 50
     assert bounds.value == pytest.approx(exact.value, abs=1e-6)
+
+
+def test_replayed_chains_and_annealing_are_those_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Bernoulli(5)], seed=2)
+    hm.machine.normal_(machine, 0.3, seed=1)
+    start = machine.random_states(30, seed=1)
+
+    def run() -> list[torch.Tensor]:
+        kernels = [hm.chains.Gibbs(), hm.chains.Tempering(4), hm.chains.Metropolis()]
+        states = [x for kernel in kernels for x in hm.chains.run(machine, kernel, start, 50, seed=4)]
+        bounds = hm.likelihood.ais(machine, chains=30, temperatures=50, data=BITS, seed=5)
+        return [*states, torch.tensor(bounds.value)]
+
+    with pretend_graphs(monkeypatch, least=20) as counts:
+        replayed = run()
+        assert counts.recorded >= 4 and counts.failed == 0 and counts.replays >= 4 * 48
+        with monkeypatch.context() as plainly:
+            plainly.setattr(choice, "RECORDS", frozenset())
+            plain = run()
+    assert all(torch.allclose(x, y, rtol=0, atol=1e-6) for x, y in zip(replayed, plain, strict=True))
 
 
 @pytest.mark.usefixtures("recording")

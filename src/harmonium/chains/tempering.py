@@ -84,6 +84,9 @@ class Tempering(Kernel):
     def invariant(self) -> bool:
         return self.kernel.invariant
 
+    def is_steady(self, persistent: bool) -> bool:
+        return self.kernel.is_steady(persistent)
+
     def scaled(self, factor: float) -> Tempering:
         kernel = self.kernel.scaled(factor)
         return self if kernel is self.kernel else Tempering(betas=self.betas, kernel=kernel)
