@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium.data import Frame, frame_of, is_frame
+from harmonium.data.frame import series_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
 from harmonium.sums import LIMIT_TEXT, log_weights
-from harmonium.tables import Labels, OneOf, Table
+from harmonium.tables import Column, Labels, Table
 from harmonium.tasks import by_column, unobserved
 
 _CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
@@ -79,42 +80,105 @@ def _by_name(frame: Frame) -> dict[Any, list[Any]]:
     return {cells.name: cells.values.tolist() for cells in frame.columns}
 
 
-def predict_column(
-    fitted: Fitted, v: Tensor, j: int, method: str, sweeps: int, generator: torch.Generator
-) -> Array:
-    """Returns the most probable label of column j given the rest, or the mean of a number, (rows,).
+class ColumnProbabilities(NamedTuple):
+    """Probabilities of the labels or counts of a column, given the rest of each row.
 
-    ``v`` are visible states, (rows, visible_width), in float64; see ``RBM.predict_column``.
+    Attributes:
+        values: the labels or counts, in the units of the data.
+        probabilities: (rows, values), float64; each row sums to 1.
     """
-    machine, ends = fitted.machine, fitted.ends
-    place = next(place for place, end in enumerate(ends) if j < end)
-    layer, unit = machine.visible[place], j - (ends[place] - fitted.data_layers[place].n_units)
-    known = fitted.encoder.columns[j] if isinstance(fitted.encoder, Table) else None
-    label = None if known is None else isinstance(known.coding, Labels)
-    predict = partial(
-        tasks.predict_column,
-        machine, layer=layer, unit=unit, method=method, label=label, sweeps=sweeps, chains=_CHAINS,
-        seed=generator,
-    )  # fmt: skip
-    made = predict(X=v)
-    if known is not None and not label and isinstance(fitted.encoder, Table) and made.method == "exact":
-        states = machine.split(torch.full_like(v, torch.nan))
-        machine.layers[layer].by_unit(states[layer])[:, unit] = made.states.to(v)
-        far = tasks.beyond_seen(fitted.encoder, torch.cat([states[l] for l in machine.visible], 1))
-        if bool(far.any()):
-            lacking = machine.split(v[far].clone())
-            machine.layers[layer].by_unit(lacking[layer])[:, unit] = torch.nan
-            rest = torch.cat([lacking[l] for l in machine.visible], 1)
-            made.states[far] = predict(X=tasks.without_refuted(machine, fitted.encoder, rest)).states
-    if known is not None:
-        shared = isinstance(known.coding, OneOf) and known.coding.rare and made.probabilities is not None
-        likely = made.probabilities if shared else made.states
-        assert likely is not None
-        told: Array = known.decode(likely.cpu().numpy(), rounded=bool(label))
-        return told
-    states = machine.split(v)
-    machine.layers[layer].by_unit(states[layer])[:, unit] = made.states.to(v)
-    return fitted.decode(torch.cat([states[l] for l in machine.visible], 1))[:, j]  # type: ignore[no-any-return]
+
+    values: tuple[Any, ...]
+    probabilities: Array
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a machine tells of a column given the rest of rows.
+
+    Args:
+        fitted: the machine.
+        v: visible states, (rows, visible_width), in float64; those of the column are not read.
+        j: Number of the column.
+        method: see ``RBM.predict_column``.
+        sweeps: Sweeps of every chain.
+        generator: source of their noise.
+    """
+
+    fitted: Fitted
+    v: Tensor
+    j: int
+    method: str
+    sweeps: int
+    generator: torch.Generator
+
+    @property
+    def known(self) -> Column | None:
+        """The column of a table; None: there is no table."""
+        encoder = self.fitted.encoder
+        return encoder.columns[self.j] if isinstance(encoder, Table) else None
+
+    @cached_property
+    def place(self) -> tuple[int, int]:
+        """The visible layer of the column, and its unit there."""
+        ends = self.fitted.ends
+        place = next(place for place, end in enumerate(ends) if self.j < end)
+        unit = self.j - (ends[place] - self.fitted.data_layers[place].n_units)
+        return self.fitted.machine.visible[place], unit
+
+    @cached_property
+    def told(self) -> tasks.ColumnPrediction:
+        """Its states: the most probable of a label, the mean of a number; and probabilities of all."""
+        known = self.known
+        label = None if known is None else isinstance(known.coding, Labels)
+        return tasks.predict_column(
+            self.fitted.machine,
+            self.v,
+            *self.place,
+            self.method,
+            label=label,
+            sweeps=self.sweeps,
+            chains=_CHAINS,
+            seed=self.generator,
+        )
+
+    def predict(self) -> Array:
+        """Returns the most probable label of the column, or the mean of a number, (rows,)."""
+        if (known := self.known) is not None:
+            rounded = isinstance(known.coding, Labels)
+            cells: Array = known.decode(self.told.states.cpu().numpy(), rounded=rounded)
+            return cells
+        return self._decode(self.v, self.told.states)
+
+    def probabilities(self) -> ColumnProbabilities:
+        """Returns the probabilities of all labels or counts of the column; ValueError: it is real."""
+        if self.told.probabilities is None:
+            raise ValueError(
+                "column: expected one of labels or counts, received one of real numbers; predict_column has "
+                "their mean, RBMRegressor quantiles and a density"
+            )
+        p = self.told.probabilities.cpu().numpy()
+        layer, _ = self.place
+        states = self.fitted.machine.layers[layer].values()
+        known = self.known
+        if known is None:
+            alike = self.v[:1].nan_to_num(0.0).expand(len(states), -1)
+            return ColumnProbabilities(tuple(self._decode(alike, states).tolist()), p)
+        if not isinstance(known.coding, Labels):
+            cells = known.decode(states.cpu().numpy())
+            return ColumnProbabilities(tuple(cells.tolist()), p)
+        labels = series_of(known.name, list(known.coding.labels), known.dtype)
+        places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
+        p = p[:, places] * np.exp(known.log_shares(labels))
+        return ColumnProbabilities(tuple(known.coding.labels), p / p.sum(1, keepdims=True))
+
+    def _decode(self, v: Tensor, states: Tensor) -> Array:
+        """Returns cells of the column, (rows,), where there is no table."""
+        machine, (layer, unit) = self.fitted.machine, self.place
+        split = machine.split(v.clone())
+        machine.layers[layer].by_unit(split[layer])[:, unit] = states.to(v)
+        rows = self.fitted.decode(torch.cat([split[l] for l in machine.visible], 1))
+        return rows[:, self.j]  # type: ignore[no-any-return]
 
 
 def columns_given(estimator: Any, given: Iterable[Any]) -> set[int]:

@@ -460,9 +460,35 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
                 over, or an encoder that makes several units of a column.
         """
+        return self._ask(X, column, method, sweeps, random_state).predict()
+
+    def column_proba(
+        self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
+    ) -> _columns.ColumnProbabilities:
+        """Returns the probabilities of all labels or counts of a column given the rest of each row.
+
+        They are those of the values that ``fit`` has seen, also of rare labels, and sum to 1.
+
+        Args:
+            X: as in ``predict_column``.
+            column: its name, or its number.
+            method: as in ``predict_column``.
+            sweeps: Sweeps of every chain, at least 2.
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            ``values``, in the units of the data, and ``probabilities``, (rows, values).
+
+        Raises:
+            ValueError: as ``predict_column``, or a column of real numbers.
+        """
+        return self._ask(X, column, method, sweeps, random_state).probabilities()
+
+    def _ask(self, X: Any, column: Any, method: str, sweeps: int, random_state: Any) -> _columns.Asked:
+        """Returns what the machine tells of a column given the rest of rows."""
         fitted = self._require_fitted()
         _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
-        fitted.require_density("predict_column")
+        fitted.require_density("predictions of a column")
         j = _columns.column_number(self, column, "column")
         if fitted.ends[-1] != _columns.count_learned(fitted):
             raise ValueError(
@@ -471,7 +497,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             )
         v = fitted.visible(_columns.rows_around(self, X, column))
         generator = fitted.generator(self._random(random_state), "impute")
-        return _columns.predict_column(fitted, v, j, method, sweeps, generator)
+        return _columns.Asked(fitted, v, j, method, sweeps, generator)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
