@@ -140,15 +140,22 @@ def tables(device: torch.device, quick: bool) -> Iterator[tuple[str, str, dict[s
             )
         },
     )
-    yield (
-        f"UCD, {VISIBLE} × 500, 100 rows and chains",
-        "ms an update",
-        {
-            "harmonium": training(
-                lambda: [hm.Bernoulli(VISIBLE), hm.Bernoulli(500)], X, hm.rules.ucd(chains=100), 100, 40
+    looking = {
+        f"UCD, {VISIBLE} × 500, 100 rows and chains": (hm.rules.ucd(chains=100), 40),
+        f"TAP, {VISIBLE} × 500, 100 rows": (hm.rules.tap(), 1000),
+        f"Tempered PCD-1, 10 temperatures, {VISIBLE} × 500, 100 rows": (hm.rules.tempered_pcd(1), 1000),
+    }
+    for name, (rule, updates) in looking.items():
+        contestants = {
+            who: training(
+                lambda: [hm.Bernoulli(VISIBLE), hm.Bernoulli(500)], X, rule, 100, count, recorded=recorded
             )
-        },
-    )
+            for who, count, recorded in (
+                ("harmonium", updates, True),
+                ("one by one", min(updates, 200), False),
+            )
+        }
+        yield name, "ms an update", contestants
     contestants = {"harmonium": annealing(device)}
     if has_rbms():
         contestants["rbms"] = rbms_annealing(device)
