@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -297,3 +300,33 @@ def test_a_cell_that_its_row_refutes_does_not_tell_of_others() -> None:
     assert abs(np.mean([x["share"][wrong] for x in drawn]) - 61) < 2
     kept = frame.drop(index=wrong).assign(share=np.nan)  # which no cell refutes
     assert np.corrcoef(rbm.impute(kept)["share"], share[kept.index])[0, 1] > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:X. cells that nothing in training")
+def test_a_row_of_nothing_but_a_new_label_has_a_score() -> None:
+    frame = pandas.DataFrame({"x": RANDOM.normal(size=60), "g": RANDOM.choice(["u", "v", "w"], 60)})
+    rbm = hm.RBM(2, random_state=0).fit(frame)
+    alone = pandas.DataFrame({"x": [np.nan], "g": ["new"]})
+    np.testing.assert_allclose(rbm.score_samples(alone), np.log(1 / 61), rtol=1e-6)
+    with pytest.raises(ValueError, match="row 0"):
+        rbm.score_samples(alone.assign(g=None))
+
+
+def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
+    x = np.random.default_rng(3).exponential(10, 120).round(1)
+    frame = pandas.DataFrame({"x": x, "g": np.where(x > 5, "u", "v")})
+    frame.loc[:5, "x"] = np.nan
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "kinds.toml").write_text("x = { limits = [0, inf] }\n")
+    for arguments in (
+        ["train", "rows.csv", "run", "--kinds", "kinds.toml"],
+        ["impute", "run", "rows.csv", "--out", "full.csv"],
+        ["sample", "run", "--number", "500", "--out", "drawn.csv"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "harmonium", *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    for name in ("full.csv", "drawn.csv"):
+        cells = pandas.read_csv(tmp_path / name)["x"]
+        assert cells.min() >= 0 and (cells == cells.round(1)).all()

@@ -28,6 +28,7 @@ from harmonium.report.page.verdict import (
     moments_remark,
     training_remarks,
 )
+from harmonium.tables import Codec
 
 from .command_line import TINY, CommandLine
 
@@ -336,5 +337,6 @@ def test_a_table_with_labels_and_real_columns_has_a_density(cli: CommandLine, ru
     table = hm.data.encoder_from_dict(machine.metadata["encoder"])
     states = torch.from_numpy(table.encode(hm.data.read(runs / "full.csv").frame())).float()
     expected = hm.likelihood.log_likelihood(machine, states, hm.likelihood.exact_log_partition(machine))
-    slope = table.log_abs_det(len(table.columns))
-    assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected.mean()) + slope, abs=1e-5)
+    frame = hm.data.read(runs / "full.csv").frame()
+    slope = table.log_abs_det(len(table.columns)) + Codec.of(machine).log_shares(frame, machine).sum(1).mean()
+    assert answer["results"][0]["log_likelihood"] == pytest.approx(float(expected.mean() + slope), abs=1e-5)

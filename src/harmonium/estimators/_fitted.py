@@ -16,7 +16,7 @@ from harmonium import _checks, _random, chains
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
-from harmonium.data import Encoder
+from harmonium.data import Encoder, frame_of
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule
@@ -24,7 +24,7 @@ from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.sums import HiddenStates, affordable, has_hidden_states, unit_updates
-from harmonium.tables import Codec, Table
+from harmonium.tables import Codec, Table, blank_rows, log_masses
 from harmonium.tasks import impute, sample, unobserved
 from harmonium.training import stream_seed
 
@@ -68,7 +68,7 @@ class Progress(NamedTuple):
 class Fitted:
     """A trained machine, the encoder of its data, and what its training leaves to the next.
 
-    Training makes another one. Only ln Z is put in later, where it is first asked for.
+    Training makes another one. Only ln Z and ``masses`` are put in later, where they are first needed.
 
     Attributes:
         machine: the machine; its last visible layer may be a label.
@@ -84,6 +84,7 @@ class Fitted:
         rows: some rows that the machine has learnt, as visible states; None: there are none.
         numbers: what an estimator has found for the machine as it is, by the name of its attribute.
         log_partition: ln Z, behind what it depends on; None: not yet found.
+        masses: ``log_masses`` of a table, behind a digest of the machine; None: not yet found.
     """
 
     machine: BoltzmannMachine
@@ -99,6 +100,7 @@ class Fitted:
     rows: Tensor | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
     log_partition: tuple[Any, LogPartition] | None = None
+    masses: tuple[str, Tensor] | None = None
 
     # The machine
     # ----------------------------------------------------------------------------
@@ -163,8 +165,12 @@ class Fitted:
         """Returns what a function of states, (rows, data_width) in float64, makes of validated rows.
 
         They are read a block at a time, a row of missing cells only is refused, and the result is float32
-        where ``like`` is.
+        where ``like`` is. A label that was never seen is no missing cell.
         """
+        if isinstance(self.encoder, Table):
+            blank = np.where(blank_rows(frame_of(X), self.encoder), np.nan, 0.0)
+            refuse_blank(torch.from_numpy(blank).unsqueeze(1))
+            return _as_array(torch.cat([function(v) for v in self.states(X)]), dtype_of(like))
         return _as_array(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
@@ -198,9 +204,13 @@ class Fitted:
 
         It is to be added to ln p of the states, see ``Codec.log_shares``.
         """
-        shares = Codec(self.encoder, self.data_layers).log_shares(X, self.machine)
-        if shares is None:
+        if not isinstance(self.encoder, Table):
             return 0.0
+        digest = digest_of(self.machine)
+        if self.masses is None or self.masses[0] != digest:
+            self.masses = digest, log_masses(self.encoder, self.machine)
+        shares = Codec(self.encoder, self.data_layers).log_shares(X, self.machine, self.masses[1])
+        assert shares is not None
         return (shares if units is None else shares[:, list(units)]).sum(1).numpy()
 
     # What is computed with it

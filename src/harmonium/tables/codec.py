@@ -337,7 +337,7 @@ class Codec:
         slopes = torch.from_numpy(self.encoder.log_slopes_at(data_states))
         return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
-    def log_shares(self, X: Any, machine: BoltzmannMachine) -> Tensor | None:
+    def log_shares(self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None) -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
 
         With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
@@ -346,6 +346,7 @@ class Codec:
         Args:
             X: a ``Frame`` or a data frame for a ``Table``, or a ``DataSet``.
             machine: Machine of the states.
+            masses: ``log_masses`` of the columns, (units of the data,); None: they are found.
         """
         table = self.encoder
         if not isinstance(table, Table):
@@ -353,7 +354,8 @@ class Codec:
         frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
         shares = torch.from_numpy(table.log_shares(frame))
         missing = torch.from_numpy(np.column_stack([frame.columns[j].missing for j in table.order(frame)]))
-        return shares - torch.where(missing, 0.0, log_masses(table, machine).cpu())
+        masses = log_masses(table, machine) if masses is None else masses
+        return shares - torch.where(missing, 0.0, masses.cpu())
 
     # From rows to states
 

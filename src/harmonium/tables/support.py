@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil, inf, log
+from math import ceil, floor, inf, log
 from typing import Any, Self, final
 
 import numpy as np
@@ -98,8 +98,8 @@ class Support:
         low, high = _ends_of(coding)
         low, high = (first if low is None else low), (last if high is None else high)
         grid = _step_of(coding)
-        floor = grid / 2 if grid is not None else max((last - first) / count, 1e-6 * max(abs(last), 1e-6))
-        below, above = (max(floor, _mean_excess(x)) for x in (-seen, seen))
+        shortest = grid / 2 if grid is not None else max((last - first) / count, 1e-6 * max(abs(last), 1e-6))
+        below, above = (max(shortest, _mean_excess(x)) for x in (-seen, seen))
         at_ends = [0.0, 0.0]
         for i, end in enumerate((low, high)):
             if grid is not None or (i == 0 and isinstance(coding, Quantiles) and coding.zero):
@@ -107,8 +107,8 @@ class Support:
         given = _limits_of(limits, first, last)
         filled = given or ((low, high) if declared else (first, last))
         drawn = given or ((low, high) if declared or grid is not None else _widened(filled, below, above))
-        if step is not None:  # the limits are cells of the column themselves
-            drawn = (ceil(drawn[0] / step - 1e-6) * step, (drawn[1] / step + 1e-6) // 1 * step)
+        if step is not None and given is None:  # the limits are cells of the column themselves
+            drawn = (ceil(drawn[0] / step - 1e-6) * step, floor(drawn[1] / step + 1e-6) * step)
             drawn = (min(drawn[0], filled[0]), max(drawn[1], filled[1]))
         return cls(count, 1, (low, high), below, above, (at_ends[0], at_ends[1]), grid, filled, drawn)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+from torch import Tensor
 
 from harmonium._html import format_value
 from harmonium._settings import From0, Setting
@@ -102,6 +103,7 @@ def report(
         seed,
     )
 
+    shares = None if dataset is None or rows is None else _shares(coding, dataset)
     record = records[0]
     first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
     first.remarks = verdict.training_remarks(record)
@@ -114,7 +116,7 @@ def report(
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
     fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
-        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores)),
+        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores, shares)),
         ("learned", "Was it learned?", partial(fill_learned, scores)),
         ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
         *([] if kept is None else [("along", "Along the training", partial(_along, kept))]),
@@ -174,6 +176,15 @@ def _whole(coding: Codec, dataset: DataSet) -> Rows:
     return rows
 
 
+def _shares(coding: Codec, dataset: DataSet) -> Tensor | None:
+    """Returns ln p(cells | states) of those whole rows that are scored, (rows,), see ``Codec.log_shares``."""
+    shares = coding.log_shares(dataset, coding.machine)
+    if shares is None:
+        return None
+    complete = ~rows_of(coding, dataset, missing=True).all().isnan().any(1)
+    return spread(Rows.of(shares.sum(1, keepdim=True)[complete], torch.float64), _ROWS)[:, 0]
+
+
 class _NoWholeRow(ValueError):
     """Every row lacks something."""
 
@@ -184,6 +195,7 @@ def _likelihood(
     temperatures: int,
     met: dict[str, Any],
     scores: dict[str, float],
+    shares: Tensor | None,
     section: Section,
     subject: Subject,
 ) -> None:
@@ -197,10 +209,12 @@ def _likelihood(
     if rows is not None:
         row = {
             "data": subject.data,
-            **evaluate_rows(coding, rows, log_partition, subject.seed, notes),
+            **evaluate_rows(coding, rows, log_partition, subject.seed, notes, shares),
         }
         if row.get("log_likelihood") is not None and not verdict.unmixed(table, met or None):
-            scores["mean"] = row["log_likelihood"] - float(coding.log_slopes(subject.given).mean())
+            added = float(coding.log_slopes(subject.given).mean())
+            added += 0.0 if shares is None else float(shares.mean())
+            scores["mean"] = row["log_likelihood"] - added
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         facts |= {what: value} if (value := verdict.likelihood(row, table, met or None)) else {}
     if verdict.unmixed(table, met or None):
