@@ -20,6 +20,8 @@ from torch.distributed import TCPStore
 
 import harmonium as hm
 from harmonium import backends
+from harmonium.distributed import memory
+from harmonium.distributed.group import _SumBuffer
 from harmonium.training.callbacks import STOP
 from tests.campaigns._runs import ended, forked
 from tests.interface.test_streams import Bits
@@ -92,6 +94,15 @@ def messages_of_updates() -> list[str]:
     return sent
 
 
+def digests_in_common_memory() -> dict[str, str]:
+    """What comes of some rules where processes read each other's terms, as of larger machines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LEAST", 0)
+        if sys.platform == "linux":
+            patch.setattr(_SumBuffer, "_send", None)  # is not called
+        return {name: digest(*trained(name).machine.parameters()) for name in ("pcd", "centred", "ucd")}
+
+
 def stopped(**settings) -> list:
     """How a run ends that a callback of the first process stops at its fifth update."""
     run = trained("pcd", callbacks=[lambda update: STOP if update.step == 5 else None], **settings)
@@ -102,6 +113,7 @@ def work_of_four(folder: Path) -> None:
     """What each of four processes does, and writes what came of it."""
     found = {name: digest(*trained(name).machine.parameters()) for name in ("pcd", "centred", "ucd")}
     answer = {"digests": found, "sent": messages_of_updates(), "stopped": stopped()}
+    answer["common"] = digests_in_common_memory()
     trained("pcd", run_dir=folder / "two", updates=20, resume=True)
     (folder / f"rank{dist.get_rank()} of 4.json").write_text(json.dumps(answer))
 
@@ -134,6 +146,7 @@ def work(folder: Path) -> None:
     last = trained("pcd", updates=100_000, callbacks=[send])
     ends = [last.status, last.updates, last.signal]
     answer = {"digests": found, "refusals": refusals, "ended": ends, "sent": sent, "stopped": stopped()}
+    answer["common"] = digests_in_common_memory()
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
@@ -188,6 +201,7 @@ def test_four_processes_get_the_bits_of_one_and_go_on_from_two(answers, alone) -
     four = [json.loads((folder / f"rank{rank} of 4.json").read_text()) for rank in range(4)]
     for answer in four:
         assert answer["digests"].items() <= alone[1].items()
+        assert answer["common"] == answer["digests"]
         assert_messages(answer["sent"], ["all_to_all_single", GATHER])
         assert answer["stopped"] == two["stopped"]
     resumed = hm.load(folder / "two")
@@ -198,6 +212,33 @@ def assert_messages(sent: list[str], update: list[str]) -> None:
     """Asserts that updates send no objects, but for names of diagnostics where they are new."""
     last = len(sent) - sent[::-1].index(update[-1])
     assert sent[sent.index(update[0]) : last] == [*update, "all_gather_object", *12 * update]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory in common is Linux's")
+def test_terms_in_common_memory_have_the_bits_of_messages(answers, alone) -> None:
+    for answer in answers[1]:
+        assert answer["common"].items() <= alone[1].items()
+
+
+def test_memory_is_not_common_where_processes_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several computers, in several containers, without rights, or of more than a gibibyte."""
+    asked: list = []
+
+    def told(other):
+        return lambda value: asked.append(value) or [value, other(value)]
+
+    def shared(other, size: int = 1 << 16) -> torch.Tensor | None:
+        return memory.common_memory((size,), torch.float32, told(other), 0)
+
+    assert shared(lambda value: ("another", "computer") if isinstance(value, tuple) else value) is None
+    assert len(asked) == 1
+    assert shared(lambda value: False if value is True else value) is None
+    assert shared(lambda value: value, memory.MOST) is None
+    found = shared(lambda value: value)
+    assert found is not None and found.shape == (1 << 16,) and not found.any()
+    monkeypatch.setattr(os, "memfd_create", None)
+    monkeypatch.delattr(os, "memfd_create")
+    assert shared(lambda value: value) is None
 
 
 def test_an_update_is_one_message_of_two_processes(answers) -> None:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
+from harmonium.distributed.memory import common_memory
+
 TIMEOUT: Final = 600.0
 """Seconds after which a process gives up to wait for another that neither answers nor has died."""
 
@@ -73,7 +75,7 @@ class Group:
         if self.size == 1:
             return [*tensors]
         if self._buffer is None or self._buffer.shapes != [x.shape for x in tensors]:
-            self._buffer = _SumBuffer(tensors, self.size, self._processes)
+            self._buffer = _SumBuffer(tensors, self, self._processes)
         return self._buffer.all_reduce_sum(tensors)
 
     def all_gather(self, value: Any) -> list[Any]:
@@ -104,32 +106,56 @@ class Group:
 class _SumBuffer:
     """Memory for sums over processes of tensors of some shapes, which lie there end to end.
 
-    Every process adds up a part of the entries and hands it to the others: a reduction as one does it in a
-    ring, with as many bytes, but in an order that does not depend on when what arrives.
+    Processes of one computer read each other's terms where they have memory in common. Others add up a part
+    of the entries each and hand it to all: a reduction as one does it in a ring, with as many bytes, but in
+    an order that does not depend on when what arrives.
     """
 
-    def __init__(self, like: Sequence[Tensor], size: int, processes: dist.ProcessGroup | None) -> None:
+    def __init__(self, like: Sequence[Tensor], group: Group, processes: dist.ProcessGroup | None) -> None:
         self.shapes = [x.shape for x in like]
-        self._lengths, self._processes = [x.numel() for x in like], processes
-        length = sum(self._lengths)
-        part = -(-length // size)  # the last part is filled up with zeros
-        self._own, self._received, self._total = (like[0].new_zeros(part * size) for _ in range(3))
-        self._sent, self._parts = self._own[:length], self._received.view(size, part)
+        self._lengths, self._processes, self._rank = [x.numel() for x in like], processes, group.rank
+        self._length = sum(self._lengths)
+        part = -(-self._length // group.size)  # the last part is filled up with zeros
+        self._total = like[0].new_zeros(part * group.size)
+        self._common: Tensor | None = None
+        if like[0].device.type == "cpu":
+            shape = (2, group.size, self._length)
+            self._common = common_memory(shape, like[0].dtype, group.all_gather, group.rank)
+        if self._common is None:
+            self._own = torch.zeros_like(self._total)
+            self._parts = torch.zeros_like(self._total).view(group.size, part)
+        else:
+            self._turn, self._signal = 0, torch.zeros(1)
 
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns the sums; they stand until the next call."""
-        torch.cat([x.flatten() for x in tensors], out=self._sent)
+        flat = self._own[: self._length] if self._common is None else self._common[self._turn, self._rank]
+        torch.cat([x.flatten() for x in tensors], out=flat)
+        if self._common is None:
+            self._send()
+        else:
+            self._read(self._common[self._turn])
+        totals = torch.split(self._total[: self._length], self._lengths)
+        return [total.view(shape) for total, shape in zip(totals, self.shapes, strict=True)]
+
+    def _read(self, terms: Tensor) -> None:
+        """Fills the total from the terms of all processes, (size, length), when all have written."""
+        dist.all_reduce(self._signal, group=self._processes)
+        left, right = (pairwise(part, torch.add) for part in terms.chunk(2))
+        torch.add(left, right, out=self._total[: self._length])
+        # Until the next message, others may still read what is here.
+        self._turn = 1 - self._turn
+
+    def _send(self) -> None:
+        """Fills the total by messages."""
         if len(self._parts) == 2:  # in any order, and with the fewest copies
             dist.all_reduce(self._own, group=self._processes)
             self._total = self._own
-        else:
-            dist.all_to_all_single(self._received, self._own, group=self._processes)
-            summed = pairwise(self._parts, Tensor.add_)
-            # Its name of old is deprecated from torch 2.13 on.
-            gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-            gather(self._total, summed, group=self._processes)
-        totals = torch.split(self._total[: len(self._sent)], self._lengths)
-        return [total.view(shape) for total, shape in zip(totals, self.shapes, strict=True)]
+            return
+        dist.all_to_all_single(self._parts.view(-1), self._own, group=self._processes)
+        # Its name of old is deprecated from torch 2.13 on.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        gather(self._total, pairwise(self._parts, Tensor.add_), group=self._processes)
 
 
 def pairwise(terms: Iterable[T], add: Callable[[T, T], T]) -> T:
