@@ -132,7 +132,7 @@ def test_kinds_of_numbers_beside_each_other(cli: CommandLine, tmp_path: Path) ->
     ("text", "message"),
     [
         ("age\n31\nx31\n", "line 3, column 1: expected a number, received 'x31'; a missing cell is"),
-        ("age;city\n31;Ulm\n", "cells are separated by commas"),
+        ("age city\n31 Ulm\n", "cells are separated by commas, semicolons, tabs or |; pandas.read_csv"),
         ("age,city\n31\n", "line 2: expected 2 columns, received 1"),
         ("age,age\n31,a\n32,b\n33,a\n", "different names, received 'age' twice"),
         ("size,when\n" + "".join(f"{i},{i}/1/2020\n" for i in range(22)), "'size' .*numbers.*'when' .*texts"),

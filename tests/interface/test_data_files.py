@@ -171,17 +171,36 @@ def test_csv_numbers_that_are_not_finite_are_left_to_the_reader_of_rows(tmp_path
     [
         ("1\n\nx\n", "line 3, column 1: expected a number, received 'x'"),
         ("a\n\n1\nx\n", "line 4, column 1: expected a number, received 'x'"),
-        ("1;2\n3;4\n", "line 2, column 1: expected a number, received '3;4'"),
+        ("1 2\n3 4\n", "line 2, column 1: expected a number, received '3 4'"),
+        ("a,b\nr,1,2\n", "line 2: expected 2 columns, received 3; if each line begins with its own name"),
         ("1,2\n3\n", "line 2: expected 2 columns, received 1"),
         ("a,b\n1,2,3\n", "line 2: expected 2 columns, received 3"),
         ("a,b\n", "at least one row below the names of columns"),
         ("\n\n", "received shape (0, 1)"),
-        ('1,"2\n', "unexpected end of data"),
+        ('1,"2\n', "line 1: unexpected end of data; a quotation mark within"),
+        ('1,2\n1,"2"3\n', "line 2: ',' expected after '\"'; a quotation mark within"),
     ],
 )
 def test_csv_errors_name_line_and_column(tmp_path, text, reason):
     (tmp_path / "x.csv").write_text(text)
     refused(tmp_path / "x.csv", "comma-separated numbers", reason)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.csv.gz"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_csv_with_another_separator(tmp_path, name, separator):
+    text = "a,b,c\n1,x,2.5\n3,y,-1\n".replace(",", separator)
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    found = read(tmp_path / name)
+    assert found.names == ("a", "b", "c") and found.samples.tolist() == [[1, "x", 2.5], [3, "y", -1]]
+    assert found.texts()["c"] == ["2.5", "-1"]
+
+
+def test_csv_with_decimal_commas_and_spaces(tmp_path):
+    (tmp_path / "x.csv").write_text("height;n\n1,7;1\n1,85;2\n")
+    assert read(tmp_path / "x.csv").samples.tolist() == [["1,7", 1], ["1,85", 2]]
+    (tmp_path / "x.csv").write_text('name,   year\n"Bolt, U",   2012\n"Blake",   2008\n"Gay",   "2007"\n')
+    assert read(tmp_path / "x.csv").samples.tolist() == [["Bolt, U", 2012], ["Blake", 2008], ["Gay", 2007]]
 
 
 def test_csv_that_is_no_text(tmp_path):

@@ -140,6 +140,15 @@ def test_readme_has_an_example_that_runs() -> None:
     assert any(block.reason is None for block in blocks((ROOT / "README.md").read_text("utf-8")))
 
 
+@pytest.mark.parametrize("number", range(2))
+def test_each_example_of_the_readme_runs_by_itself(number: int) -> None:
+    """With what ``pip install '.[all]'`` brings, and nothing of the block before."""
+    code = [block for block in blocks((ROOT / "README.md").read_text("utf-8")) if block.reason is None][
+        number
+    ].code
+    exec(compile(code, "README.md", "exec"), {})
+
+
 def test_blocks_are_found_with_their_lines_and_reasons() -> None:
     text = (
         "# Page\n\n```python\na = 1\n```\n\n```sh\nls\n```\n\n"

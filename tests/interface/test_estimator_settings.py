@@ -356,3 +356,16 @@ def test_whole_weights_are_repetitions(kind) -> None:
     assert first.n_updates_ == 1
     with pytest.raises(ValueError, match="sample_weight: expected one for each of 20 rows"):
         small(kind).fit(X, sample_weight=weights[1:])
+
+
+@pytest.mark.parametrize(
+    "estimator", [hm.RBM, hm.DBM, hm.RBMClassifier, hm.RBMOutlier, lambda **own: hm.RBMImputer(hm.RBM(**own))]
+)
+def test_verbose_shows_progress_off_a_terminal_too(estimator, capsys):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 3)), random.integers(0, 2, 60)
+    for verbose in (0, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            estimator(verbose=verbose, random_state=0).fit(X, y)
+        assert bool(capsys.readouterr().err) == bool(verbose)

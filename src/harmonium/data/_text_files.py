@@ -37,13 +37,8 @@ _ENCODINGS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
 _MARK = 4  # bytes of a byte-order mark at most
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
-_SEPARATED = {",": "commas", "\t": "tabs"}
-_REMEDIES = {
-    ",": "name the file .csv",
-    "\t": "name the file .tsv",
-    ";": "write them with commas: pandas.read_csv(path, sep=';', decimal=',').to_csv(other, index=False)",
-    "|": "write them with commas: pandas.read_csv(path, sep='|').to_csv(other, index=False)",
-}
+_SPACES = "; pandas.read_csv(path, sep=r'\\s+').to_csv(other, index=False) writes commas for spaces"
+_SEPARATORS = (",", ";", "\t", "|")
 
 Texts = Callable[[], dict[str, list[str]]]
 """Reads the cells of a text file as they are written, by column, ``column 1`` and so on without names."""
@@ -251,13 +246,13 @@ def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = (
 
     Args:
         path: Path of the file.
-        delimiter: what separates its cells.
+        delimiter: what separates its cells; where the first line has none, a comma, semicolon, tab or |.
         missing: words for missing cells beside the usual ones, a sequence or with commas.
 
     Raises:
         ValueError: lines of different lengths, text in another encoding, or one column of text.
     """
-    words = missing_words(missing)
+    words, delimiter = missing_words(missing), _separator(path, delimiter)
     try:
         return _read(path, delimiter, words)
     except UnicodeDecodeError as error:
@@ -265,15 +260,16 @@ def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = (
             f"expected text in UTF-8, received something else ({error.reason}); save it as UTF-8, such as by "
             "pandas.read_csv(path, encoding='latin-1').to_csv(other, index=False)"
         ) from error
-    except ValueError as error:
-        if path.suffix.lower() == ".xlsx":
-            raise
-        with _open(path, errors="replace") as file:
-            first = file.readline()
-        for other, remedy in _REMEDIES.items():  # another character may separate the cells
-            if other in first and (delimiter not in first or other == ";"):
-                raise ValueError(f"{error}; if {other!r} separates its cells, {remedy}") from error
-        raise
+
+
+def _separator(path: Path, delimiter: str) -> str:
+    """Returns what separates the cells of a file: another character where the first line lacks the usual."""
+    if path.suffix.lower() == ".xlsx":
+        return delimiter
+    with _open(path, errors="replace") as file:
+        first = next((line for line in file if line.strip()), "")
+    others = [other for other in _SEPARATORS if other in first]
+    return delimiter if delimiter in first or not others else max(others, key=first.count)
 
 
 def _open(path: Path, errors: str = "strict") -> TextIO:
@@ -311,7 +307,11 @@ def _read(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
     whole = [*range(len(first))]  # columns in which every cell so far is a whole number, or missing
     for line, cells in lines:
         if len(cells) != len(first):
-            raise ValueError(f"line {line}: expected {len(first)} columns, received {len(cells)}")
+            advice = "; if each line begins with its own name, begin the first with a name for these"
+            raise ValueError(
+                f"line {line}: expected {len(first)} columns, received {len(cells)}"
+                + advice * (len(cells) == len(first) + 1)
+            )
         table = table or not _added(cells, numbers)
         if header and not table and not "".join(cells).isdecimal():
             whole = [j for j in whole if cells[j].isdecimal() or is_whole(cells[j])]
@@ -348,8 +348,17 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         yield from _rows_of_sheet(path)
         return
     with _open(path) as file:
-        lines = csv.reader(file, delimiter=delimiter, strict=True)
-        yield from ((lines.line_num, cells) for cells in lines if cells)
+        start = file.read(_PIECE)
+        file.seek(0)
+        # Between a separator and a quoted cell.
+        spaces = bool(re.search(re.escape(delimiter) + ' +"', start))
+        lines = csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=spaces)
+        try:
+            yield from ((lines.line_num, cells) for cells in lines if cells)
+        except csv.Error as error:
+            raise ValueError(
+                f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
+            ) from error
 
 
 def _rows_of_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -411,7 +420,7 @@ def _table(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
             i = next(i for i, x in enumerate(column) if not is_missing(x, words) and not _is_plain(x))
             raise ValueError(
                 f"line {lines[i][0]}, column {j + 1}: expected a number, received {column[i]!r}; a missing "
-                f"cell is empty, and cells are separated by {_SEPARATED[delimiter]}"
+                f"cell is empty, and cells are separated by commas, semicolons, tabs or |{_SPACES}"
             )
         values = [None if is_missing(cell, words) else read(cell) for cell in column]
         samples[:, j] = values

@@ -67,6 +67,9 @@ class DensityEstimator(BoltzmannEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fits a machine to the rows: a new one, unless ``warm_start`` goes on with the one that is there.
 
+        Without chains real columns of a table are joined, and ``partial_fit`` does not go on with such a
+        machine. Fit with ``method="chains"`` first, or by ``partial_fit`` alone, where more rows are to come.
+
         Args:
             X: (rows, columns), a data frame, dense array or sparse matrix. NaN, None and pandas.NA are
                 missing cells; the likelihood of a row is then that of what it shows. Sparse rows of a

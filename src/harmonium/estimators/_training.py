@@ -227,8 +227,8 @@ class Training:
         if any(set(edge) <= set(earlier.machine.visible) for edge in edges):
             raise ValueError(
                 "machine_: expected one whose columns hidden units alone join, received one with joined "
-                f"columns (edges {[*edges]}), which fit has trained without chains; fit with "
-                "warm_start=False begins anew"
+                f"columns (edges {[*edges]}), which fit has trained without chains; a first fit with "
+                'method="chains" joins none, fit with warm_start=False begins anew'
             )
         for name, received in structure.items():
             expected = earlier.settings.get(name, received)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from harmonium import _checks
 from harmonium.data import Frame, Series, build, frame_of, is_frame
+from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
@@ -99,15 +101,20 @@ class RBMImputer(TransformerMixin, BaseEstimator):
             X: (rows, columns), as in ``fit``.
 
         Returns:
-            What X is, a frame as a frame unless ``set_output`` says otherwise; behind it the columns of
-            ``add_indicator``.
+            What X is, a frame as a frame unless ``set_output`` was called ("default" is an array); behind it
+            the columns of ``add_indicator``.
 
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
         check_is_fitted(self)
-        filled = self.estimator_.impute(X, value=self.value, random_state=self.random_state)
-        return self._with_indicators(X, filled)
+        filled = self._with_indicators(
+            X, self.estimator_.impute(X, value=self.value, random_state=self.random_state)
+        )
+        config = getattr(self, "_sklearn_output_config", {})  # what ``set_output`` was told
+        if config.get("transform") == "default" and is_frame(filled):
+            return build(replace(frame_of(filled), library=TEXT))
+        return filled
 
     def imputations(self, X: Any, draws: int = 5, *, random_state: Any = None) -> list[Any]:
         """Draws several completions of the rows, each given what each row has (multiple imputation).
