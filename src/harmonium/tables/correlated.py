@@ -32,6 +32,7 @@ def fit_normal(
     ridge: float = 1e-3,
     rounds: int = 50,
     tolerance: float = 1e-4,
+    start: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Fits a multivariate Gaussian to rows, by expectation-maximisation where cells are missing.
 
@@ -41,6 +42,7 @@ def fit_normal(
         ridge: added to the covariance, times the variance of every column, at least 0.
         rounds: Most rounds of expectation-maximisation, at least 1.
         tolerance: least gain of the mean ln p of a row for another round.
+        start: Mean and covariance to begin with; None: independent columns.
 
     Returns:
         Mean, (columns,), and covariance, (columns, columns), in float64. ``torch.linalg.cholesky`` of it is a
@@ -65,6 +67,7 @@ def fit_normal(
     machine = BoltzmannMachine([Gaussian(x.shape[1])], edges=[]).to(x.device).double()
     (units,) = machine.layers
     one, covariance, before = torch.ones_like(mean), torch.diag(variance), -torch.inf
+    mean, covariance = (mean, covariance) if start is None else start
     for _ in range(rounds):
         root = torch.linalg.cholesky(covariance)
         units.fit_((torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one)

@@ -24,7 +24,7 @@ from harmonium.tables.table import Table
 from harmonium.training import take_rows
 
 _RIDGES = (0.005, 0.05, 0.2)  # shares of the variances that are added, of which hidden cells choose one
-_ROUNDS, _TOLERANCE = 20, 1e-2  # of expectation-maximisation; nats a row below which another changes no digit
+_ROUNDS, _TOLERANCE = 20, 1e-3  # of expectation-maximisation; nats a cell: another changes an error by 1e-3
 _ROWS = slice(5000)  # rows that the distribution is fitted to, as those of covariances in ``table_fit``
 _PARTS = 5  # parts of the cells of held-out rows, each hidden in turn: a fifth is what tables often lack
 _JUDGED = slice(1000)  # held-out rows whose cells are hidden: a share is then known to about 0.1
@@ -62,13 +62,14 @@ class LinearPrediction:
 
     @classmethod
     @torch.no_grad()
-    def fit(cls, x: Tensor, weights: Tensor | None, ridge: float) -> Self:
+    def fit(cls, x: Tensor, weights: Tensor | None, ridge: float, start: Self | None = None) -> Self:
         """Fits the distribution to cells (rows, width), NaN where missing; the shares are even.
 
         Args:
             x: cells.
             weights: Row weights, (rows,), at least 0; None means uniform.
             ridge: see ``fit_normal``.
+            start: a prediction of similar rows, to begin with; None: there is none.
         """
         x, seen = x.double(), ~x.isnan()
         ends = x.nan_to_num(nan=torch.inf).amin(0), x.nan_to_num(nan=-torch.inf).amax(0)
@@ -77,8 +78,16 @@ class LinearPrediction:
         deviation = (rows - rows.nanmean(0)).square().nanmean(0).sqrt()
         columns = (deviation > 0).nonzero().flatten()
         spread = deviation[columns]
+        begin = None
+        if start is not None and torch.equal(start.columns, columns):
+            begin = (start.mean / spread, start.covariance / torch.outer(spread, spread))
         mean, covariance = fit_normal(
-            rows[:, columns] / spread, row_weights, ridge=ridge, rounds=_ROUNDS, tolerance=_TOLERANCE
+            rows[:, columns] / spread,
+            row_weights,
+            ridge=ridge,
+            rounds=_ROUNDS,
+            tolerance=_TOLERANCE * len(columns),
+            start=begin,
         )
         shares = torch.full_like(low, _EVEN)
         covariance = covariance * torch.outer(spread, spread)
@@ -171,7 +180,9 @@ def fit_lines(
         (x.double().cpu(), w) for x, w in (learned, take_rows(*held, _JUDGED))
     )
     cells, learned_cells = straighten(encoder, rows), straighten(encoder, v)
-    rivals = [LinearPrediction.fit(learned_cells, weights, ridge) for ridge in _RIDGES]
+    rivals = list[LinearPrediction]()
+    for ridge in _RIDGES:
+        rivals.append(LinearPrediction.fit(learned_cells, weights, ridge, rivals[-1] if rivals else None))
     parts = (uniform((len(rows), int(units[-1]) + 1), generator, torch.float64) * _PARTS).long()[:, units]
     by_machine, by_lines = cells.clone(), [cells.clone() for _ in rivals]
     mean, variance = rows.clone(), torch.ones_like(rows)
@@ -206,7 +217,7 @@ def fit_lines(
     all_cells, all_weights = torch.cat([learned_cells, straighten(encoder, held[0].double().cpu())]), None
     if weights is not None and held[1] is not None:
         all_weights = torch.cat([weights, held[1]])
-    lines = LinearPrediction.fit(all_cells, all_weights, _RIDGES[best])
+    lines = LinearPrediction.fit(all_cells, all_weights, _RIDGES[best], rivals[best])
     return replace(lines, shares=shares, spread=spread)
 
 
