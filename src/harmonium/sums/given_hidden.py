@@ -244,18 +244,34 @@ class JoinedRows(GivenRows):
         self._table, K = table, table.precision
         self._lacks = x.isnan()
         patterns, self._which = _find_patterns(self._lacks)
-        lacking = patterns.double()
-        self._counts = lacking.sum(1)
-        # Given observed x_o and φ, x_m ~ N(C (Γᵀφ - K x_o), C), C = K_mm⁻¹. K_mm stands beside an identity,
-        # so that rows which lack different numbers of entries share one batch; C is 0 outside of K_mm.
+        counts = patterns.sum(1, dtype=torch.float64)
+        most = int(counts.max()) if len(counts) else 0
+        # Rows lack few entries: of every pattern those alone are gathered, and some others behind them where
+        # another pattern lacks more. These stand beside an identity, and all that comes of them is 0.
+        self._entries = patterns.to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :most]
+        lacking = (torch.arange(most, device=K.device) < counts.unsqueeze(1)).double()
         both = lacking.unsqueeze(2) * lacking.unsqueeze(1)
-        self._root = torch.linalg.cholesky(K * both + torch.diag_embed(1 - lacking))
+        # Given observed x_o and φ, x_m ~ N(C (Γᵀφ - K x_o), C), C = K_mm⁻¹.
+        K_mm = K[self._entries.unsqueeze(2), self._entries.unsqueeze(1)]
+        self._root = torch.linalg.cholesky(K_mm * both + torch.diag_embed(1 - lacking))
         self._covariance = torch.cholesky_inverse(self._root) * both
-        self._response = self._covariance @ table.gamma.t()
+        self._gamma = table.gamma.t()[self._entries]
+        self._response = self._covariance @ self._gamma
         observed = x.double().masked_fill(self._lacks, 0.0)
         pull = observed @ K
-        self._seen = observed - self._apply(self._covariance, pull)
+        self._seen = observed - self._place(self._apply(self._covariance, self._gather(pull)))
         self._energy = 0.5 * (pull * self._seen).sum(1)
+        self._width = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - counts * (0.5 * log(2 * pi))
+
+    def _gather(self, rows: Tensor) -> Tensor:
+        """Returns what rows, (..., rows, width), have where they lack entries: (..., rows, entries)."""
+        index = self._entries[self._which].expand(*rows.shape[:-1], -1)
+        return rows.gather(-1, index)
+
+    def _place(self, rows: Tensor) -> Tensor:
+        """Returns rows, (..., rows, width), of what stands where they lack entries, 0 elsewhere."""
+        index = self._entries[self._which].expand_as(rows)
+        return rows.new_zeros(*rows.shape[:-1], self._lacks.shape[1]).scatter_(-1, index, rows)
 
     def _apply(self, matrices: Tensor, rows: Tensor) -> Tensor:
         """Multiplies every row, (..., rows, n), by the matrix of its pattern, (m, n): (..., rows, m)."""
@@ -268,16 +284,15 @@ class JoinedRows(GivenRows):
         # With b = Γᵀφ: ln ∫ exp(b·x - ½ xᵀKx) dx_m = ½ bᵀC b + b·seen - ½ (K x_o)·seen + ½ ln det 2πC, as
         # completing the square leaves it. Two terms depend on φ; the first is alike for a pattern's rows.
         table = self._table
-        quadratic = 0.5 * (table.gamma @ self._response).flatten(1) @ table.squares.t()
+        quadratic = 0.5 * (self._gamma.transpose(1, 2) @ self._response).flatten(1) @ table.squares.t()
         into.addmm_(self._seen.to(into.dtype), table.field.t().to(into.dtype))
         into += quadratic.to(into.dtype)[self._which]
-        width: Tensor = self._root.diagonal(dim1=1, dim2=2).log().sum(1) - self._counts * (0.5 * log(2 * pi))
-        rest: Tensor = -self._energy - width[self._which]
+        rest: Tensor = -self._energy - self._width[self._which]
         return rest
 
     def sum(self, weights: Tensor) -> Sums:
-        table, A, C = self._table, self._response, self._covariance
-        weights = weights.double()
+        table, A, C, at = self._table, self._response, self._covariance, self._entries
+        weights, width = weights.double(), self._lacks.shape[1]
         # E of x φᵀ and of x xᵀ for x = seen + A φ + noise of covariance C: products of the parts, in which φ
         # enters by its sums of the first and the second order alone.
         first = weights @ table.phi
@@ -285,10 +300,13 @@ class JoinedRows(GivenRows):
         by_pattern = weights.new_zeros(len(C), weights.shape[1]).index_add_(0, self._which, weights)
         squares = (by_pattern @ table.squares).view(len(C), *[table.phi.shape[1]] * 2)
         answers = A @ squares
-        crossed = self._seen.t() @ first + answers.sum(0)
-        mixed = self._seen.t() @ self._apply(A, first)
+        crossed = self._seen.t() @ first
+        crossed.index_add_(0, at.flatten(), answers.flatten(0, 1))
+        mixed = self._seen.t() @ self._place(self._apply(A, first))
         squared = (self._seen * row_weights.unsqueeze(1)).t() @ self._seen + mixed + mixed.t()
-        squared += (answers @ A.transpose(1, 2)).sum(0) + torch.tensordot(by_pattern.sum(1), C, 1)
+        lacking = answers @ A.transpose(1, 2) + by_pattern.sum(1).view(-1, 1, 1) * C
+        pairs = at.unsqueeze(2) * width + at.unsqueeze(1)
+        squared.view(-1).index_add_(0, pairs.flatten(), lacking.flatten())
         if table.back is not None:
             crossed, squared = table.back @ crossed, table.back @ squared @ table.back.t()
         halves = -0.5 * squared.diagonal()
@@ -303,18 +321,19 @@ class JoinedRows(GivenRows):
         spread = (p @ table.squares).view(len(p), *[table.phi.shape[1]] * 2)
         spread -= first.unsqueeze(2) * first.unsqueeze(1)
         A = self._response[self._which]
-        mean = self._seen + self._apply(self._response, first)
+        mean = self._seen + self._place(self._apply(self._response, first))
         variance = ((A @ spread) * A).sum(2) + self._covariance.diagonal(dim1=1, dim2=2)[self._which]
-        return Moments(mean, variance.clamp(min=0))
+        return Moments(mean, self._place(variance.clamp(min=0)))
 
     def draw(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         # K = L Lᵀ: noise of covariance K⁻¹ is L⁻ᵀ times standard noise.
         shape = (*chosen.shape, self._seen.shape[1])
-        noise = _random.normal(shape, generator, torch.float64)
-        one = torch.eye(shape[-1], dtype=torch.float64, device=noise.device)
+        noise = self._gather(_random.normal(shape, generator, torch.float64))
+        one = torch.eye(noise.shape[-1], dtype=torch.float64, device=noise.device)
         spread = torch.linalg.solve_triangular(self._root.transpose(1, 2), one, upper=True)
-        x = self._seen + self._apply(self._response, self._table.phi[chosen])
-        return x + self._apply(spread, noise).masked_fill(~self._lacks, 0.0)
+        answers = self._apply(self._response, self._table.phi[chosen])
+        lacking = self._lacks.gather(1, self._entries[self._which])
+        return self._seen + self._place(answers + self._apply(spread, noise).masked_fill(~lacking, 0.0))
 
 
 def places(law: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slice]:

@@ -20,7 +20,6 @@ from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
 
-_ROWS = 1024  # rows at a time, which bounds the memory of their squares
 _TINY = 1e-6  # added to second moments of hidden units: singular where one never changes
 
 
@@ -73,12 +72,12 @@ def fit_normal(
         units.fit_((torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one)
         table = HiddenStates(machine.hamiltonian(), {0: root})
         score, first, second = 0.0, torch.zeros_like(mean), torch.zeros_like(covariance)
-        for rows, share in zip(torch.split(x, _ROWS), torch.split(row_weights, _ROWS), strict=True):
-            score += float(share @ table.log_likelihood(rows))
-            sums = table.parts[0].rows(rows).sum(share.unsqueeze(1))
-            assert sums.squared is not None
-            first += sums.statistics[0][0]
-            second += sums.squared
+        for place, posterior in table.blocks(x):
+            share = row_weights[place]
+            score += float(share @ (posterior.log_weights - table.log_partition))
+            _, crossed, squared = posterior.sum_squares(0, share)
+            first += crossed[:, 0]
+            second += squared
         mean = root @ first
         covariance = root @ second @ root.t() - torch.outer(mean, mean) + ridge * torch.diag(variance)
         if bool(seen.all()) or score - before < tolerance:
