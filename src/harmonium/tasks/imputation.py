@@ -23,7 +23,7 @@ from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
-_WIDE = 4096  # probabilities of a row's states that are averaged without fewer rows at a time
+_WIDE = 4096  # states of numbers in a row at most whose probabilities are averaged: pixels have 200,000
 
 METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
@@ -40,7 +40,8 @@ class Imputation(NamedTuple):
 
     Attributes:
         best: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
-            found, else of every discrete unit the most probable state and of every real one its mean.
+            found, else of every discrete unit the most probable state and of every real one its mean. Where a
+            row has more than 4,096 states of counts, these are the nearest to their means.
         mean: (batch, visible_width), the estimated means of the missing units given the others.
         draws: (draws, batch, visible_width), states of the missing units given the others.
         method: the name of the method that found them, where "auto" was asked for too.
@@ -131,7 +132,7 @@ def impute(
         method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
     others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
-    parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws // _count_ordered(machine))
+    parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
     for rows in torch.split(torch.arange(len(X), device="cpu"), size):
         held = X[rows].masked_fill(absent[rows], torch.nan)
         machine.check_rows(torch.where(absent[rows], _find_mode(machine), held), "X")
@@ -316,14 +317,13 @@ def unit_probabilities(hamiltonian: Hamiltonian, states: Sequence[Tensor], l: in
 
 
 def _ordered(machine: BoltzmannMachine) -> dict[int, Layer]:
-    """Returns the visible layers whose most probable states their means do not tell: of several numbers."""
+    """Returns the visible layers whose most probable states their means do not tell: of several numbers.
+
+    None where these are too many to average their probabilities.
+    """
     layers = {l: machine.layers[l] for l in machine.visible}
-    return {l: x for l, x in layers.items() if x.discrete and x.width == x.n_units and len(x.values()) > 2}
-
-
-def _count_ordered(machine: BoltzmannMachine) -> int:
-    """Returns by how much fewer rows run at a time, as p of every state is averaged."""
-    return 1 + sum(x.n_units * len(x.values()) for x in _ordered(machine).values()) // _WIDE
+    several = {l: x for l, x in layers.items() if x.discrete and x.width == x.n_units and len(x.values()) > 2}
+    return several if sum(x.n_units * len(x.values()) for x in several.values()) <= _WIDE else {}
 
 
 def _decide(machine: BoltzmannMachine, mean: Tensor, likely: Mapping[int, Tensor]) -> Tensor:
