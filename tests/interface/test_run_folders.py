@@ -84,7 +84,7 @@ def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path
 
 def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
-    for content in (json.dumps(left).encode(), b"", b"\xff\x00", b"[1]", b'{"process": "x"}'):
+    for content in (json.dumps(left).encode(), b"", b'{"process": "x"}'):
         (tmp_path / "lock.json").write_bytes(content)
         assert_same(run(None), run(tmp_path, overwrite=True))
         assert not (tmp_path / "lock.json").exists()
@@ -322,3 +322,63 @@ def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
         (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")
     assert_same(run(None), run(tmp_path, resume=True))
     assert sorted(path.suffix for path in tmp_path.glob(".*")) == [".folder"] * 4
+
+
+# Files that are not a run's
+# ------------------------------------------------------------------------------------------------------
+
+
+def short_run(folder, **options):
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
+    X = torch.zeros(4, 3)
+    return hm.train(
+        machine, X, rule="cd", updates=2, learning_rate=0.1, progress=False, run_dir=folder, **options
+    )
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "config.json", "checkpoint.safetensors"])
+def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(name, overwrite, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "precious.txt").write_text("precious\n" * 100)
+    for target in ("precious.txt", "not there"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / target)
+        with pytest.raises(ValueError, match=f"{name} is a symbolic link"):
+            short_run(tmp_path / "run", overwrite=overwrite)
+        assert (tmp_path / "precious.txt").read_text() == "precious\n" * 100
+        assert not (tmp_path / "not there").exists()
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
+        (tmp_path / "run" / name).unlink()
+
+
+def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
+    def plant(update):
+        history = tmp_path / "run" / "history.jsonl"
+        if update.step == 1 and history.exists():
+            size = history.stat().st_size
+            history.unlink()
+            (tmp_path / "precious.txt").write_text("x" * size)
+            history.symlink_to(tmp_path / "precious.txt")
+
+    with pytest.warns(UserWarning, match="written anew"):
+        short_run(tmp_path / "run", callbacks=[plant], record_every=1)
+    assert set((tmp_path / "precious.txt").read_text()) == {"x"}
+    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["lock.json", "config.json"])
+@pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]"])
+def test_a_file_of_something_else_is_refused_and_kept(name, content, overwrite, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is a file of something else; choose another folder"):
+        short_run(tmp_path, overwrite=overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", '{"pro', '{"process": 12'])
+def test_what_a_process_left_that_died_in_writing_its_lock_is_taken_over(content, tmp_path):
+    (tmp_path / "lock.json").write_text(content)
+    short_run(tmp_path)
+    assert not (tmp_path / "lock.json").exists()

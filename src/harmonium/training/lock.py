@@ -17,6 +17,9 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""The flag with which a symbolic link is not opened, where the system has one."""
+_OURS = b'{"process": '  # how every lock file begins
 _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 # A holder that changes its file takes microseconds; a second is enough on a network folder too.
 _ATTEMPTS, _PAUSE = 50, 0.02  # seconds between two
@@ -70,14 +73,23 @@ class Lock:
             try:
                 file, created = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
             except FileExistsError:
-                file, created = os.open(self._path, os.O_RDWR), False
+                file, created = os.open(self._path, os.O_RDWR | NO_LINK), False
         except FileNotFoundError:  # its holder has let go meanwhile
             return False
+        except OSError:
+            if self._path.is_symlink():
+                raise ValueError(say_link(self._path)) from None
+            raise
         try:
             free = _lock(file)
             holder = _read_holder(file)
             if not _is_at(file, self._path):
                 return False
+            if not (holder or _is_begun(file)):
+                raise ValueError(
+                    f"run_dir: expected a folder of a run's own, {self._path} is a file of something else; "
+                    "choose another folder"
+                )
             if free is None:
                 free = created
             elif free and holder.get("host", gethostname()) != gethostname():
@@ -134,6 +146,21 @@ def _read_holder(file: int) -> dict[str, Any]:
     return holder if fits else {}
 
 
+def _is_begun(file: int) -> bool:
+    """Returns whether a lock file is empty, or what a process that died in writing it has left."""
+    os.lseek(file, 0, os.SEEK_SET)
+    content = os.read(file, 4096)
+    return content.startswith(_OURS) or _OURS.startswith(content)
+
+
+def say_link(path: Path) -> str:
+    """Returns the error for a file of a run that is a symbolic link."""
+    return (
+        f"run_dir: expected files of a run's own, {path} is a symbolic link, whose target a run would "
+        "change; remove it, or choose another folder"
+    )
+
+
 def _is_dead(holder: dict[str, Any]) -> bool:
     """Returns whether the holder is a process of this host that is known to have ended."""
     if fcntl is None or holder["host"] != gethostname():
@@ -149,7 +176,7 @@ def _is_dead(holder: dict[str, Any]) -> bool:
 
 def _is_at(file: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(file), os.stat(path))
+        return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
 

@@ -28,7 +28,7 @@ from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
-from harmonium.training.lock import Lock
+from harmonium.training.lock import NO_LINK, Lock, say_link
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
@@ -87,9 +87,18 @@ class RunDirectory:
             raise
 
     def _begin(self, resume: bool, overwrite: bool) -> None:
+        files = [self.path / name for name in _FILES]
+        for file in files:
+            if file.is_symlink():
+                raise ValueError(say_link(file))
+        alone = [file for file in files if file.exists()] == [self._config]
+        if alone and not _is_settings(self._config):
+            raise ValueError(
+                f"run_dir: expected a folder of a run's own, {self._config} is a file of something else; "
+                "choose another folder"
+            )
         if not (resume or overwrite):
             refuse_run(self.path)
-        files = [self.path / name for name in _FILES]
         self._replaced = [file for file in files if overwrite and file.exists()]
         self._next.unlink(missing_ok=True)
         for file in (*files, self._next):
@@ -248,13 +257,17 @@ class RunDirectory:
         if not self._length:  # also where this run goes on from records of another
             self._write_history(state)
             return
-        with self._name_failures(self._history), open(self._history, "ab") as file:
-            whole = file.tell() == self._length
+        with self._name_failures(self._history):
+            whole = not self._history.is_symlink() and self._history.exists()
             if whole:
-                self._length += file.write(line)
-                file.flush()
-                if synchronise:
-                    os.fsync(file.fileno())
+                descriptor = os.open(self._history, os.O_WRONLY | os.O_APPEND | NO_LINK)
+                with open(descriptor, "ab") as file:
+                    whole = file.seek(0, os.SEEK_END) == self._length
+                    if whole:
+                        self._length += file.write(line)
+                        file.flush()
+                        if synchronise:
+                            os.fsync(file.fileno())
         if not whole:
             _checks.warn(f"{self._history} was removed or changed while the run went on: it is written anew")
             self._write_history(state)
@@ -265,6 +278,15 @@ class RunDirectory:
         if content or self._history.exists():
             with self._name_failures(self._history):
                 replace_file(self._history, content)
+
+
+def _is_settings(path: Path) -> bool:
+    """Returns whether a file is the ``config.json`` of a run."""
+    try:
+        settings = json.loads(path.read_bytes())
+        return "harmonium" in settings["versions"] and "process" in settings
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        return False
 
 
 def _process() -> dict[str, Any]:
