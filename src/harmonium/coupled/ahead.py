@@ -165,7 +165,7 @@ class RunAhead:
             if chosen is not None:
                 at = _device.to_device(chosen, device)
                 apart, both = apart[at], both.select_rows(torch.cat((at, at + len(apart))))
-            met = _device.to_device(~live, device)
+            met = _device.to_device(~live, device) if self._records else None  # elsewhere these are gone
             law = self._hamiltonian.select_rows(torch.cat((apart, apart)))
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
@@ -189,10 +189,11 @@ class RunAhead:
                 tally.capped.index_copy_(0, done, _device.to_device(given_up[ends], device))
             t, live, both = t + number, after & ~given_up, places[-1]
 
-    def _look(self, law: Hamiltonian, both: ChainState, met: Tensor, most: int) -> tuple[_Seen, Tensor]:
+    def _look(
+        self, law: Hamiltonian, both: ChainState, met: Tensor | None, most: int
+    ) -> tuple[_Seen, Tensor]:
         """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
-        records = self._records and most == SWEEPS
-        if records:
+        if met is not None and most == SWEEPS:
             seen = self._replay(law, both, met)
         else:
             seen = _sweep(law, both, met, most, self._kernel, self._layers, self._generator)
@@ -201,7 +202,8 @@ class RunAhead:
         if not len(late):
             return seen, flags
         s = int(late[0])  # this sweep goes on to its end, and what was made from there is made anew
-        before, met_before = seen.places[s], met if s == 0 else seen.flags[s - 1, 1 : len(met) + 1]
+        rows, before = len(both.states[0]) // 2, seen.places[s]
+        met_before = met if s == 0 else seen.flags[s - 1, 1 : rows + 1]
         sweep = self._kernel.finish(law, before, seen.sweeps[s], self._generator)
         last = _close(law, before, sweep, met_before, self._kernel, self._layers)
         flips = torch.cat((seen.flips[:s], last.flips))
@@ -287,7 +289,7 @@ _NOWHERE = ChainState([], {})
 def _sweep(
     law: Hamiltonian,
     both: ChainState,
-    met: Tensor,
+    met: Tensor | None,
     number: int,
     kernel: PairKernel,
     layers: Layers,
@@ -297,7 +299,8 @@ def _sweep(
     made: list[_Seen] = []
     for _ in range(number):
         made.append(_close(law, both, kernel.begin(law, both, generator), met, kernel, layers))
-        both, met = made[-1].places[1], made[-1].flags[0, 1 : len(met) + 1]
+        both = made[-1].places[1]
+        met = made[-1].flags[0, 1 : len(both.states[0]) // 2 + 1]
     return _Seen(
         [made[0].places[0], *(one.places[1] for one in made)],
         [one.sweeps[0] for one in made],
@@ -307,23 +310,29 @@ def _sweep(
 
 
 def _close(
-    law: Hamiltonian, before: ChainState, sweep: CoupledSweep, met: Tensor, kernel: PairKernel, layers: Layers
+    law: Hamiltonian,
+    before: ChainState,
+    sweep: CoupledSweep,
+    met: Tensor | None,
+    kernel: PairKernel,
+    layers: Layers,
 ) -> _Seen:
-    """Returns a sweep with what is to be read of it; ``met`` marks the pairs that had met before."""
-    state, rows = sweep.state, len(met)
+    """Returns a sweep with what is to be read of it; ``met`` marks pairs that had met before, None: none."""
+    state, rows = sweep.state, len(sweep.tries)
     now, equal = layers.mark_met(state)
-    flips = [(before.states[l][:rows] != state.states[l][:rows]).sum(-1) for l in layers.kept]
-    count = torch.where(met, 0, torch.stack(flips).sum(0)).sum().view(1)
-    late = torch.zeros(1, dtype=torch.bool, device=met.device)
+    flips = [before.states[l][:rows] != state.states[l][:rows] for l in layers.kept]
+    both, tries = kernel.prepare(law, state.without(layers.drawn_anew), 2), sweep.tries
+    if met is not None:
+        # Equal chains may get fields that differ by rounding, which would part a pair that has met.
+        both = map_leaves(lambda x: _repeat_first(x, met), both)
+        tries, now, equal = torch.where(met, 0, tries), met | now, met | equal
+        flips = [changed & ~met.unsqueeze(-1) for changed in flips]
+    count = torch.stack([changed.sum() for changed in flips]).sum().view(1)
+    late = now.new_zeros(1)
     if sweep.waits:
         late = torch.stack(sweep.open_colours).any().view(1)
-    # Equal chains may get fields that differ by rounding, which would part a pair that has met.
-    both = map_leaves(
-        lambda x: _repeat_first(x, met), kernel.prepare(law, state.without(layers.drawn_anew), 2)
-    )
-    flags = torch.cat((late, met | now, met | equal)).unsqueeze(0)
-    told = sweep._replace(state=_NOWHERE, tries=torch.where(met, 0, sweep.tries))
-    return _Seen([before, both], [told], count, flags)
+    flags = torch.cat((late, now, equal)).unsqueeze(0)
+    return _Seen([before, both], [sweep._replace(state=_NOWHERE, tries=tries)], count, flags)
 
 
 def _repeat_first(x: Tensor, where: Tensor) -> Tensor:
