@@ -317,11 +317,14 @@ def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"x": x, "g": np.where(x > 5, "u", "v")})
     frame.loc[:5, "x"] = np.nan
     frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.assign(x=frame["x"] * 2).to_csv(tmp_path / "wider.csv", index=False)
     (tmp_path / "kinds.toml").write_text("x = { limits = [0, inf] }\n")
     for arguments in (
         ["train", "rows.csv", "run", "--kinds", "kinds.toml"],
         ["impute", "run", "rows.csv", "--out", "full.csv"],
         ["sample", "run", "--number", "500", "--out", "drawn.csv"],
+        ["train", "rows.csv", "first", "--kinds", "kinds.toml", "--method", "chains", "--updates", "2"],
+        ["train", "wider.csv", "second", "--from", "first", "--updates", "2"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", "harmonium", *arguments], cwd=tmp_path, capture_output=True, text=True
@@ -330,3 +333,7 @@ def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
     for name in ("full.csv", "drawn.csv"):
         cells = pandas.read_csv(tmp_path / name)["x"]
         assert cells.min() >= 0 and (cells == cells.round(1)).all()
+    for name, factor in (("first", 1), ("second", 2)):
+        table = encoder_from_dict(hm.load(tmp_path / name).metadata["encoder"])
+        (column,) = (c for c in table.columns if c.name == "x")
+        np.testing.assert_allclose(column.support.ends[1], factor * frame["x"].max())

@@ -38,9 +38,11 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             ``harmonium.tables.visible_for`` for all kinds. Of a data frame, of text, and of an array that
             holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
             (``harmonium.tables.Table``), {"age": "gaussian", …} says it for some, by name or number, and
-            {"id": "ignore"} leaves a column out.
-        unknown: of a table, what a later cell is taken as that its column has no state for, such as a new
-            category: "missing" takes it as missing, with a warning, "error" refuses it.
+            {"id": "ignore"} leaves a column out, {"age": {"limits": [0, 120]}} limits what is filled in or
+            drawn of one.
+        unknown: of a table, what becomes of a later label that its column has no state for: "missing" takes
+            it as missing, with a warning, where other cells are told, and as improbable where rows are
+            scored; "error" refuses it, and counts beyond the largest.
         binarise: "sample": the data are numbers in [0, 1], or grey levels 0 to 255 of uint8, and each is the
             probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
             ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the

@@ -357,6 +357,13 @@ class Codec:
         masses = log_masses(table, machine) if masses is None else masses
         return shares - torch.where(missing, 0.0, masses.cpu())
 
+    def widened(self, X: Any) -> Self:
+        """Returns the codec of columns that have seen further rows, as of ``log_shares``, too."""
+        if not isinstance(self.encoder, Table):
+            return self
+        frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else X
+        return replace(self, encoder=self.encoder.widened(frame))
+
     # From rows to states
 
     def apart(self, dataset: DataSet) -> tuple[DataSet, Series | None]:

@@ -334,7 +334,7 @@ class Beginning:
         dataset = coding.read(data)
         with naming(dataset.name):
             rest, labels = coding.learnable(*coding.apart(dataset))
-            weights = weights_of(rest, settings.reweight)
+            coding, weights = coding.widened(rest), weights_of(rest, settings.reweight)
             X = coding.rows(rest, machine.dtype, labels, shown="anything")
             check_rows(machine, X, "X")
         about = _description(dataset, data)
