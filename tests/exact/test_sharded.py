@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.distributed import Group, Shards
+from harmonium.distributed import Group, Shards, pairwise
 from harmonium.learning.sharded import Sharded, _together
 
 RULES = {
@@ -117,6 +117,42 @@ def test_coupled_chains_in_shards_are_unbiased() -> None:
         values = torch.stack([each[name] for each in draws])
         z = (values.mean(0) - truth) / (values.std(0) / len(values) ** 0.5)
         assert float(z.abs().max()) < 4.5
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_terms_are_added_neighbours_first_and_each_when_it_is_made(count: int) -> None:
+    made: list[str] = []
+
+    def terms():
+        for number in range(count):
+            made.append(str(number))
+            yield made[-1]
+
+    def add(x: str, y: str) -> str:
+        made.append("+")
+        return f"({x}+{y})"
+
+    expected = [str(number) for number in range(count)]
+    while len(expected) > 1:
+        expected = [f"({x}+{y})" for x, y in zip(expected[::2], expected[1::2], strict=True)]
+    assert pairwise(terms(), add) == expected[0]
+    if count == 4:
+        assert made == ["0", "1", "+", "2", "3", "+", "+"]
+
+
+def test_bits_of_a_shard_do_not_depend_on_shards_before_it() -> None:
+    """There are rows enough for products by bits, but too few in one shard for either side of J."""
+    law = hm.BoltzmannMachine([hm.Bernoulli(120), hm.Bernoulli(100)], seed=0).hamiltonian()
+    generator = torch.Generator().manual_seed(1)
+    states = [(torch.rand(128, width, generator=generator) < 0.3).float() for width in (120, 100)]
+    with torch.no_grad():
+        whole = law.without_cache()
+        parts = [whole.of_shard(4) for _ in range(3)]
+        fields = [[part.field(l, states).clone() for l in (1, 0, 0, 0)] for part in parts]
+        alone = [law.without_cache().of_shard(4).field(l, states) for l in (1, 0)]
+    for made in fields:
+        assert all(torch.equal(x, y) for x, y in zip(made, [alone[0], *3 * [alone[1]]], strict=True))
+    assert len({id(part.J.factors[0]._fixed) for part in parts}) == 1
 
 
 def test_every_diagnostic_of_a_shard_is_told() -> None:
