@@ -38,7 +38,7 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
     if total < choice.LEAST_UPDATES:
         return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
     if settings.shards is not None:
-        return "several processes exchange their sums on the host"
+        return "the host reads what shards note"
     if not isinstance(rule, Rule):
         return "the rule is not one of harmonium.rules"
     if not rule.is_steady:

@@ -153,8 +153,9 @@ def train(
         progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
-            evaluates and calls callbacks; a signal to any of them ends the run in all. None: this process by
-            itself, with one stream of noise in place of one for each shard.
+            evaluates and calls callbacks. A callback that stops, or a signal to any of them, ends the run in
+            all after the next update. None: this process by itself, with one stream of noise in place of one
+            for each shard.
         shards: Parts into which each batch and its chains are cut with ``distributed``, each with noise of
             its own: a power of two that the number of processes divides and that divides every number of
             chains, at most the rows of a batch. Another number gives other bits of the same law.
