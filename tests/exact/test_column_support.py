@@ -36,6 +36,7 @@ WHOLE: dict[str, tuple[np.ndarray, Any]] = {
     "counts": (RANDOM.poisson(2 + 3 * SIDE).astype(float), "binomial"),
     "ranks": (RANDOM.choice([0.5, 1, 20, 70], ROWS), {"kind": "binomial", "values": [0.5, 1, 20, 70]}),
     "two": (RANDOM.choice([0.0, 1.0], ROWS), "bernoulli"),
+    "one beside many": (np.where(np.arange(ROWS) == 7, 3.0, RANDOM.choice([0.0, 1, 2], ROWS)), "binomial"),
 }
 
 

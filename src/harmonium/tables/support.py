@@ -157,7 +157,9 @@ class Support:
             outside |= out
             if self.step is not None:
                 q = mean / (mean + self.step)  # of a geometric distribution with this mean
-                shares[out] += log(p) + log(1 - q) + (distance[out] / self.step - 1) * log(q)
+                steps, first = distance[out] / self.step, log(p) + log(1 - q)
+                end = np.log1p(-p) + np.log1p(-self.unseen)
+                shares[out] += np.where(steps < 1, end + steps * (first - end), first + (steps - 1) * log(q))
             elif p > 0:  # a density beside a probability: no more of it, in whatever units
                 shares[out] += log(p) - log(max(mean, 1.0)) - distance[out] / mean
             else:
