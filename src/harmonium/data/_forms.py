@@ -82,7 +82,7 @@ def layouts_of(values: Sequence[Any]) -> dict[str, Layout]:
     """Returns the layouts of a column of text by their forms: several where day and month are not decided."""
     if not all(isinstance(value, str) for value in values):
         return {}
-    return {_TEXT + layout.name: layout for layout in fitting_layouts(values)}
+    return {_TEXT + layout.name: layout for layout in fitting_layouts([*dict.fromkeys(values)])}
 
 
 def is_time(value: object) -> bool:
@@ -97,7 +97,7 @@ def form_of(values: Sequence[Any]) -> str | None:
     cell fits: None too where day and month are not decided.
     """
     forms = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
-    forms = {_form(value) for value in values} if forms else set()
+    forms = {_form(value) for value in dict.fromkeys(values)} if forms else set()
     if forms == {"text date", "text datetime"}:
         return "text datetime"
     if len(forms) == 1 and None not in forms:

@@ -112,6 +112,8 @@ class Amount(Layout):
 
     @classmethod
     def fitting(cls, cells: Sequence[str]) -> list[Amount]:
+        if not cells or _AMOUNT.fullmatch(cells[0].strip()) is None:  # which rules most text out
+            return []
         found = [_AMOUNT.fullmatch(cell.strip()) for cell in cells]
         affixes = {(m[2], m[5] or "") for m in found if m is not None} - {("", "")}
         bodies = [m[4] for m in found if m is not None]

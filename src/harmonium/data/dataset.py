@@ -72,7 +72,11 @@ class DataSet:
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
         twice = [name for name, count in Counter(names or ()).items() if count > 1]
         if twice:
-            raise ValueError(f"expected columns of different names, received {twice[0]!r} twice; rename one")
+            places = " or ".join(str(j + 1) for j, name in enumerate(names or ()) if name == twice[0])
+            raise ValueError(
+                f"expected columns of different names, received {twice[0]!r} twice; rename one, "
+                f"column {places}"
+            )
         if names and len(samples) == 0:
             raise ValueError("samples: expected at least one row below the names of columns, received none")
         if samples.ndim < 2 or 0 in samples.shape:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,6 +76,11 @@ class Series:
     def missing(self) -> Array:
         """(rows,), bool."""
         return missing_in(self.values)
+
+    @cached_property
+    def form(self) -> str | None:
+        """Form of the dates, times or amounts in the column (``form_of``); None where there are none."""
+        return None if self.numeric or self.categories else form_of(self.values[~self.missing].tolist())
 
     def filled(self, other: Array) -> Series:
         """The column with the cells of ``other`` where its own are missing."""

@@ -16,7 +16,6 @@ from harmonium.data import (
     Series,
     check_form,
     encoder_from_dict,
-    form_of,
     from_numbers,
     step_of,
     to_numbers,
@@ -126,7 +125,7 @@ class Column:
             if asked_form is not None:
                 form = _check_layout(cells, asked_form)
             elif not plain:
-                form = form_in(cells)
+                form = cells.form
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             known = (*options_of(_checks.one_of(chosen, "kind", Layer.registry)), "limits")
@@ -325,11 +324,6 @@ def name_of(cells: Series) -> str | int:
     return int(name) if hasattr(name, "__index__") else str(name)
 
 
-def form_in(cells: Series) -> str | None:
-    """Returns the form of the dates, times or amounts in a column (``_forms.form_of``); None: of others."""
-    return None if cells.numeric or cells.categories else form_of(cells.values[~cells.missing].tolist())
-
-
 def _check_layout(cells: Series, name: Any) -> str:
     """Returns the form of a layout that was asked for.
 
@@ -358,7 +352,7 @@ def _parsed(cells: Series) -> Series:
     if cells.numeric:
         return cells
     seen = cells.values[~cells.missing].tolist()
-    form = form_in(cells)
+    form = cells.form
     if form is not None and unit_of(form) == "number":
         return _in_numbers(cells, form)
     if not any(isinstance(value, str) and is_number(value) for value in seen):

@@ -14,7 +14,7 @@ from harmonium.data import Frame, Series, layout_in, layouts_of, to_numbers
 from harmonium.data._text_files import LONG, has_codes, is_number, whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.tables.codings import IGNORE, few, shown, values_of
-from harmonium.tables.column import MANY_TEXTS, chosen_kinds, form_in, kind_of
+from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
 
 _NUMBERS = 0.95  # share of numbers among text from which on the others are likely to stand for missing cells
 _HALF, _WORDS = 0.5, 3  # the same share where the others are but a few different words
@@ -50,7 +50,7 @@ def _why_left_out(cells: Series) -> str | None:
     values = values_of(cells)
     if len(values) == 1:
         return f"one value, {shown(values[0])}"
-    if len(values) <= MANY_TEXTS or cells.categories is not None or form_in(cells) is not None:
+    if len(values) <= MANY_TEXTS or cells.categories is not None or cells.form is not None:
         return None
     if cells.numeric:
         return "row numbers" if _counts(cells) and 0 <= 10 * values[0] < rows else None
@@ -61,7 +61,7 @@ def _why_left_out(cells: Series) -> str | None:
 
 def question_of(cells: Series) -> str | None:
     """Asks what a column of text stands for, with the answer to give; None: there is no doubt."""
-    if cells.numeric or cells.categories is not None or form_in(cells) is not None:
+    if cells.numeric or cells.categories is not None or cells.form is not None:
         return None
     seen = cells.values[~cells.missing].tolist()
     several = layouts_of(seen)
@@ -69,16 +69,16 @@ def question_of(cells: Series) -> str | None:
         layouts = [layout.name for form in several if (layout := layout_in(form)) is not None]
         answers = " or ".join(f'kinds={{"{cells.name}": {{"form": "{name}"}}}}' for name in layouts)
         return f"does the day or the month come first in {seen[0]!r}? {answers} tells"
-    if not all(isinstance(value, str) for value in seen) or has_codes(seen):
+    if not all(isinstance(value, str) for value in seen) or has_codes([*dict.fromkeys(seen)]):
         return None
-    strays = [value for value in seen if not is_number(value)]
-    share = _HALF if len(set(strays)) <= _WORDS else _NUMBERS
+    different = [value for value in dict.fromkeys(seen) if not is_number(value)]
+    share, known = _HALF if len(different) <= _WORDS else _NUMBERS, frozenset(different)
+    strays = [value for value in seen if value in known]
     if len(seen) - len(strays) <= share * len(seen):
         return None
     if not strays:  # codes, where they repeat
         names = 2 * len(set(seen)) <= len(seen) or any(abs(x) >= LONG for x in whole_numbers(seen))
         return None if names else "numbers as text; .astype(float) makes numbers of them"
-    different = [*dict.fromkeys(strays)]
     counted = f"{len(seen) - len(strays)} of {len(seen)} cells are numbers"
     answer = f'missing="{",".join(different)}" of harmonium.data.read'
     return f"{counted}; {answer} takes {few(different)} as missing"
@@ -130,7 +130,7 @@ def _linked(cells: Series, other: Series) -> bool:
     n, most = len(both), min(_GROUPS, math.isqrt(len(both)))
     if n <= 2:
         return False
-    order, values, form = np.argsort(np.argsort(cells.values[both])), other.values[both], form_in(other)
+    order, values, form = np.argsort(np.argsort(cells.values[both])), other.values[both], other.form
     if other.numeric or form is not None:
         groups, ranks = (
             order * most // n,
