@@ -13,6 +13,7 @@ from harmonium.estimators import RBM, RBMOutlier
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
 from harmonium.tables import Codec
+from harmonium.training import choose
 
 pandas = pytest.importorskip("pandas")
 torch.set_num_threads(1)
@@ -282,3 +283,26 @@ def test_files_and_pickles_keep_joined_columns(rbm, tmp_path) -> None:
     assert RBM.load(tmp_path / "rbm").n_hidden in (None, 8)
     around = RBM.from_machine(rbm.machine_)
     assert around.n_hidden == 8 and around.transform(FRAME).shape == (ROWS, 8)
+
+
+def test_wide_tables_are_learned_exactly_but_not_pictures() -> None:
+    """Items of a scale, many real columns and mixed ones; columns of two values may be pixels."""
+    random = np.random.default_rng(0)
+    ability = random.normal(size=(120, 1))
+    items = np.clip(np.round(2 + ability + random.normal(size=(120, 75))), 0, 4)
+    names = [f"q{number}" for number in range(75)]
+    frames = {
+        "items": pandas.DataFrame(items, columns=names),
+        "real": pandas.DataFrame(items + random.normal(size=items.shape), columns=names),
+        "pixels": pandas.DataFrame((items > 2).astype(float), columns=names),
+    }
+    for name, frame in frames.items():
+        codec = Codec.fit(frame)
+        recipe = choose(codec.encoder, codec.layers, len(frame))
+        assert recipe.machine.layers[-1].n_units == (100 if name == "pixels" else 8), name
+    holes = frames["items"].mask(random.random(items.shape) < 0.1)
+    rbm = RBM(random_state=0).fit(holes)
+    gone = holes.isna().to_numpy()
+    error = (rbm.impute(holes, value="mean").to_numpy() - items)[gone].std()
+    assert error < 0.85 * (items - items.mean(0))[gone].std()  # a common factor of half of the variance
+    assert np.isfinite(rbm.score_samples(holes)).all()

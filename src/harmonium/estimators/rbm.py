@@ -29,9 +29,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     on the machine itself.
 
     Args:
-        n_hidden: hidden units, at least 1. None: 8 for a table, also an array of real numbers, of at most 100
-            visible columns, or 40 where all are of one kind; 100 for other data, or 500 where they are at
-            least 500 columns wide.
+        n_hidden: hidden units, at least 1. None: 8 for a frame of at most 200 columns, and for an array of
+            real numbers of at most 40; of columns of two values alone, 40 where all are of one kind. 100 for
+            other data, or 500 where they are at least 500 columns wide.
         visible: kind of the visible units. "auto": Bernoulli where every value is 0 or 1, Spin where every
             value is -1 or +1, else Gaussian on standardised columns. "bernoulli" takes 0 and 1; "spin" -1 and
             +1, or 0 and 1; "categorical" integers 0..q-1; "binomial" counts; "gaussian" any numbers; see

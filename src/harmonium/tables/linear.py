@@ -26,6 +26,7 @@ from harmonium.training import take_rows
 _RIDGES = (0.005, 0.05, 0.2)  # shares of the variances that are added, of which hidden cells choose one
 _ROUNDS, _TOLERANCE = 20, 1e-3  # of expectation-maximisation; nats a cell: another changes an error by 1e-3
 _ROWS = slice(5000)  # rows that the distribution is fitted to, as those of covariances in ``table_fit``
+_WIDEST = 400  # columns of states: 1,000 rows that lack a third take a second a round
 _PARTS = 5  # parts of the cells of held-out rows, each hidden in turn: a fifth is what tables often lack
 _JUDGED = slice(1000)  # held-out rows whose cells are hidden: a share is then known to about 0.1
 _EVEN, _VARIANCE = 0.5, 1 / 12  # mean and variance of a share that no cell tells of: uniform on [0, 1]
@@ -170,10 +171,10 @@ def fit_lines(
         seed: Seed of which cells are hidden, and of draws.
 
     Returns:
-        The lines, fitted to all rows; None where the machine has no column of numbers, or none varies.
+        The lines, fitted to all rows; None where the machine has no column of numbers, or too many columns.
     """
     layers = [machine.layers[l] for l in machine.visible]
-    if all(layer.one_hot or layer.two_values for layer in layers):
+    if all(layer.one_hot or layer.two_values for layer in layers) or machine.visible_width > _WIDEST:
         return None
     generator, units = as_generator(seed), machine.unit_of_column.cpu()
     (v, weights), (rows, row_weights) = (
