@@ -27,7 +27,8 @@ def to_program(machine: BoltzmannMachine) -> Any:
         hidden layers side by side, and F(v) = -ln Σ_h exp(-E(v, h)), (rows,) float64.
 
     Raises:
-        ValueError: hidden layers that cannot be summed out.
+        ValueError: hidden layers that cannot be summed out, or truncated hidden units, which ``torch.export``
+            does not take.
 
     Examples:
         >>> import harmonium as hm
@@ -38,10 +39,16 @@ def to_program(machine: BoltzmannMachine) -> Any:
     """
     hidden = machine.graph.read_summed(machine.hidden)
     rows = machine.hamiltonian().visible_states(machine.random_states(2, seed=0))
-    with torch.no_grad():
-        return torch.export.export(
-            _Served(machine, hidden), (rows,), dynamic_shapes=({0: torch.export.Dim("rows")},), strict=False
-        )
+    served, free = _Served(machine, hidden), ({0: torch.export.Dim("rows")},)
+    try:
+        with torch.no_grad():
+            return torch.export.export(served, (rows,), dynamic_shapes=free, strict=False)
+    except torch._dynamo.exc.UserError as error:  # of units that are integrated in blocks of rows
+        kinds = ", ".join(str(machine.layers[l]) for l in hidden)
+        raise ValueError(
+            "machine: expected hidden units that torch.export takes with any number of rows, such as "
+            f"Bernoulli, Spin, Categorical, Gaussian or ReLU, received {kinds}"
+        ) from error
 
 
 class _Served(nn.Module):

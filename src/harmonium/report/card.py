@@ -43,7 +43,7 @@ def model_card(
         "Intended use: … Not intended for: … License: …",
         "## Machine",
         f"```\n{machine.describe().rstrip()}\n```",
-        f"{sum(x.numel() for x in machine.parameters()):,} parameters. {letters}".rstrip(),
+        *([letters] if letters else []),
         "## Training",
         _table(_known(training)) if training else "Not recorded.",
         "## Evaluation",

@@ -111,6 +111,7 @@ def log_probabilities(
     generator = _random.as_generator(seed, machine.device)
     asked = list(range(kind.n_units)) if unit is None else [unit]
     X = _with_unit(law, read_rows(machine, X, "X", law.dtype), layer, asked, torch.nan)
+    machine.check_rows(X, "X", missing=True)
     drawn = method if isinstance(method, Tensor) else _find_drawn(law, X, layer, asked, method)
     found = X.new_empty(len(X), len(asked), len(kind.values()))
     listed = ~drawn

@@ -68,7 +68,7 @@ def activate(
         pairs: how many are taken up.
         X: (rows, visible_width).
         states: draws of the machine, (draws, visible_width).
-        weights: Row weights, (rows,); None means uniform.
+        weights: Row weights, (rows,), at least 0 and some above; None means uniform.
         pseudocount: share of uniform noise in both, in (0, 1), for states that were not seen.
         edge: number of the coupling in ``machine.edges``, such as one on ``Masked`` without any pair.
 
@@ -90,9 +90,8 @@ def activate(
     pair_shares = []
     for name, values, shares in (("X", X, weights), ("states", states, None)):
         rows = machine.visible_rows(values, name)
-        share = torch.ones(len(rows)) if shares is None else torch.as_tensor(shares)
-        if share.shape != (len(rows),):
-            raise ValueError(f"weights: expected ({len(rows)},), received {tuple(share.shape)}")
+        share = _checks.weights(shares, "weights", len(rows))
+        share = torch.ones(len(rows)) if share is None else share
         share = (share / share.sum()).to(rows.device, torch.float64)
         parts = law.split(rows)
         a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
