@@ -574,7 +574,7 @@ class Codec:
             dataset: the data.
             absent: (rows, columns) bool, of the columns but the label: what is missing.
             states: (rows, width), completed.
-            rounded: see ``Column.series``.
+            rounded: whether to round numbers of whole columns, see ``Column.series``.
             drawn: see ``Column.decode``.
 
         Returns:

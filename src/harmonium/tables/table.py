@@ -294,7 +294,7 @@ class Table(Encoder):
         Args:
             X: as in ``encode``.
             states: (rows, width), array or tensor.
-            rounded: see ``Column.series``.
+            rounded: whether to round numbers of whole columns, see ``Column.series``.
             drawn: see ``Column.decode``.
 
         Returns:
