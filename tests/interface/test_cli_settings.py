@@ -244,8 +244,13 @@ def test_a_table_goes_on_with_other_rows(cli: CommandLine, tmp_path: Path, table
     cli.succeed("train", "--from", tmp_path / "first", tmp_path / "more.csv", tmp_path / "second")
     before, after = (hm.load(tmp_path / run / "machine.safetensors") for run in ("first", "second"))
     assert [str(layer) for layer in before.layers] == [str(layer) for layer in after.layers]
-    for part in ("encoder", "label", "objective"):
+    for part in ("label", "objective"):
         assert before.metadata[part] == after.metadata[part]
+    columns, widened = (made.metadata["encoder"].pop("all_columns") for made in (before, after))
+    assert before.metadata["encoder"] == after.metadata["encoder"]
+    for column, wider in zip(columns, widened, strict=True):  # each has seen more cells, by the same coding
+        assert wider["support"].pop("cells") > column["support"].pop("cells")
+        assert {**column, "support": None} == {**wider, "support": None}
     assert after.metadata["data"]["names"] == ["x", "y", "n"]
     cli.succeed("evaluate", tmp_path / "second", table)
 

@@ -121,14 +121,15 @@ def test_the_command_reads_a_table_twice(
     counts.read = counts.encoded = 0
     by_chains = ("--method", "chains", "--hidden", 4, "--updates", 50)
     cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", *by_chains, *options)
-    assert counts.read <= 2 * len(table) and counts.encoded <= len(table) + 1
+    some = 512  # rows that simple laws are fitted to, where there is no label
+    assert counts.read <= 2 * len(table) + some and counts.encoded <= len(table) + some
 
 
 def test_rows_of_a_file_are_encoded_by_the_batch(cli: CommandLine, counts: Counts, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", digits())
     options = ("--binarise", "threshold", "--hidden", 4, "--updates", 3, "--batch-size", 10)
     cli.succeed("train", tmp_path / "x.npy", tmp_path / "run", *options)
-    assert ROWS < counts.encoded < ROWS + 200
+    assert ROWS < counts.encoded < ROWS + 512  # of which 256 are looked at in the end
 
 
 def test_a_dark_first_image_is_no_sign_of_binary_data() -> None:
