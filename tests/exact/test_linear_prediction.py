@@ -78,7 +78,7 @@ def test_shares_are_those_of_a_regression_with_a_prior() -> None:
 
 
 def skewed() -> tuple[Table, np.ndarray]:
-    """A table of a line, a logarithm, quantiles and zeros, labels and counts."""
+    """A table of a line, a logarithm, quantiles and zeros, labels, counts and ranks."""
     random = np.random.default_rng(3)
     z = random.normal(size=300)
     columns = [
@@ -88,6 +88,7 @@ def skewed() -> tuple[Table, np.ndarray]:
         np.where(z < -0.5, 0.0, np.exp(z)),
         z > 0,
         random.poisson(2, 300),
+        np.array([17.5, 22.0, 27.0, 42.0])[random.integers(0, 4, 300)],
     ]
     x = np.column_stack(columns).astype(float)
     kinds = {
@@ -97,6 +98,7 @@ def skewed() -> tuple[Table, np.ndarray]:
         3: {"kind": "truncated_gauss_bernoulli", "transform": "quantile"},
         4: "bernoulli",
         5: "binomial",
+        6: {"kind": "binomial", "values": [17.5, 22.0, 27.0, 42.0]},
     }
     return Table.fit(x, kinds), x
 
@@ -106,8 +108,8 @@ def test_cells_of_curves_come_and_go() -> None:
     v = torch.from_numpy(table.encode(x))
     straight = straighten(table, v)
     order = [table.names.index(column.name) for column in table.columns]
-    curved = [place for place, column in enumerate(table.columns) if column.coding.curved]
-    assert len(curved) == 3
+    curved = [place for place, column in enumerate(table.columns) if column.coding.curved or column.name == 6]
+    assert len(curved) == 4
     np.testing.assert_allclose(straight[:, curved].numpy(), x[:, order][:, curved], rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(bend(table, straight), v)
 
@@ -197,6 +199,9 @@ def test_means_are_whole_only_where_the_type_is() -> None:
     rbm = hm.RBM(random_state=0).fit(holes)
     mean, mode = rbm.impute(holes, value="mean"), rbm.impute(holes)
     assert (mode % 1 == 0).all(axis=None) and not (mean % 1 == 0).all(axis=None)
+    ranks = next(column for column in skewed()[0].columns if column.name == 6)
+    assert ranks.decode(np.array([[2.5]]), rounded=False)[0] == 34.5
+    assert ranks.decode(np.array([[2.4]]))[0] == 27.0
     whole = holes.astype("Int64")
     assert (hm.RBM(random_state=0).fit(whole).impute(whole, value="mean").astype(float) % 1 == 0).all(
         axis=None

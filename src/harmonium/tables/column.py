@@ -253,6 +253,30 @@ class Column:
         cells = self.decode(states, rounded=whole, drawn=drawn)
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
+    @property
+    def ranked(self) -> bool:
+        """True if states are ranks of rising numbers, or two of them: a mean lies between them."""
+        numbers = all(type(value) is float for value in self.values)
+        return isinstance(self.coding, Numbered) and numbers and sorted(self.values) == [*self.values]
+
+    def numbers(self, states: Array) -> Array:
+        """Returns the numbers of states, of any shape, along straight lines between ranks."""
+        if self.ranked:
+            assert isinstance(self.coding, Numbered)
+            between: Array = np.interp(states, self.coding.states[: len(self.values)], self.values)
+            return between
+        found: Array = self.coding.decode(states)
+        return found
+
+    def states_of(self, numbers: Array) -> Array:
+        """Returns the states that ``numbers`` takes for these."""
+        if self.ranked:
+            assert isinstance(self.coding, Numbered)
+            between: Array = np.interp(numbers, self.values, self.coding.states[: len(self.values)])
+            return np.where(np.isnan(numbers), np.nan, between)
+        found: Array = self.coding.encode(numbers)
+        return found
+
     def decode(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Array:
         """Returns cells (rows,) from states or means; counts are rounded, and numbers as they all were.
 
@@ -265,6 +289,8 @@ class Column:
         """
         if isinstance(self.coding, OneOf) and drawn is None:
             cells: Array = self.coding.most_probable(states)[:, 0]
+        elif self.ranked and not rounded:
+            cells = self.numbers(states)[:, 0]
         else:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]

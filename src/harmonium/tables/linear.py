@@ -339,7 +339,7 @@ def straighten(encoder: Encoder, v: Tensor) -> Tensor:
     """Returns states (..., width) in float64, with cells in place of those of columns along curves."""
     x = v.double().clone()
     for place, column in _curves(encoder):
-        x[..., place] = torch.from_numpy(column.coding.decode(x[..., place].cpu().numpy())).to(x)
+        x[..., place] = torch.from_numpy(column.numbers(x[..., place].cpu().numpy())).to(x)
     return x
 
 
@@ -347,14 +347,14 @@ def bend(encoder: Encoder, x: Tensor) -> Tensor:
     """Returns the states of what ``straighten`` has made of them."""
     v = x.clone()
     for place, column in _curves(encoder):
-        v[..., place] = torch.from_numpy(column.coding.encode(v[..., place].cpu().numpy())).to(v)
+        v[..., place] = torch.from_numpy(column.states_of(v[..., place].cpu().numpy())).to(v)
     return v
 
 
 def _curves(encoder: Encoder) -> Iterator[tuple[int, Column]]:
-    """Yields the places among the states of columns along curves, with these."""
+    """Yields the places among the states of columns along curves, ranks among them, with these."""
     start = 0
     for column in encoder.columns if isinstance(encoder, Table) else ():
-        if column.coding.curved:
+        if column.coding.curved or (column.ranked and len(column.values) > 2):
             yield start, column
         start += column.coding.width
