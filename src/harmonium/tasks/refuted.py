@@ -15,17 +15,20 @@ from harmonium.tables import Table
 _ERRORS = 1e-3
 """Share of cells that are errors, with any state as probable as another: a cell that is merely rare, one in a
 thousand given the rest, is to tell of the others."""
+_MARGIN = 0.25
+"""Share of the range seen by which a cell may lie beyond it without a doubt about its row. New rows often do
+by a tenth, beside columns that nearly determine each other; errors send cells off by whole ranges."""
 _ROUNDS = 3  # cells of a row at most that are taken for errors
 
 
 def beyond_seen(table: Table, states: Tensor) -> Tensor:
-    """Returns which rows of states have a real column beyond what training saw of it, (rows,) bool.
+    """Returns which rows of states have a real column far beyond what training saw of it, (rows,) bool.
 
     Args:
         table: Encoder of the columns.
         states: states or means, (rows, at least the width of the table), NaN where missing.
     """
-    low, high = (x.to(states) for x in table.ends_of_states())
+    low, high = (x.to(states) for x in _plausible_ends(table))
     mine = states[:, : len(low)]
     return ((mine < low) | (mine > high)).any(1)
 
@@ -37,7 +40,7 @@ def without_refuted(machine: BoltzmannMachine, table: Table, v: Tensor) -> Tenso
     A linear relation goes on for ever: a cell that is wrong, such as a length of 0 beside others of 6, would
     move all that depends on it as far as it is wrong. A cell is taken for an error where the row is more
     probable without it and with an error: one cell in a thousand, any state that training saw as probable as
-    another. A row is probable if what it lacks lies within what was seen.
+    another. A row is probable if what it lacks lies within what was seen, or a quarter of that beyond.
 
     Args:
         machine: Machine that ``HiddenStates`` takes.
@@ -46,7 +49,7 @@ def without_refuted(machine: BoltzmannMachine, table: Table, v: Tensor) -> Tenso
     """
     sums = HiddenStates(machine.hamiltonian().to(torch.float64))
     v, moving = v.clone(), torch.arange(len(v), device=v.device)
-    low, high = (x.to(v.device, torch.float64) for x in table.ends_of_states())
+    low, high = (x.to(v.device, torch.float64) for x in _plausible_ends(table))
     widths = [column.coding.width for column in table.columns]
     places = [slice(end - width, end) for end, width in zip(accumulate(widths), widths, strict=True)]
     for _ in range(_ROUNDS):
@@ -67,6 +70,13 @@ def without_refuted(machine: BoltzmannMachine, table: Table, v: Tensor) -> Tenso
         for j, place in enumerate(places):
             v[moving[column == j], place] = torch.nan
     return v
+
+
+def _plausible_ends(table: Table) -> tuple[Tensor, Tensor]:
+    """Returns the ends of states, (width,) each, moved outwards by a share of their distance."""
+    low, high = table.ends_of_states()
+    margin = torch.where((high - low).isfinite(), _MARGIN * (high - low), 0.0)
+    return low - margin, high + margin
 
 
 def _log_plausible(sums: HiddenStates, v: Tensor, low: Tensor, high: Tensor) -> Tensor:
