@@ -40,7 +40,7 @@ _LEAST = 64  # and so few take a GPU as long as one pair does.
 @final
 @dataclass
 class Tally:
-    """What is counted of every pair, (pairs,), and of all; see ``Meetings``.
+    """Holds the counts of every pair, (pairs,), and of all; see ``Meetings``.
 
     Attributes:
         flipped: units of ``graph.kept`` that sweeps of first chains changed, of so many as were ``seen``.

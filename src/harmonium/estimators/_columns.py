@@ -94,7 +94,7 @@ class ColumnProbabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a machine tells of a column given the rest of rows.
+    """Answers questions on a column given the rest of rows.
 
     Args:
         fitted: the machine.
