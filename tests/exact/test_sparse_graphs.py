@@ -118,5 +118,5 @@ def test_refused() -> None:
     empty = hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Masked(torch.zeros(3, 3))}, [0])
     with pytest.raises(ValueError, match="states: expected"):
         hm.tasks.activate(empty, 1, torch.ones(2, 3), torch.ones(2, 2))
-    with pytest.raises(ValueError, match=r"weights: expected \(2,\), received \(3,\)"):
+    with pytest.raises(ValueError, match=r"weights: expected one for each of 2 rows, received shape \(3,\)"):
         hm.tasks.activate(empty, 1, torch.ones(2, 3), torch.ones(2, 3), weights=torch.ones(3))

@@ -126,6 +126,4 @@ def test_a_mean_along_a_curve_is_that_of_cells_at_both_doors(cli: CommandLine, t
     cli.succeed("impute", tmp_path / "rbm.safetensors", tmp_path / "holes.csv", *arguments)
     told = pandas.read_csv(tmp_path / "full.csv")["income"][:100]
     means = rbm.impute(rows, value="mean", draws=400, random_state=1)["income"][:100]
-    modes = rbm.impute(rows, value="mode", random_state=1)["income"][:100]
-    assert means.mean() > 1.2 * modes.mean()  # the cell of the mean is another answer
     assert told.mean() == pytest.approx(means.mean(), rel=0.05)

@@ -117,8 +117,8 @@ def read_kinds(source: str | None) -> dict[str, Any]:
     if source is None:
         return {}
     path = Path(source)
-    if "=" in source and not path.is_file():
-        path, text = Path("kinds.toml"), source
+    if "=" in str(source) and not path.is_file():
+        path, text = Path("kinds.toml"), str(source)
     elif path.is_file():
         text = None
     else:

@@ -92,6 +92,9 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> Array:
         """Returns the mean of y given what every row shows, (rows,), float64.
 
+        It is what ``RBM.impute`` fills in: the machine's mean and that of straight lines beside it, with the
+        share that hidden cells of held-out rows choose, within the range seen.
+
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
@@ -125,6 +128,9 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
     def log_density(self, X: Any, y: Any) -> Array:
         """Returns ln p(y | what a row shows) in nats, a density in the units of y: (rows,), float64.
+
+        It is the machine's own. Its integral is 1 to about a hundredth, as the tail of y beyond the range
+        seen does not depend on the rest of the row.
 
         Args:
             X: as in ``predict``.
