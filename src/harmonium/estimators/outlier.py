@@ -22,7 +22,10 @@ from harmonium.likelihood import LogPartition
 from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
-_REACH = 1.5  # Tukey's fence, in ranges between the quartiles
+# Between Tukey's fences of 1.5 and 3, in ranges between the quartiles. With 3 % of rows spoilt by one cell
+# at ten times the largest, half or more of those cut off are spoilt in 13 of 20 fits to ten tables; by 1.5 in
+# 3. By 3 it is 18, but of 300 clean rows none is cut off, where scikit-learn expects some.
+_REACH = 2.5
 
 
 @final
@@ -38,8 +41,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     Args:
         n_hidden: hidden units, at least 1. None: as ``RBM``.
         contamination: the fraction of the training rows that are outliers, in (0, 0.5]; "auto": those below
-            the lower quartile of ln p by more than one and a half times the distance of the quartiles (Tukey
-            1977), of a normal law 0.35 %.
+            the lower quartile of ln p by more than two and a half times the distance of the quartiles,
+            between the inner and the outer fence of Tukey (1977). A share finds more.
 
     Attributes:
         offset_: below which ln p is an outlier's, in nats. It is found on the training rows, or on those that
