@@ -321,6 +321,24 @@ class Layer(nn.Module, ABC):
                 f"received shape {tuple(x.shape)}"
             )
 
+    def check_whole(self, mask: Tensor, name: str) -> None:
+        """Refuses units of which some columns are given and others are missing.
+
+        Args:
+            mask: Whether each column is given, (..., width) bool.
+            name: Name of the argument, for messages.
+
+        Raises:
+            ValueError: a unit given in part.
+        """
+        by_unit = self.by_unit(mask)
+        torn = by_unit.any(-1) & ~by_unit.all(-1)
+        if bool(torn.any()):
+            raise ValueError(
+                f"{name}: expected every unit of {self} given or missing (NaN) as a whole, "
+                f"received one given in part at {tuple(torch.nonzero(torn)[0].tolist())}"
+            )
+
     def observed(self, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
         """Returns the mask of observed entries (not NaN), and the states with the others filled in.
 
@@ -337,13 +355,7 @@ class Layer(nn.Module, ABC):
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.shape[-1:] != (self.width,):
             self.check(x, name)
         mask = ~x.isnan()
-        by_unit = self.by_unit(mask)
-        torn = by_unit.any(-1) & ~by_unit.all(-1)
-        if bool(torn.any()):
-            raise ValueError(
-                f"{name}: expected every unit of {self} given or missing (NaN) as a whole, "
-                f"received one given in part at {tuple(torch.nonzero(torn)[0].tolist())}"
-            )
+        self.check_whole(mask, name)
         if not bool(mask.all()):
             noise = tuple(parameter.to(x.device) for parameter in self.reference())  # data may be elsewhere
             x = torch.where(mask, x, self.mode(torch.zeros_like(x), noise))

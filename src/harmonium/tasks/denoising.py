@@ -166,13 +166,7 @@ def _check(machine: BoltzmannMachine, noisy: Numbers, channel: Channel) -> tuple
     """Returns checked observations with some state in the place of erasures, and where those are."""
     layer, noisy = machine.layers[machine.visible[0]], read_rows(machine, noisy, "noisy")
     erased = torch.isnan(noisy)
-    by_unit = layer.by_unit(erased)
-    torn = by_unit.any(-1) & ~by_unit.all(-1)
-    if bool(torn.any()):
-        raise ValueError(
-            f"noisy: expected every unit of {layer} given or erased (NaN) as a whole, received one given in "
-            f"part at {tuple(torch.nonzero(torn)[0].tolist())}"
-        )
+    layer.check_whole(~erased, "noisy")
     filled = torch.where(erased, layer.mode(torch.zeros_like(noisy), layer.reference()), noisy)
     _checks.finite(filled, "noisy")
     _checks.squares(filled, "noisy")
