@@ -221,6 +221,12 @@ def test_letters_that_an_alphabet_names_are_never_dropped(text, alphabet, expect
     assert found.codes.tolist() == expected
 
 
+@pytest.mark.parametrize("text", ["# STOCKHOLM 1.0\na ACGU\na A-GU\n//\n", "CLUSTAL\n\na ACGU\na A-GU\n"])
+def test_a_name_twice_in_a_block_is_refused_and_not_joined(text, tmp_path):
+    with pytest.raises(ValueError, match="different names in a block, received 'a' again"):
+        read_alignment(wrote(tmp_path / "x.aln", text))
+
+
 @pytest.mark.parametrize(("alphabet", "letter"), [("rna", "U"), ("dna", "T")])
 def test_the_other_nucleotide_is_read_as_the_one_of_the_alphabet(alphabet, letter, tmp_path):
     other = {"U": "T", "T": "U"}[letter]

@@ -204,20 +204,24 @@ def _parse_fasta(lines: Iterable[str]) -> _Parsed:
 def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Stockholm, whose sequences may go on in later blocks."""
     rows, places, reference, ended = dict[str, list[str]](), list[str](), list[str](), 0
+    block = set[str]()  # names since the last empty line
     for number, line in enumerate(lines, 1):
         text = line.strip()
-        if text == "//":
+        if not text:
+            block.clear()
+        elif text == "//":
             ended = number
-        elif text and ended:
+        elif ended:
             raise ValueError(
                 f"line {number}: expected one alignment, received another after // (line {ended})"
             )
         elif text.startswith("#=GC RF"):
             reference.append(text.split()[-1])
-        elif text and not text.startswith("#"):
+        elif not text.startswith("#"):
             name, _, letters = text.partition(" ") if " " in text else text.partition("\t")
             if not letters.strip():
                 raise ValueError(f"line {number}: expected a name and letters, received {text[:40]!r}")
+            _refuse_again(name, block, number)
             if name not in rows:
                 places.append(f"line {number}")
             rows.setdefault(name, []).append("".join(letters.split()))
@@ -232,18 +236,28 @@ def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
 def _parse_clustal(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Clustal: blocks of names and letters, with counts and lines of marks left out."""
     rows, places = dict[str, list[str]](), list[str]()
+    block = set[str]()  # names since the last line without one
     for number, line in enumerate(lines, 1):
         words = line.split()
         if number == 1 or not words or line[0].isspace():
+            block.clear()
             continue
         if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdigit()):
             raise ValueError(f"line {number}: expected a name and letters, received {line.strip()[:40]!r}")
+        _refuse_again(words[0], block, number)
         if words[0] not in rows:
             places.append(f"line {number}")
         rows.setdefault(words[0], []).append(words[1])
     if not rows:
         raise ValueError("expected sequences, received none")
     return _Parsed([*rows], ["".join(pieces) for pieces in rows.values()], places)
+
+
+def _refuse_again(name: str, block: set[str], number: int) -> None:
+    """Adds a name to those of a block; refuses one that is there, as its letters would be joined."""
+    if name in block:
+        raise ValueError(f"line {number}: expected different names in a block, received {name!r} again")
+    block.add(name)
 
 
 def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:
