@@ -29,7 +29,8 @@ from harmonium.training.trainer import Run
 
 LOOK = 10
 """Updates between two looks at rows that are held out, as a look takes about the time of an update."""
-_BATCH = 2048  # rows of an update: more made tables slower to learn and no better (docs/decisions/0016)
+EXACT_BATCH = 2048
+"""Rows of an update: more made tables slower to learn and no better (docs/decisions/0016)."""
 _GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0016)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
 _TREND = 4  # looks over which a gain is extrapolated to a score that is to be beaten
@@ -231,7 +232,7 @@ def train_exactly(
     settings = Settings(
         rule=ExactGradient(machine, roots, objective),  # type: ignore[arg-type]
         updates=updates + (earlier[-1]["step"] if earlier else 0),
-        batch_size=_BATCH,
+        batch_size=EXACT_BATCH,
         optimizer=optimizer,
         learning_rate=learning_rate,
         schedule=schedule,
@@ -305,9 +306,9 @@ def fit_exact(
     if initial_std is not None:
         draw_couplings(machine, initial_std, means, generator)
     held, held_weights = validation.to(v), validation_weights
-    if len(held) > _BATCH:
+    if len(held) > EXACT_BATCH:
         held, held_weights = take_rows(
-            held, held_weights, _random.permutation(len(held), generator)[:_BATCH].cpu()
+            held, held_weights, _random.permutation(len(held), generator)[:EXACT_BATCH].cpu()
         )
     score = partial(mean_score, weights=held_weights, roots=roots, objective=objective)
     falling = _FallingRate(machine, score(machine, held), to_beat)

@@ -28,6 +28,7 @@ from harmonium.machine import (
     normal_,
 )
 from harmonium.sums import affordable, has_hidden_states
+from harmonium.training.exact_fit import EXACT_BATCH
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -49,7 +50,6 @@ _PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for unit
 _LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
 _DEEP_PASSES, _DEEP_UPDATES = 100, 4000  # of a deep machine, whose upper layers learn last
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
-_READ = 2048  # rows of an exact update at most (docs/decisions/0016)
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
 _QUICK = 1 / 128
@@ -252,7 +252,7 @@ def _sums_are_quick(machine: BoltzmannMachine, rows: int) -> bool:
     visible = [machine.layers[l] for l in machine.visible]
     states = 2.0 ** sum(machine.layers[l].log2_states for l in machine.hidden)
     discrete = all(layer.two_values or layer.one_hot for layer in visible)
-    return discrete and affordable(min(rows, _READ) * states, _QUICK)
+    return discrete and affordable(min(rows, EXACT_BATCH) * states, _QUICK)
 
 
 def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:
