@@ -65,6 +65,12 @@ def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype 
     return torch.randn(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
 
 
+def exponential(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Draws Exp(1) variates in float64, on the generator's device, in one operation."""
+    noise = torch.empty(tuple(shape), dtype=torch.float64, device=generator.device)
+    return noise.exponential_(generator=generator)
+
+
 def accept(log_ratio: Tensor, generator: torch.Generator) -> Tensor:
     """Draws booleans that are true with probability min(1, exp(log_ratio)), of the shape of ``log_ratio``."""
     u = uniform(log_ratio.shape, generator, torch.float64)

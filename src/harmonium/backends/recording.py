@@ -34,6 +34,8 @@ class Recording:
         state: where to begin, which is not written over; None where the first step makes it.
         device: where the tensors are.
         generators: sources of the step's noise, on the device. Their seeds may be set between two calls.
+        carries: whether a step begins where the last one ended; otherwise each is given ``state``, and what
+            it makes stays where it was made.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Recording:
         state: Any,
         device: torch.device,
         generators: Sequence[torch.Generator] = (),
+        carries: bool = True,
     ) -> None:
+        self._begin, self._carries = state, carries
         self._step, self._generators, self._left, self._replays = step, generators, _EAGER + 1, 0
         self._grown: dict[str, int] = {}  # by how much a step changes whole numbers
         self._records = choice.records(device)
@@ -72,7 +76,7 @@ class Recording:
                 made one by one from then on.
         """
         if not self._records:
-            self._state = self._step(self._state)
+            self._state = self._step(self._state if self._carries else self._begin)
         elif self._graph is not None:
             self._graph.replay()
             self._replays += 1
@@ -121,9 +125,12 @@ class Recording:
         """Makes a step and writes its state over that of the step before, where the next one finds it."""
         _STEPS[0] += 1
         try:
-            new, before = self._step(self._state), dict(leaves(self._state))
+            new, before = self._step(self._state if self._carries else self._begin), dict(leaves(self._state))
         finally:
             _STEPS[0] -= 1
+        if not self._carries:
+            self._state = new
+            return
         if before.keys() != dict(leaves(new)).keys():  # there was none
             self._state = map_leaves(_clone, new)
             return

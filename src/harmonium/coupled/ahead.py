@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import WeakKeyDictionary, ref
@@ -83,8 +83,13 @@ class Layers(NamedTuple):
 
     def mark_met(self, both: ChainState) -> tuple[Tensor, Tensor]:
         """Marks the pairs that have met, and those of them equal in all layers read, (pairs,)."""
-        met = _mark_equal(both, self.chain)
-        return met, met if self.read == self.chain else met & _mark_equal(both, self.read)
+        apart, differ = self.mark_apart(both)
+        return ~apart, ~differ
+
+    def mark_apart(self, both: ChainState) -> tuple[Tensor, Tensor]:
+        """Marks the pairs that have not met, and those that differ in a layer read, (pairs,)."""
+        apart = _mark_apart(both, self.chain)
+        return apart, apart if self.read == self.chain else apart | _mark_apart(both, self.read)
 
 
 @record
@@ -94,13 +99,15 @@ class _Seen(NamedTuple):
     Attributes:
         places: where the chains are before the first and after every sweep.
         sweeps: the sweeps themselves.
-        flips: changed units of the first chains of pairs that were apart, by sweep (sweeps,).
-        flags: by sweep, true for one that is not done; for pairs that had met by its end; and for those of
-            them equal in all layers read: (sweeps, 1 + 2 · pairs).
+        tries: proposals of pairs that were apart, (sweeps, pairs).
+        flips: changed units of the first chains of such pairs, (sweeps,).
+        flags: by sweep, true for one that is not done; for pairs apart after it; and for those that differ in
+            a layer read: (sweeps, 1 + 2 · pairs).
     """
 
     places: list[ChainState]
     sweeps: list[CoupledSweep]
+    tries: Tensor
     flips: Tensor
     flags: Tensor
 
@@ -165,57 +172,57 @@ class RunAhead:
             if chosen is not None:
                 at = _device.to_device(chosen, device)
                 apart, both = apart[at], both.select_rows(torch.cat((at, at + len(apart))))
-            met = _device.to_device(~live, device) if self._records else None  # elsewhere these are gone
             law = self._hamiltonian.select_rows(torch.cat((apart, apart)))
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
-            seen, flags = self._look(law, both, met, most)
+            seen, flags = self._look(law, both, _device.to_device(live, device), most)
             number = len(flags)
             places, rows = seen.places[1 : number + 1], len(apart)
-            all_met, equal = flags[:, 1 : rows + 1], flags[:, rows + 1 :]
-            apart_before = torch.cat((live.unsqueeze(0), live & ~all_met[:-1]))
-            tally.tries.index_add_(0, apart, torch.stack([s.tries for s in seen.sweeps[:number]]).sum(0))
+            all_apart, different = flags[:, 1 : rows + 1], flags[:, rows + 1 :]
+            apart_before = torch.cat((live.unsqueeze(0), live & all_apart[:-1]))
+            tally.tries.index_add_(0, apart, seen.tries[:number].sum(0))
             tally.cost.index_add_(0, apart, _device.to_device(2 * apart_before.sum(0), device))
             tally.flipped = seen.flips[:number].sum() + tally.flipped
             tally.seen += int(apart_before.sum()) * sum(both.states[l].shape[1] for l in self._layers.kept)
-            self._add(accumulator, places, apart, live & ~equal, [weigh(t + s + 1) for s in range(number)])
-            after = live & ~all_met[-1]
+            self._add(accumulator, places, apart, live & different, [weigh(t + s + 1) for s in range(number)])
+            after = live & all_apart[-1]
             given_up = after & (t + number == self._max_steps)
-            ends = live & (all_met[-1] | given_up)
-            when = t + torch.where(given_up, number, 1 + (~all_met).sum(0))
+            ends = live & (given_up | ~all_apart[-1])
+            when = t + torch.where(given_up, number, 1 + all_apart.sum(0))
             if bool(ends.any()):
                 done = apart[_device.selected_indices(ends, device)]
                 tally.times.index_copy_(0, done, _device.to_device(when[ends], device))
                 tally.capped.index_copy_(0, done, _device.to_device(given_up[ends], device))
             t, live, both = t + number, after & ~given_up, places[-1]
 
-    def _look(
-        self, law: Hamiltonian, both: ChainState, met: Tensor | None, most: int
-    ) -> tuple[_Seen, Tensor]:
+    def _look(self, law: Hamiltonian, both: ChainState, live: Tensor, most: int) -> tuple[_Seen, Tensor]:
         """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
-        if met is not None and most == SWEEPS:
-            seen = self._replay(law, both, met)
+        if self._records and most == SWEEPS:
+            seen = self._replay(law, both, live)
         else:
-            seen = _sweep(law, both, met, most, self._kernel, self._layers, self._generator)
+            seen = _sweep(law, both, live, most, self._kernel, self._layers, self._generator)
         flags = seen.flags.cpu()  # the one wait
         late = flags[:, 0].nonzero()
         if not len(late):
             return seen, flags
         s = int(late[0])  # this sweep goes on to its end, and what was made from there is made anew
         rows, before = len(both.states[0]) // 2, seen.places[s]
-        met_before = met if s == 0 else seen.flags[s - 1, 1 : rows + 1]
+        apart = live if s == 0 else seen.flags[s - 1, 1 : rows + 1]
         sweep = self._kernel.finish(law, before, seen.sweeps[s], self._generator)
-        last = _close(law, before, sweep, met_before, self._kernel, self._layers)
-        flips = torch.cat((seen.flips[:s], last.flips))
-        merged = _Seen([*seen.places[: s + 1], last.places[1]], [*seen.sweeps[:s], sweep], flips, last.flags)
+        last = _close([_join(law, before, sweep, apart, self._kernel, self._layers)], before, apart)
+        merged = _Seen(
+            [*seen.places[: s + 1], *last.places[1:]],
+            [*seen.sweeps[:s], *last.sweeps],
+            *(torch.cat((x[:s], y)) for x, y in zip(seen[2:], last[2:], strict=True)),
+        )
         return merged, torch.cat((flags[:s], last.flags.cpu()))
 
-    def _replay(self, law: Hamiltonian, both: ChainState, met: Tensor) -> _Seen:
+    def _replay(self, law: Hamiltonian, both: ChainState, live: Tensor) -> _Seen:
         """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
         known = _RECORDED.setdefault(self._kernel, {})
         machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, self._layers)
-        where = (*machine, ASKED.get(), len(met))
-        given = (law.thetas, tuple(law.J), both, met)
+        where = (*machine, ASKED.get(), len(live))
+        given = (law.thetas, tuple(law.J), both, live)
         if where not in known or known[where].generator is not self._generator:
             if len(known) == _RECORDINGS:
                 known.clear()
@@ -226,13 +233,14 @@ class RunAhead:
             )  # fmt: skip
 
             def step(_: Any) -> _Seen:
-                thetas, J, both, met = kept
+                thetas, J, both, live = kept
                 moved_by = kernel()
                 assert moved_by is not None
                 at = replace(like, thetas=thetas, J=J)
-                return _sweep(at, both, met, SWEEPS, moved_by, layers, generator)
+                return _sweep(at, both, live, SWEEPS, moved_by, layers, generator)
 
-            known[where] = _Known(kept, Recording(step, None, law.device, [generator]), generator)
+            recording = Recording(step, None, law.device, [generator], carries=False)
+            known[where] = _Known(kept, recording, generator)
         map_leaves(lambda own, new: own.copy_(new), known[where].given, given)
         known[where].recording.advance()
         made: _Seen = known[where].recording.state
@@ -282,6 +290,24 @@ class _Known(NamedTuple):
     generator: torch.Generator
 
 
+class _Joined(NamedTuple):
+    """A sweep, and what is read of it.
+
+    Attributes:
+        place: where the chains are after it, with the fields for the next one.
+        sweep: the sweep.
+        apart: true for pairs that have not met, (pairs,).
+        different: true for pairs that differ in a layer read, (pairs,).
+        changed: units of the first chains that changed, (pairs,).
+    """
+
+    place: ChainState
+    sweep: CoupledSweep
+    apart: Tensor
+    different: Tensor
+    changed: Tensor
+
+
 _RECORDED: WeakKeyDictionary[PairKernel, dict[Hashable, _Known]] = WeakKeyDictionary()
 _NOWHERE = ChainState([], {})
 
@@ -289,57 +315,65 @@ _NOWHERE = ChainState([], {})
 def _sweep(
     law: Hamiltonian,
     both: ChainState,
-    met: Tensor | None,
+    live: Tensor,
     number: int,
     kernel: PairKernel,
     layers: Layers,
     generator: torch.Generator,
 ) -> _Seen:
-    """Makes sweeps without a look."""
-    made: list[_Seen] = []
+    """Makes sweeps without a look; ``live`` marks the pairs that are apart, (pairs,)."""
+    made: list[_Joined] = []
+    place, apart = both, live
     for _ in range(number):
-        made.append(_close(law, both, kernel.begin(law, both, generator), met, kernel, layers))
-        both = made[-1].places[1]
-        met = made[-1].flags[0, 1 : len(both.states[0]) // 2 + 1]
-    return _Seen(
-        [made[0].places[0], *(one.places[1] for one in made)],
-        [one.sweeps[0] for one in made],
-        torch.cat([one.flips for one in made]),
-        torch.cat([one.flags for one in made]),
-    )
+        made.append(_join(law, place, kernel.begin(law, place, generator), apart, kernel, layers))
+        place, apart = made[-1].place, made[-1].apart
+    return _close(made, both, live)
 
 
-def _close(
+def _join(
     law: Hamiltonian,
     before: ChainState,
     sweep: CoupledSweep,
-    met: Tensor | None,
+    apart: Tensor,
     kernel: PairKernel,
     layers: Layers,
-) -> _Seen:
-    """Returns a sweep with what is to be read of it; ``met`` marks pairs that had met before, None: none."""
-    state, rows = sweep.state, len(sweep.tries)
-    now, equal = layers.mark_met(state)
-    flips = [before.states[l][:rows] != state.states[l][:rows] for l in layers.kept]
-    both, tries = kernel.prepare(law, state.without(layers.drawn_anew), 2), sweep.tries
-    if met is not None:
-        # Equal chains may get fields that differ by rounding, which would part a pair that has met.
-        both = map_leaves(lambda x: _repeat_first(x, met), both)
-        tries, now, equal = torch.where(met, 0, tries), met | now, met | equal
-        flips = [changed & ~met.unsqueeze(-1) for changed in flips]
-    count = torch.stack([changed.sum() for changed in flips]).sum().view(1)
-    late = now.new_zeros(1)
-    if sweep.waits:
-        late = torch.stack(sweep.open_colours).any().view(1)
-    flags = torch.cat((late, now, equal)).unsqueeze(0)
-    return _Seen([before, both], [sweep._replace(state=_NOWHERE, tries=tries)], count, flags)
+) -> _Joined:
+    """Returns a sweep with what is to be read of it; ``apart`` marks pairs that had not met before."""
+    state, rows = sweep.state.without(layers.drawn_anew), len(apart)
+    changed = [(before.states[l][:rows] != state.states[l][:rows]).sum(-1) for l in layers.kept]
+    # Equal chains may get fields that differ by rounding, which would part a pair that has met.
+    for x in state.states:
+        _repeat_first(x, apart)
+    apart, different = layers.mark_apart(state)
+    both = kernel.prepare(law, state, 2)
+    for x in both.fields.values():
+        _repeat_first(x, apart)
+    return _Joined(both, sweep._replace(state=_NOWHERE), apart, different, sum(changed[1:], changed[0]))
 
 
-def _repeat_first(x: Tensor, where: Tensor) -> Tensor:
-    """Returns both chains of pairs, (2 · pairs, ...), the second as the first where marked, (pairs,)."""
-    first, second = x.chunk(2)
-    return torch.cat((first, torch.where(where.unsqueeze(-1), first, second)))
+def _close(made: Sequence[_Joined], before: ChainState, apart: Tensor) -> _Seen:
+    """Puts sweeps together, the first of which began with the pairs ``apart``, (pairs,), at ``before``."""
+    sweeps = [one.sweep for one in made]
+    marks = torch.stack([apart, *(one.apart for one in made)])
+    waits = [wait for sweep in sweeps for wait in sweep.waits.values()]
+    late = torch.stack(waits).view(len(made), -1).any(1) if waits else marks.new_zeros(len(made))
+    differ = marks[1:] if made[0].different is made[0].apart else torch.stack([one.different for one in made])
+    return _Seen(
+        [before, *(one.place for one in made)],
+        sweeps,
+        torch.stack([sweep.tries for sweep in sweeps]) * marks[:-1],
+        (torch.stack([one.changed for one in made]) * marks[:-1]).sum(1),
+        torch.cat((late.unsqueeze(-1), marks[1:], differ), -1),
+    )
 
 
-def _mark_equal(both: ChainState, layers: tuple[int, ...]) -> Tensor:
-    return ~torch.stack([differ(*both.states[l].chunk(2)) for l in layers]).any(0)
+def _repeat_first(x: Tensor, apart: Tensor) -> None:
+    """Sets the second chains of pairs, (2 · pairs, ...), to the first but where these are apart, in place."""
+    if x.shape[-1]:
+        first, second = x.chunk(2)
+        torch.where(apart.unsqueeze(-1), second, first, out=second)
+
+
+def _mark_apart(both: ChainState, layers: tuple[int, ...]) -> Tensor:
+    marks = [differ(*both.states[l].chunk(2)) for l in layers]
+    return marks[0] if len(marks) == 1 else torch.stack(marks).any(0)

@@ -50,7 +50,7 @@ class Block:
     @property
     def field(self) -> Tensor:
         """The fields side by side, (rows, columns of all parts)."""
-        return (self.fields[0] if len(self.fields) == 1 else torch.cat(self.fields, -1)).contiguous()
+        return _side_by_side(self.fields).contiguous()
 
     def take(self, rows: Tensor) -> Block:
         """Returns the block at some of its rows, repetitions allowed."""
@@ -70,16 +70,18 @@ class Block:
         ]
 
     @cached_property
-    def log_partition(self) -> Tensor:
-        """Σ ψ over all units, in float64: (rows,).
+    def in_double(self) -> tuple[Tensor, ...]:
+        """The fields in float64, as laws that are nearly equal must not seem to have different weights."""
+        return tuple(field.double() for field in self.fields)
 
-        Throughout, as laws that are nearly equal must not seem to have different weights.
-        """
+    @cached_property
+    def log_partition(self) -> Tensor:
+        """Σ ψ over all units, in float64: (rows,)."""
         sums = []
-        for part, field in zip(self.parts, self.fields, strict=True):
+        for part, field in zip(self.parts, self.in_double, strict=True):
             theta = tuple(parameter.double() for parameter in self.hamiltonian.units(part)[1])
-            sums.append(self.hamiltonian.units(part)[0].log_partition(field.double(), theta=theta).sum(-1))
-        return torch.stack(sums).sum(0)
+            sums.append(self.hamiltonian.units(part)[0].log_partition(field, theta=theta).sum(-1))
+        return sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
 
     def log_ratio(self, other: Block, x: Sequence[Tensor]) -> Tensor:
         """Returns ln p_other(x) - ln p(x), (rows,) in float64; the layers' own parameters cancel.
@@ -166,7 +168,7 @@ class Maximal(BlockCoupling):
         if self.common_noise and choice.two_valued(p.fields[0], p.values):
             return self._draw_compiled(p, q, generator)
         if _device.is_async(p.fields[0].device):
-            return self.begin(p, q, generator).finish()
+            return Rounds(p, q, self.common_noise, generator).finish()
         x = p.sample(p.noise(p.rows, generator))
         apart = (~_random.accept(p.log_ratio(q, x), generator)).nonzero().squeeze(-1)
         y = [value.clone() for value in x]
@@ -180,13 +182,6 @@ class Maximal(BlockCoupling):
                 value[apart] = new
             tries[apart] = rest.tries
         return Coupled(x, y, tries)
-
-    def begin(self, p: Block, q: Block, generator: torch.Generator) -> Rejection:
-        """Begins a draw, which on a GPU is most likely done when the host looks later."""
-        x = p.sample(p.noise(p.rows, generator))
-        apart = ~_random.accept(p.log_ratio(q, x), generator)
-        wait_x = apart if self.common_noise else torch.zeros_like(apart)
-        return Rejection(p, q, list(x), list(x), wait_x, apart, generator)
 
     @torch.no_grad()
     def _draw_compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
@@ -207,18 +202,15 @@ class Maximal(BlockCoupling):
 class Rejection:
     """Draws from what one law leaves over of the other, for the rows that have not accepted yet.
 
-    A round deals out proposals to the rows that wait. On a CPU every row gets twice as many as in the last
-    round. On a GPU, where the host does not wait to learn how many rows wait, a round has one shape: several
-    times as many proposals as rows, so that one is nearly always enough however rare acceptance is. How many
-    a row gets does not depend on their noise, and its first accepted one counts: the law is that of one
-    proposal at a time, without a cap.
+    A round deals out proposals to the rows that wait, each of which gets twice as many as in the last round.
+    How many a row gets does not depend on their noise, and its first accepted one counts: the law is that of
+    one proposal at a time, without a cap.
 
     Args:
         p, q: the two laws.
         x, y: draws from them, to be written over in rows that wait; the lists are the caller's own.
         wait_x, wait_y: booleans, true for rows that wait, (rows,).
         generator: source of noise.
-        tries: proposals so far, where an earlier draw goes on, (rows,).
     """
 
     def __init__(
@@ -230,37 +222,19 @@ class Rejection:
         wait_x: Tensor,
         wait_y: Tensor,
         generator: torch.Generator,
-        tries: Tensor | None = None,
     ) -> None:
         self._laws, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
-        self._generator, self._behind, self._each = generator, _device.is_async(wait_y.device), 1
-        zeros = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
-        self._tries = zeros if tries is None else tries.clone()
-        if self._behind:
-            self._make_round()
-
-    @property
-    def waits(self) -> tuple[Tensor, Tensor]:
-        """The rows that still wait for x and for y, (rows,), which the host reads as rarely as it can."""
-        return self._waits[0], self._waits[1]
-
-    @property
-    def drawn(self) -> Coupled:
-        """The draws; right once no row waits."""
-        return Coupled(*self._draws, self._tries)
+        self._generator, self._each = generator, 1
+        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
 
     def finish(self) -> Coupled:
-        """Makes as many more rounds as it takes, and returns the draws."""
+        """Makes as many rounds as it takes, and returns the draws."""
         while bool((self._waits[0] | self._waits[1]).any()):
             self._make_round()
-        return self.drawn
+        return Coupled(*self._draws, self._tries)
 
     def _deal(self, waits: Tensor) -> Tensor:
         """Returns the row of every proposal of a round, (proposals,), in the order of the rows that wait."""
-        if self._behind:
-            slot = torch.arange(max(_PROPOSALS * len(waits), _SLOTS), device=waits.device)
-            order = waits.to(torch.int8).argsort(descending=True, stable=True)  # those that wait come first
-            return order[slot * waits.sum() // len(slot)]
         order = waits.nonzero().squeeze(-1)
         proposals = max(1, min(self._each, _MAX_PROPOSALS // len(order)))
         self._each = 2 * proposals
@@ -275,7 +249,7 @@ class Rejection:
         some = [law.take(row) for law in self._laws]
         noise = some[0].noise(none, self._generator)
         for number, (this, other) in enumerate((some, some[::-1])):
-            if not self._behind and not bool(self._waits[number].any()):
+            if not bool(self._waits[number].any()):
                 continue
             drawn = this.sample(noise)
             # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
@@ -289,6 +263,125 @@ class Rejection:
                 self._draws[number][l] = torch.where(taken.unsqueeze(-1), new[first], self._draws[number][l])
             self._waits[number] = self._waits[number] & ~taken
         self._tries.scatter_add_(0, row, waits[row].to(torch.int64))
+
+
+@final
+class Rounds:
+    """Draws a maximal coupling on a device that runs asynchronously, in rounds of one shape.
+
+    The law is that of ``Rejection``. The host does not wait to learn how many rows wait: a round makes
+    several times as many proposals as there are rows, so that one is nearly always enough however rare
+    acceptance is. Both laws are one batch, as a launch takes such a device longer than a small batch does.
+
+    Args:
+        p, q: the two laws.
+        common_noise: see ``Maximal``.
+        generator: source of noise.
+        left: a draw and the rows that wait for it, (2, rows), which goes on; None: the first draw and a round
+            are made.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        p: Block,
+        q: Block,
+        common_noise: bool,
+        generator: torch.Generator,
+        left: tuple[Coupled, Tensor] | None = None,
+    ) -> None:
+        self._rows, self._generator = p.rows, generator
+        fields = [stack(x, y) for x, y in zip(p.fields, q.fields, strict=True)]
+        self._laws = Block(p.hamiltonian, p.parts, tuple(fields))
+        self._slots = max(_PROPOSALS * p.rows, _SLOTS)
+        # ln p(x) - ln q(x) = x·(B_p - B_q) - (ψ_p - ψ_q), in one row for each pair of laws.
+        field, psi = _side_by_side(self._laws.in_double), self._laws.log_partition
+        self._ratios = field.new_empty(p.rows, field.shape[1] + 1)
+        torch.sub(*field.chunk(2), out=self._ratios[:, :-1])
+        torch.sub(*psi.chunk(2)[::-1], out=self._ratios[:, -1])
+        if left is not None:
+            (x, y, tries), self.waits = left
+            self._tries: Tensor | None = tries
+            self._drawn = [torch.stack(both) for both in zip(x, y, strict=True)]
+            return
+        noise = self._laws.noise(p.rows + self._slots, generator)
+        threshold = _random.exponential((p.rows + 2 * self._slots,), generator)
+        x = p.sample([u[: p.rows] for u in noise])
+        # Kept for y with probability min(1, q/p): where an Exp(1) variate is at least ln p - ln q.
+        apart = threshold[: p.rows] < self._compare(x, self._ratios)
+        self.waits = apart.expand(2, -1)
+        if not common_noise:  # x stays
+            self.waits = torch.stack((torch.zeros_like(apart), apart))
+        self._drawn, self._tries = [value.expand(2, *value.shape) for value in x], None
+        self._make_round(apart, [u[p.rows :] for u in noise], threshold[p.rows :].view(2, -1))
+
+    @property
+    def drawn(self) -> Coupled:
+        """The draws; right once no row waits."""
+        x, y = ([both[number] for both in self._drawn] for number in (0, 1))
+        assert self._tries is not None
+        return Coupled(x, y, self._tries)
+
+    def finish(self) -> Coupled:
+        """Makes as many more rounds as it takes, and returns the draws."""
+        while bool(self.waits.any()):
+            noise = self._laws.noise(self._slots, self._generator)
+            threshold = _random.exponential((2, self._slots), self._generator)
+            self._make_round(self.waits[0] | self.waits[1], noise, threshold)
+        return self.drawn
+
+    @staticmethod
+    def _compare(x: Sequence[Tensor], ratios: Tensor) -> Tensor:
+        """Returns ln p(x) - ln q(x) of states of each part, (..., columns), by rows of ``ratios``: (...)."""
+        return (_side_by_side(x) * ratios[:, :-1]).sum(-1) + ratios[:, -1]
+
+    @torch.no_grad()
+    def _make_round(self, waits: Tensor, noise: Sequence[Tensor], threshold: Tensor) -> None:
+        """Makes one round of proposals and keeps the first accepted one of every row and law.
+
+        Args:
+            waits: true for rows that wait for either law, (rows,).
+            noise: that of a proposal, which both laws share, for each part (slots, units).
+            threshold: Exp(1) variates, (2, slots).
+        """
+        rows, slots = self._rows, self._slots
+        # Rows that wait get as many proposals each; what is left over of them belongs to a row of nobody.
+        count = waits.cumsum(0)
+        each = slots // count[-1:].clamp(min=1)
+        slot = torch.arange(2 * slots, device=waits.device)
+        row = torch.searchsorted(count, slot[:slots] // each, right=True)
+        at = row.clamp(max=rows - 1)
+        fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in self._laws.fields]
+        proposals = Block(self._laws.hamiltonian, self._laws.parts, tuple(fields))
+        made = proposals.sample([u.repeat(2, *[1] * (u.dim() - 1)) for u in noise])
+        ratio = self._compare([x.view(2, slots, -1) for x in made], self._ratios.index_select(0, at))
+        ratio[1].neg_()
+        # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to max(0, p -
+        # q): what q leaves over of p (FORMULAS §3). The first kept one counts, whichever slot it has.
+        place = torch.add(slot.view(2, -1), threshold >= ratio, alpha=2 * slots)
+        first = torch.full((2, rows + 1), 4 * slots, device=waits.device)
+        first = first.scatter_reduce_(1, row.expand(2, -1), place, "amin")[:, :-1]
+        taken = (first < 2 * slots) & self.waits
+        chosen = first.clamp(max=2 * slots - 1).flatten()
+        self._drawn = [
+            torch.where(taken.unsqueeze(-1), x.index_select(0, chosen).view(2, rows, -1), before)
+            for x, before in zip(made, self._drawn, strict=True)
+        ]
+        self.waits = self.waits ^ taken
+        tries = waits * each
+        self._tries = tries if self._tries is None else self._tries + tries
+
+
+def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), -1)
+
+
+def stack(x: Tensor, y: Tensor) -> Tensor:
+    """Returns x over y; without a copy where they are the two halves of one tensor."""
+    base = x._base
+    if base is not None and base is y._base and base.numel() == 2 * x.numel():
+        return base.reshape(2 * len(x), x.shape[1])
+    return torch.cat((x, y))
 
 
 @final

@@ -19,7 +19,8 @@ from harmonium.coupled.block import (
     Independent,
     Maximal,
     Reflection,
-    Rejection,
+    Rounds,
+    stack,
 )
 from harmonium.machine import Hamiltonian, Part, States
 
@@ -67,19 +68,14 @@ class CoupledSweep(NamedTuple):
         state: where the chains are after it, 2 · pairs rows.
         tries: proposals of rejection sampling, (pairs,).
         drawn: the draws of every colour, by its number.
-        waits: by the number of a colour, the rows that still wait for x and for y, (pairs,): where any does,
-            ``PairKernel.finish`` has to go on.
+        waits: by the number of a colour, the rows that still wait for x and for y, (2, pairs): where any
+            does, ``PairKernel.finish`` has to go on.
     """
 
     state: ChainState
     tries: Tensor
     drawn: dict[int, Coupled]
-    waits: dict[int, tuple[Tensor, Tensor]]
-
-    @property
-    def open_colours(self) -> list[Tensor]:
-        """True for a colour in which a row still waits: tensors of one element, in the order of ``waits``."""
-        return [(x | y).any() for x, y in self.waits.values()]
+    waits: dict[int, Tensor]
 
 
 def mark_differences(x: Tensor, y: Tensor) -> Any:
@@ -296,7 +292,7 @@ class Gibbs(PairKernel):
         while sweep.waits:
             # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
             # what was drawn given it is drawn anew.
-            left = _device.to_floats(sweep.open_colours)
+            left = torch.stack([*sweep.waits.values()]).flatten(1).any(1).tolist()
             first = next((number for number, waits in zip(sweep.waits, left, strict=True) if waits), None)
             if first is None:
                 break
@@ -311,30 +307,36 @@ class Gibbs(PairKernel):
         both: ChainState,
         done: dict[int, Coupled],
         generator: torch.Generator,
-        goes_on: tuple[int, Coupled, tuple[Tensor, Tensor]] | None = None,
+        goes_on: tuple[int, Coupled, Tensor] | None = None,
     ) -> CoupledSweep:
         """Draws a sweep but for the colours that are done; the draw of one may go on to its end."""
-        drawn, waits = dict(done), dict[int, tuple[Tensor, Tensor]]()
+        drawn, waits = dict(done), dict[int, Tensor]()
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
             if number not in drawn:
                 coupling = (self.even if number else self.odd) or self._choose(hamiltonian, parts)
                 halves = [field.chunk(2) for field in fields]
                 p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
-                if goes_on is not None and number == goes_on[0]:
-                    _, (x, y, tries), left = goes_on
-                    drawn[number] = Rejection(p, q, list(x), list(y), *left, generator, tries).finish()
-                elif isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
-                    rejection = coupling.begin(p, q, generator)
-                    drawn[number], waits[number] = rejection.drawn, rejection.waits
+                if isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
+                    left = goes_on[1:] if goes_on is not None and number == goes_on[0] else None
+                    rounds = Rounds(p, q, coupling.common_noise, generator, left)
+                    if left is None:
+                        drawn[number], waits[number] = rounds.drawn, rounds.waits
+                    else:
+                        drawn[number] = rounds.finish()
                 else:
                     drawn[number] = coupling.draw(p, q, generator)
-            return [_stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
+            return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
         state = self._sweep(hamiltonian, both, draw, 2, generator)
         pairs = len(both.states[0]) // 2
-        tries = torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
-        return CoupledSweep(state, sum((each.tries for each in drawn.values()), tries), drawn, waits)
+        tries = [each.tries for each in drawn.values()]
+        total = (
+            sum(tries[1:], tries[0])
+            if tries
+            else torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
+        )
+        return CoupledSweep(state, total, drawn, waits)
 
     def _sweep(
         self,
@@ -393,14 +395,6 @@ def _find_field(hamiltonian: Hamiltonian, part: Part, states: States, copies: in
     same = (~apart).nonzero().squeeze(-1)
     y.index_copy_(0, same, x[same])
     return field
-
-
-def _stack(x: Tensor, y: Tensor) -> Tensor:
-    """Returns x over y; without a copy where they are the two halves of one tensor."""
-    base = x._base
-    if base is not None and base is y._base and base.shape == (2 * len(x), x.shape[1]):
-        return base
-    return torch.cat((x, y))
 
 
 @final
