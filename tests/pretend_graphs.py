@@ -104,7 +104,19 @@ class _Recorder(TorchDispatchMode):
 
 
 class _Stream:
+    """A stream whose work is done at once: tests/pretend_streams.py has others."""
+
     def wait_stream(self, other: Any) -> None:
+        pass
+
+    wait_event = wait_stream
+
+
+class _Event:
+    def record(self, stream: Any = None) -> None:
+        pass
+
+    def synchronize(self) -> None:
         pass
 
 
@@ -137,6 +149,7 @@ def pretend_graphs(monkeypatch: pytest.MonkeyPatch, least: int = 4) -> Iterator[
 
     cuda = {
         "CUDAGraph": Graph,
+        "Event": _Event,
         "graph": capture,
         "stream": lambda stream: nullcontext(),
         "current_stream": lambda *_: _Stream(),
@@ -144,9 +157,10 @@ def pretend_graphs(monkeypatch: pytest.MonkeyPatch, least: int = 4) -> Iterator[
         "default_generators": (default,),
     }
     with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
         for name, value in cuda.items():
             patched.setattr(torch.cuda, name, value)
-        patched.setattr(recording, "_stream", lambda device, purpose: _Stream())
+        patched.setattr(recording, "side_stream", lambda device, purpose: _Stream())
         patched.setattr(recording, "_set_state", mend)
         patched.setattr(_device, "is_async", lambda device: True)
         patched.setattr(_device, "as_fast_array", lambda x: x)  # NumPy's work would not be recorded

@@ -25,6 +25,11 @@ def free_memory(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 1 << 30
 
 
+def host_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns unset memory of the host, pinned where a GPU is to copy from it or to it without a wait."""
+    return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=device.type == "cuda")
+
+
 def to_device(x: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Sends a tensor to a device; the host does not wait for it to arrive, only for one that comes back."""
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import torch
 from pretend_device import DEVICE, pretend_device
 from pretend_graphs import pretend_graphs
+from scipy.sparse import csr_matrix
 
 import harmonium as hm
 from harmonium import _device
@@ -127,15 +129,37 @@ def test_a_recorded_run_goes_on_with_its_bits(name: str, tmp_path: Path) -> None
     assert all(torch.equal(x, y) for x, y in zip(numbers(whole), numbers(resumed), strict=True))
 
 
-@pytest.mark.parametrize("name", ["pcd", "weights", "bytes", "grey"])
-def test_rows_that_do_not_fit_are_sent(name: str, recording: pytest.MonkeyPatch) -> None:
-    recording.setattr("harmonium.training.recorded_updates._SHARE", 0.0)
-    sent = train(**RUNS[name])
+SENT = {name: RUNS[name] for name in ("pcd", "weights", "bytes", "grey", "all rows", "average")}
+SENT["sparse"] = {"rows": csr_matrix(BITS.numpy())}
+SENT["bytes to some of the rows"] = {"rows": BITS.byte(), "sample_weight": (WEIGHTS > 0.4).float()}
+SENT["doubles"] = {"rows": BITS.double() * 0.7, "transform": hm.data.bernoulli_binarise}
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+@pytest.mark.parametrize("name", SENT)
+def test_rows_that_do_not_fit_are_sent_in_their_order(
+    name: str, graphs: bool, recording: pytest.MonkeyPatch
+) -> None:
+    """Updates have the bits that they have with all rows on the device."""
+    made = []
+    for share in (0.25, 0.0):
+        recording.setattr("harmonium.training.recorded_updates._SHARE", share)
+        with pretend_graphs(recording, least=20) if graphs else nullcontext():
+            made.append(train(**SENT[name]))
+    assert [run.engine for run in made] == ["recorded"] * 2
+    assert all(torch.equal(x, y) for x, y in zip(*map(numbers, made), strict=True))
     recording.setattr(choice, "RECORDS", frozenset())
-    plain = train(**RUNS[name])
-    assert [sent.engine, plain.engine] == ["recorded", "torch"]
-    for x, y in zip(*map(numbers, (sent, plain)), strict=True):
+    for x, y in zip(numbers(made[0]), numbers(train(**SENT[name])), strict=True):
         assert torch.allclose(x, y, rtol=0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("recording")
+def test_grey_levels_that_are_sent_are_looked_at_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harmonium.training.recorded_updates._SHARE", 0.0)
+    rows = BITS * 0.7
+    rows[299, 3] = 1.5
+    with pytest.raises(ValueError, match=r"X: expected intensities in .* at row 299, column 3"):
+        train(rows=rows, transform=hm.data.bernoulli_binarise)
 
 
 @pytest.mark.usefixtures("recording")
@@ -164,16 +188,20 @@ def test_a_run_says_why_it_was_not_recorded(name: str) -> None:
     assert engine.startswith("torch: ") and reason in engine
 
 
-@pytest.mark.parametrize("name", ["pcd", "tap", "mean field of a deep machine"])
-def test_a_recorded_update_never_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks, here of callbacks, the host asks the device for nothing."""
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("pcd", 0.25), ("tap", 0.25), ("mean field of a deep machine", 0.25), ("grey", 0.0), ("bytes", 0.0)],
+)
+def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks, here of callbacks, the host asks the device for nothing; it may send rows."""
+    monkeypatch.setattr("harmonium.training.recorded_updates._SHARE", share)
     monkeypatch.setattr(choice, "RECORDS", frozenset((DEVICE.type,)))
     monkeypatch.setattr(choice, "LEAST_UPDATES", 20)
-    seen: dict[int, int] = {}
+    seen: dict[int, tuple[int, int]] = {}
 
     class Every16:
         def __call__(self, update: Any) -> None:
-            seen[update.step] = counts.waits.total()
+            seen[update.step] = counts.waits.total(), counts.sent
 
         def wants(self, step: int, total: int) -> bool:
             return step % 16 == 0
@@ -182,7 +210,9 @@ def test_a_recorded_update_never_waits(name: str, monkeypatch: pytest.MonkeyPatc
         warnings.simplefilter("ignore", RuntimeWarning)
         run = train(**fresh(RUNS[name]), device=DEVICE, updates=100, record_every=100, callbacks=[Every16()])
     assert run.engine == "recorded"
-    assert seen[96] - seen[80] == 1  # of the 16 updates between, for their numbers
+    waits, copies = (after - before for after, before in zip(seen[96], seen[80], strict=True))
+    assert waits == 1  # of the 16 updates between, for their numbers
+    assert copies == (1 if share else 16)  # the places of their rows, or rows
 
 
 @pytest.mark.parametrize("hidden", [[hm.Bernoulli(5)], [hm.Bernoulli(5), hm.Spin(3)]])
@@ -269,7 +299,7 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
         replayed = run()
         assert counts.recorded >= 1 and counts.failed == 0 and counts.replays > counts.recorded
         with monkeypatch.context() as plainly:
-            plainly.setattr("harmonium.backends.recording._stream", lambda device, purpose: None)
+            plainly.setattr("harmonium.backends.recording.side_stream", lambda device, purpose: None)
             plain = run()
     assert all(
         torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(replayed, plain, strict=True)

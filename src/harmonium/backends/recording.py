@@ -53,7 +53,7 @@ class Recording:
         self._state = map_leaves(_clone, state) if self._records else state
         self._graph: Any = None
         # One for all recordings: torch keeps a workspace of cuBLAS, tens of megabytes, for every stream.
-        self._stream = _stream(device, "recording")
+        self._stream = side_stream(device, "recording")
 
     @property
     def state(self) -> Any:
@@ -154,7 +154,7 @@ def aside(device: torch.device) -> Iterator[None]:
 
     On other devices there is no beside.
     """
-    side = _stream(device, "aside")
+    side = side_stream(device, "aside")
     if side is None:
         yield
         return
@@ -165,13 +165,13 @@ def aside(device: torch.device) -> Iterator[None]:
 
 def join(device: torch.device) -> None:
     """Lets what follows wait for what was made ``aside``."""
-    side = _stream(device, "aside")
+    side = side_stream(device, "aside")
     if side is not None:
         torch.cuda.current_stream(device).wait_stream(side)
 
 
 @cache
-def _stream(device: torch.device, purpose: str) -> Any:
+def side_stream(device: torch.device, purpose: str) -> Any:
     """Returns the stream of a GPU for a purpose, None for another device."""
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 

@@ -187,20 +187,29 @@ class RowBatches(BatchSource):
         """Returns all rows on a device, (rows, width), where they take at most so many bytes there.
 
         As floats where these fit, which are gathered at once, else in the type that they have in memory. None
-        where they do not fit or do not lie in memory.
+        where they do not fit or do not lie in memory. Rows that lie there already need no more room.
         """
         rows = self._rows.tensor
         if rows is None:
             return None
         for dtype in (self._rows.dtype, rows.dtype):
-            if rows.numel() * dtype.itemsize <= most:
+            there = rows.device == device and rows.dtype is dtype
+            if there or rows.numel() * dtype.itemsize <= most:
                 return rows.to(device=device, dtype=dtype)
         return None
 
+    def write(self, step: int, batch: Tensor) -> None:
+        """Writes the rows of the update after ``step`` earlier ones into a tensor on the host."""
+        rows = self._rows.tensor
+        if rows is not None and rows.dtype is batch.dtype and rows.device == batch.device:
+            torch.index_select(rows, 0, self.indices(step), out=batch)
+        else:
+            batch.copy_(self.take(step).v)
+
     @property
-    def floats_in_memory(self) -> bool:
-        """True if all rows lie in memory as floats."""
-        return self._rows.tensor is not None and self._rows.tensor.is_floating_point()
+    def tensor(self) -> Tensor | None:
+        """All rows as they lie in memory; None where they are made row by row or lie in a file."""
+        return self._rows.tensor
 
     @property
     def weights(self) -> Tensor | None:

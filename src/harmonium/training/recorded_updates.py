@@ -12,6 +12,7 @@ from torch import Tensor
 from harmonium import _device, backends
 from harmonium.backends import Recording, choice
 from harmonium.backends.recording import aside, join
+from harmonium.backends.sending import Sender
 from harmonium.data import bernoulli_binarise
 from harmonium.data.transforms import check_intensities, draw_bits
 from harmonium.learning import Rule
@@ -47,7 +48,8 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
         return "the rows are a stream"
     if not state.optimizer.recordable:
         return "the optimiser has no capturable form"
-    if settings.transform is bernoulli_binarise and source.floats_in_memory:
+    floats = source.tensor is not None and source.tensor.is_floating_point()
+    if settings.transform is bernoulli_binarise and floats:
         return None
     if settings.transform is not None:
         return "the transform is not harmonium.data.bernoulli_binarise of floats in memory"
@@ -74,12 +76,17 @@ class RecordedUpdates(Updates):
         self._rows = source.put_on(device, int(_SHARE * _device.free_memory(device)))
         self._where = torch.zeros(source.size, dtype=torch.long, device=device)
         self._v = torch.zeros(source.size, source.width, dtype=machine.dtype, device=device)
+        self._sender = self._make_sender() if self._rows is None else None
         weights = source.weights
         self._weights = None if weights is None else weights.to(device=device, dtype=machine.dtype)
+        self._taken = self._v  # the rows as they lie, of which a transform makes states
         self._draws: torch.Generator | None = None
-        if self.settings.transform is not None and self._rows is not None:
-            check_intensities(self._rows)
-            self._draws = torch.Generator(device)
+        if self.settings.transform is not None:
+            assert source.tensor is not None
+            low, high = source.tensor.aminmax()
+            if not 0 <= float(low) <= float(high) <= 1:
+                check_intensities(source.tensor)
+            self._taken, self._draws = torch.zeros_like(self._v), torch.Generator(device)
         self._names: list[str] = []
         self._sums = self._last = torch.zeros(1, device=device)
         self._gradients: list[Tensor] = []
@@ -92,15 +99,16 @@ class RecordedUpdates(Updates):
         count, most = 1, min(self.total - state.step, _MOST)
         while count < most and quiet(state.step + count):
             count += 1
-        order = _device.to_device(source.indices(state.step, count).view(count, -1), self.device)
+        order: Tensor | None = None
+        if self._rows is not None or self._weights is not None:
+            order = _device.to_device(source.indices(state.step, count).view(count, -1), self.device)
         self._sums.zero_()
         scale = 1.0
-        for where in order:
-            self._where.copy_(where)
-            if self._rows is None:
-                v = source.take(state.step).v
-                v = v if settings.transform is None else self.transform(v)
-                self._v.copy_(v, non_blocking=True)
+        for number in range(count):
+            if order is not None:
+                self._where.copy_(order[number])
+            if self._sender is not None:
+                self._sender.receive(state.step, self._taken)
             if self.begin is not None:
                 self._key_draws()
                 self._gather()
@@ -115,6 +123,8 @@ class RecordedUpdates(Updates):
             state.step += 1
             if self.average:
                 self.average.update(state.step)
+            if self._sender is not None and state.step < self.total:
+                self._sender.send(state.step)
         state.rule_state = self._recording.state
         names = len(self._names) + 1
         read = torch.cat((self._sums, self._last)).tolist()  # the one wait
@@ -165,16 +175,21 @@ class RecordedUpdates(Updates):
         if self._draws is not None:
             self._draws.manual_seed(stream_seed(self.settings.seed, "transform", self.state.step))
 
+    def _make_sender(self) -> Sender:
+        """Returns what sends the rows of the next update while one is made, in the narrower of two types."""
+        source, dtype = self._source, self._v.dtype
+        if source.tensor is not None and source.tensor.dtype.itemsize < dtype.itemsize:
+            dtype = source.tensor.dtype
+        return Sender(source.write, (source.size, source.width), dtype, self.device)
+
     def _gather(self) -> None:
-        """Fills the batch with the rows that are next, where these lie on the device."""
-        if self._rows is None:
-            return
+        """Fills the batch with the rows that are next."""
+        if self._rows is not None and self._rows.dtype is self._taken.dtype:
+            torch.index_select(self._rows, 0, self._where, out=self._taken)
+        elif self._rows is not None:
+            self._taken.copy_(self._rows.index_select(0, self._where))
         if self._draws is not None:
-            self._v.copy_(draw_bits(self._rows.index_select(0, self._where), self._draws))
-        elif self._rows.dtype is self._v.dtype:
-            torch.index_select(self._rows, 0, self._where, out=self._v)
-        else:
-            self._v.copy_(self._rows.index_select(0, self._where))
+            self._v.copy_(draw_bits(self._taken, self._draws))
 
     def _note(self, norm: Tensor, diagnostics: dict[str, Any]) -> None:
         """Adds the numbers of an update to those since the last wait."""
