@@ -18,7 +18,7 @@ import torch
 import harmonium as hm
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
-from harmonium.learning.rules import RECIPES
+from harmonium.learning.rules import BY_NAME, RECIPES
 from harmonium.training import STOP, Update
 
 X = np.random.default_rng(0).integers(0, 2, (20, 6)).astype(np.float32)
@@ -41,8 +41,34 @@ def test_a_rule_by_name_is_its_recipe(name: str) -> None:
         assert torch.equal(found, expected)
 
 
+def potts() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Bernoulli(6)], {(0, 0): hm.Dense()}, [0])
+
+
+def plane() -> hm.BoltzmannMachine:
+    return hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(3)])
+
+
+@pytest.mark.parametrize(("name", "make"), [("pseudo_likelihood", potts), ("quadrature", plane)])
+def test_a_rule_for_some_machines_has_a_name_too(name: str, make: Callable[[], hm.BoltzmannMachine]) -> None:
+    made = [make(), make()]
+    width = made[0].visible_width
+    rows = torch.bernoulli(torch.full((20, width), 0.4), generator=torch.Generator().manual_seed(0))
+    for machine, rule in zip(made, (name, getattr(hm.rules, name)()), strict=True):
+        hm.train(machine, rows, rule=rule, updates=3, progress=False)
+    for found, expected in zip(*(machine.parameters() for machine in made), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_the_pseudo_likelihood_names_what_to_do_beside_hidden_units() -> None:
+    with pytest.raises(ValueError, match=r"no hidden layers .*leave hidden units out \(--hidden 0\)"):
+        hm.train(machine(), X, rule="pseudo_likelihood", updates=1, progress=False)
+
+
 def test_every_recipe_by_name_is_listed() -> None:
-    assert set(RECIPES) <= set(hm.rules.__all__)
+    assert set(BY_NAME) <= set(hm.rules.__all__)
+    others = {"centred", "conditional", "hybrid"}  # which are put around a rule
+    assert set(hm.rules.__all__) - set(BY_NAME) == others
 
 
 def test_a_rule_is_two_expectations_and_a_known_bias() -> None:
@@ -110,11 +136,11 @@ def test_a_rule_by_name_takes_the_arguments_of_its_recipe(
     assert hm.rules.from_options(name, **dict(options)).name == NAMES[given]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_the_options_of_a_name_are_the_arguments_of_its_recipe(name: str) -> None:
     """Every one that is listed is taken, and any other refused with the list."""
     for option in hm.rules.options(name):
-        signature(RECIPES[name]).bind(**{option: None})
+        signature(BY_NAME[name]).bind(**{option: None})
         if option in ("k", "chains"):
             assert hm.rules.from_options(name, **{option: 2}).name == RECIPES[name](**{option: 2}).name
     listed = ", ".join(hm.rules.options(name))
@@ -150,7 +176,7 @@ def test_rules_complete_to_recipes_only() -> None:
         and not name.startswith("_")
     }
     assert set(dir(hm.rules)) == made - {"from_options", "options"}
-    assert set(RECIPES) <= set(dir(hm.rules))
+    assert set(BY_NAME) <= set(dir(hm.rules))
 
 
 # The folder of a run ---------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def complete_data(incomplete: str) -> list[str]:
 def complete_rule_option(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes NAME= to what the rule takes that was named before."""
     rule = ctx.params.get("rule") or "pcd"
-    known = rules.options(rule) if rule in rules.RECIPES else ()
+    known = rules.options(rule) if rule in rules.BY_NAME else ()
     return [f"{name}=" for name in known if name.startswith(incomplete)]
 
 

@@ -144,7 +144,7 @@ class RuleSettings(Checked):
 
     PANEL: ClassVar[str] = "Learning rule"
     METHOD: ClassVar[str] = "chains"
-    rule: Annotated[str | None, Setting(rules.RECIPES)] = None
+    rule: Annotated[str | None, Setting(rules.BY_NAME)] = None
     sweeps: Annotated[int | None, _OF_RULE] = None
     chains: Annotated[int | None, _OF_RULE] = None
     replicas: Annotated[int | None, _OF_RULE] = None

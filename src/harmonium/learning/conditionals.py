@@ -30,7 +30,8 @@ class Conditionals(Expectation):
         if hamiltonian.graph.hidden:
             raise ValueError(
                 "machine: expected no hidden layers for the pseudo-likelihood, received "
-                f"{list(hamiltonian.graph.hidden)}; use another rule, such as pcd"
+                f"{list(hamiltonian.graph.hidden)}; leave hidden units out (--hidden 0), or use another "
+                "rule, such as pcd"
             )
         if not request.complete:
             raise ValueError(

@@ -336,7 +336,9 @@ _GENERAL: tuple[Callable[..., Rule], ...] = (
     exact, cd, pcd, ptt, tempered_pcd, noise_cd, ucd, ucd_lmi, mean_field_pcd, mean_field, tap, adatap,
 )  # fmt: skip
 RECIPES = {recipe.__name__: recipe for recipe in _GENERAL}
-"""Recipes for machines of any units by name, for estimators and the command line."""
+"""Recipes for machines of any units by name, for estimators."""
+BY_NAME = RECIPES | {recipe.__name__: recipe for recipe in (pseudo_likelihood, quadrature)}
+"""All recipes that are taken by name, those for some machines among them, for training and the command."""
 
 
 _WORDS = {"sweeps": "k", "n_chains": "chains"}
@@ -347,14 +349,14 @@ def options(rule: Rule | str) -> tuple[str, ...]:
     """Lists the options of ``from_options`` for a name, the arguments of its recipe; none for a ``Rule``.
 
     Raises:
-        ValueError: a name that is none of ``RECIPES``.
+        ValueError: a name that is none of ``BY_NAME``.
     """
-    if isinstance(rule, str) and rule not in RECIPES:
+    if isinstance(rule, str) and rule not in BY_NAME:
         raise ValueError(
-            f"rule: expected a rule such as harmonium.rules.pcd(), or one of the names {', '.join(RECIPES)}; "
+            f"rule: expected a rule such as harmonium.rules.pcd(), or one of the names {', '.join(BY_NAME)}; "
             f"received {rule!r}"
         )
-    known = signature(RECIPES[rule]).parameters if isinstance(rule, str) else {}
+    known = signature(BY_NAME[rule]).parameters if isinstance(rule, str) else {}
     solver = [
         name for name in signature(MeanField).parameters if name not in ("scheme", "clamped", "solutions")
     ]
@@ -365,7 +367,7 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
     """A rule by its name: what training, estimators and the command line make of one.
 
     Args:
-        rule: a name, one of ``RECIPES``; or a rule, which comes back as it is.
+        rule: a name, one of ``BY_NAME``; or a rule, which comes back as it is.
         **given: arguments of that recipe, ``sweeps`` another word for ``k`` and ``n_chains`` for ``chains``;
             with ``centred=True`` the gradient is centred.
 
@@ -382,5 +384,5 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
         arguments[argument] = value
     if not isinstance(rule, str):
         return rule
-    made = RECIPES[rule](**arguments)
+    made = BY_NAME[rule](**arguments)
     return centred(made) if enhanced else made
