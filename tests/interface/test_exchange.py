@@ -239,7 +239,7 @@ def test_text_of_adabmdca(sparse, tmp_path):
     assert sum(line.startswith("J") for line in lines) == (5 if sparse else 6) * 25
     found = exchange.read(tmp_path / "params.dat")
     assert found.form == "adabmdca"
-    assert found.machine.metadata["alphabet"] == "-ACGU"
+    assert found.machine.metadata["encoder"]["alphabet"] == "-ACGU"
     v = rows_of(machine)
     torch.testing.assert_close(energies(found.machine, v), energies(machine, v))
     assert isinstance(found.machine.couplings[0], hm.Masked if sparse else hm.Dense)
@@ -288,7 +288,7 @@ def test_states_numbered_as_bmdca_does_are_those_of_the_alphabet(tmp_path):
     numbered = "\n".join(" ".join(place.get(cell, cell) for cell in cells) for cells in lines)
     (tmp_path / "y.dat").write_text(numbered)
     found = exchange.read(tmp_path / "y.dat").machine
-    assert found.metadata["alphabet"] == "-ACDEFGHIKLMNPQRSTVWY"
+    assert found.metadata["encoder"]["alphabet"] == "-ACDEFGHIKLMNPQRSTVWY"
     torch.testing.assert_close(
         found.couplings[0].weight, exchange.read(tmp_path / "x.dat").machine.couplings[0].weight
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from harmonium._size_limit import check_claim
 from harmonium.couplings import Dense, Masked
+from harmonium.data import Letters
 from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
@@ -75,7 +76,7 @@ class AdabmDCA(Format):
         if joined.any():
             machine.couplings[0].fill_(torch.from_numpy(np.nan_to_num(J).reshape(layer.width, layer.width)))
         machine.metadata["origin"] = {"form": cls.form}
-        machine.metadata["alphabet"] = alphabet
+        machine.metadata["encoder"] = Letters(alphabet).to_dict()
         return Exchanged(machine, None, cls.form)
 
     @classmethod
@@ -85,10 +86,11 @@ class AdabmDCA(Format):
             raise misfit(machine, "one layer of categorical visible units for adabmDCA")
         bias: Any = layer.bias
         sites, q = bias.shape
-        alphabet = machine.metadata.get("alphabet", _usual_alphabet(q))
+        alphabet = (machine.metadata.get("encoder") or {}).get("alphabet", _usual_alphabet(q))
         if not isinstance(alphabet, str) or len(alphabet) != q:
             raise ValueError(
-                f'machine: expected metadata["alphabet"], a text of {q} letters, received {alphabet!r}'
+                f"machine: expected an alphabet of {q} letters, received {alphabet!r}; name it by "
+                'machine.metadata["encoder"] = hm.data.Letters(alphabet).to_dict()'
             )
         lines = []
         if machine.edges:

@@ -1,8 +1,8 @@
 """Machines of any kind for programs without a reader of safetensors: as NumPy arrays, and as plain text.
 
-An NPZ file has a member for each parameter and the layers as JSON in ``config.json``. Of a text file the
-first line is ``# harmonium machine`` and the layers as JSON; every other one a parameter: its name, its shape
-as ``3x2``, and its numbers, the last index fastest.
+An NPZ file has an array for each parameter and the layers as JSON in one of text, ``config``. Of a text file
+the first line is ``# harmonium machine`` and the layers as JSON; every other one a parameter: its name, its
+shape as ``3x2``, and its numbers, the last index fastest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harmonium.data._read_arrays import check_members
 from harmonium.exchange.exchange import Exchanged, Format
 from harmonium.machine import BoltzmannMachine, rebuild
 
-_CONFIG, _FIRST = "config.json", "# harmonium machine "
+_CONFIG, _FIRST = "config.npy", "# harmonium machine "
 
 
 def _outline(machine: BoltzmannMachine) -> str:
@@ -33,7 +33,7 @@ def _outline(machine: BoltzmannMachine) -> str:
 
 @final
 class Arrays(Format):
-    """A member for each parameter, by the name that ``named_parameters`` has, and the layers as JSON."""
+    """An array for each parameter, by the name that ``named_parameters`` has, and the layers as JSON."""
 
     form: ClassVar[str] = "npz"
     suffix: ClassVar[str] = ".npz"
@@ -50,7 +50,8 @@ class Arrays(Format):
     def read(cls, path: Path, update: int | None) -> Exchanged:
         check_members(path)
         with zipfile.ZipFile(path) as archive:
-            config = parsed(archive.read(_CONFIG).decode())
+            with archive.open(_CONFIG) as file:
+                config = parsed(str(np.lib.format.read_array(file, allow_pickle=False)))
             tensors = {}
             for name in archive.namelist():
                 if name == _CONFIG:
@@ -66,11 +67,11 @@ class Arrays(Format):
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr(_CONFIG, _outline(machine))
-            for name, x in machine.state_dict().items():
+            numbers = {f"{name}.npy": x.detach().cpu().numpy() for name, x in machine.state_dict().items()}
+            for name, values in {_CONFIG: np.array(_outline(machine)), **numbers}.items():
                 member = io.BytesIO()
-                np.save(member, x.detach().cpu().numpy(), allow_pickle=False)
-                archive.writestr(f"{name}.npy", member.getvalue())
+                np.save(member, values, allow_pickle=False)
+                archive.writestr(name, member.getvalue())
         return buffer.getvalue()
 
 
