@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
+from harmonium._checks import close_to
 from harmonium.data import DataSet, Rows
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
@@ -86,6 +89,37 @@ def rows_of(codec: Codec, dataset: DataSet, **options: bool) -> Rows:
     """Returns ``Codec.observed_rows``, whose errors name the data."""
     with naming(dataset.name):
         return codec.observed_rows(dataset, **options)
+
+
+def row_named(dataset: DataSet, name: str | None) -> tuple[str, NDArray[np.int64]]:
+    """Returns the name of a sequence and its states, -1 where a letter is missing.
+
+    Args:
+        dataset: the sequences.
+        name: the name up to its first space or slash, the whole one, or the number of the row from 1; None:
+            the first row.
+
+    Raises:
+        ValueError: no such row, or several.
+    """
+    alignment = dataset.alignment
+    names = [""] * len(dataset.samples) if alignment is None else alignment.names
+    places = [0]
+    if name is not None:
+        for part in (str, lambda text: text.split(" ")[0], lambda text: re.split("[ /]", text)[0]):
+            places = [place for place, text in enumerate(names) if part(text) == name]
+            if places:
+                break
+    if not places and name is not None and name.isdecimal() and 1 <= int(name) <= len(names):
+        places = [int(name) - 1]
+    if len(places) != 1:
+        close = close_to(str(name), [re.split("[ /]", text)[0] for text in names])
+        raise ValueError(
+            f"wild_type: expected the name of one sequence in {dataset.name}, or its number from 1 to "
+            f"{len(names)}, received {name!r}, which {len(places) or 'none'} have{close}"
+        )
+    codes = np.nan_to_num(dataset.numbers()[places[0]], nan=-1).astype(np.int64)
+    return names[places[0]], codes
 
 
 def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._text_files import as_written, is_whole
-from harmonium.data.frame import frame_bytes, of_whole_numbers
+from harmonium.data.frame import TEXT, frame_bytes, of_whole_numbers
 from harmonium.sequences import write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
@@ -76,6 +76,18 @@ def write_rows(
     replace_file(
         path, array_bytes(suffix, rows, None if labels is None else np.array(labels.values.tolist()))
     )
+
+
+def write_table(path: Path, columns: Mapping[str, NDArray[Any] | Series]) -> None:
+    """Writes columns of numbers or text to a file of one of ``TABLES``; NaN and None are empty cells."""
+    series = []
+    for name, values in columns.items():
+        if not isinstance(values, Series):
+            text = values.dtype.kind == "U"
+            cells = values.astype(object if text else np.float64)
+            values = Series(name, cells, "str" if text else str(values.dtype))
+        series.append(values)
+    write_rows(path, Frame(tuple(series), TEXT), None, None)
 
 
 def array_bytes(suffix: str, rows: NDArray[Any], labels: NDArray[Any] | None) -> bytes:

@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, listening, working
-from harmonium.data import Rows
+from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
     LogPartition,
@@ -219,6 +219,30 @@ def score_rows(
     else:
         values = log_likelihood(coding.machine, v, log_partition)
     return values + coding.log_slopes(v)
+
+
+def score_each(coding: Codec, rows: Rows, dataset: DataSet) -> tuple[str, Tensor]:
+    """Scores every row: "log_likelihood" where ln Z can be summed in seconds, else "energy", (rows,) float64.
+
+    The energy is that of hidden units summed out and of the units of the data: -ln p - ln Z.
+
+    Raises:
+        ValueError: hidden layers that are joined and too many to sum over.
+    """
+    machine = coding.machine
+    known, deep = affordable(unit_updates(machine.hamiltonian())), not machine.graph.independent
+    if deep and not known:
+        raise ValueError(
+            "RUN: expected hidden layers that no edge joins, or few hidden units, for score, received "
+            "others; harmonium evaluate bounds their mean"
+        )
+    partition = LogPartition.exact(exact_log_partition(machine) if known else 0.0)
+    way: Literal["sums", "enumeration"] = "enumeration" if deep else "sums"
+    chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
+    values = torch.cat([score_rows(coding, v, partition, way, _TOLERANCE).cpu() for v in chunks])
+    shares = coding.log_shares(dataset, machine)
+    values = values if shares is None else values + shares.sum(1)
+    return ("log_likelihood", values) if known else ("energy", -values)
 
 
 def score_labels(coding: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:

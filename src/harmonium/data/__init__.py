@@ -17,6 +17,11 @@ from harmonium.data._forms import (
     to_numbers as to_numbers,
     unit_of as unit_of,
 )
+from harmonium.data.beside import (
+    read_distances as read_distances,
+    read_weights as read_weights,
+    write_weights as write_weights,
+)
 from harmonium.data.dataset import LABELS as LABELS, DataSet as DataSet
 from harmonium.data.encoders import (
     BINARISE as BINARISE,

@@ -266,13 +266,13 @@ def _separator(path: Path, delimiter: str) -> str:
     """Returns what separates the cells of a file: another character where the first line lacks the usual."""
     if path.suffix.lower() == ".xlsx":
         return delimiter
-    with _open(path, errors="replace") as file:
+    with open_text(path, errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
     others = [other for other in _SEPARATORS if other in first]
     return delimiter if delimiter in first or not others else max(others, key=first.count)
 
 
-def _open(path: Path, errors: str = "strict") -> TextIO:
+def open_text(path: Path, errors: str = "strict") -> TextIO:
     """Opens a file of text in the encoding of its byte-order mark, UTF-8 without one."""
     binary: IO[bytes] = path.open("rb")
     if path.suffix.lower() == ".gz":
@@ -347,7 +347,7 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     if path.suffix.lower() == ".xlsx":
         yield from _rows_of_sheet(path)
         return
-    with _open(path) as file:
+    with open_text(path) as file:
         start = file.read(_PIECE)
         file.seek(0)
         # Between a separator and a quoted cell.

@@ -35,3 +35,8 @@ from harmonium.report.sample_quality import (
     kernel_distance as kernel_distance,
     nearest_neighbours as nearest_neighbours,
 )
+from harmonium.report.sites import (
+    draw_contacts as draw_contacts,
+    draw_mutations as draw_mutations,
+    draw_precision as draw_precision,
+)

@@ -30,6 +30,11 @@ def letters_of(machine: BoltzmannMachine) -> Any:
     return (machine.metadata.get("encoder") or {}).get("alphabet")
 
 
+def name_letter(letter: str) -> str:
+    """Returns a letter as pictures show it: the gap by its name, as a dash of any size is a block."""
+    return "gap" if letter == "-" else letter
+
+
 def stack_letters(weights: Tensor, alphabet: str) -> Iterator[Stacked]:
     """Yields the letters of a logo with heights |w|, above 0 or below, the smaller ones next to it.
 
@@ -106,9 +111,9 @@ def draw_logos(weights: Tensor, alphabet: str, path: str | os.PathLike[str], tit
     panels = figure.subplots(logos, 1, squeeze=False)[:, 0]
     for axes, heights, title in zip(panels, weights, titles, strict=True):
         for stacked in stack_letters(heights, alphabet):
-            outline = TextPath((0, 0), stacked.letter, size=1)
+            outline = TextPath((0, 0), name_letter(stacked.letter), size=1)
             box = outline.get_extents()
-            if box.width and box.height:  # a gap is a dash, and wide
+            if box.width and box.height:
                 scale = Affine2D().translate(-box.x0, -box.y0).scale(0.9 / box.width, 1 / box.height)
                 placed = scale.scale(1, stacked.top - stacked.bottom).translate(
                     stacked.site + 0.55, stacked.bottom

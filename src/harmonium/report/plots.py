@@ -41,6 +41,15 @@ def new_figure(asking: str, size: tuple[float, float]) -> Any:
     return figure
 
 
+def has_figures() -> bool:
+    """Returns whether figures can be drawn: the ``plot`` extra is installed."""
+    try:
+        require_figures("figures")
+    except ImportError:
+        return False
+    return True
+
+
 def require_figures(asking: str) -> None:
     """Refuses what will need a figure, before any work is done for it.
 

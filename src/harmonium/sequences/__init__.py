@@ -4,6 +4,7 @@
   :class:`Alignment` of codes.
 - :func:`similarity_weights` weighs sequences by how many are like them; :func:`split_by_similarity` holds
   some out that are like none of the others.
+- :func:`single_mutants` names mutants as tables of mutational scans do.
 - ``tasks.contacts`` and ``tasks.mutations`` read a machine that has learned them.
 """
 
@@ -17,6 +18,11 @@ from harmonium.sequences.files import (
     SUFFIXES as SUFFIXES,
     read_alignment as read_alignment,
     write_fasta as write_fasta,
+)
+from harmonium.sequences.mutants import (
+    Mutants as Mutants,
+    first_number as first_number,
+    single_mutants as single_mutants,
 )
 from harmonium.sequences.similarity import (
     similarity_weights as similarity_weights,

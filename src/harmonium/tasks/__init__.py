@@ -37,5 +37,15 @@ from harmonium.tasks.prediction import (
 from harmonium.tasks.refuted import beyond_seen as beyond_seen, without_refuted as without_refuted
 from harmonium.tasks.sampling import Sample as Sample, sample as sample
 from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
-from harmonium.tasks.sites import contacts as contacts, mutations as mutations
+from harmonium.tasks.sites import (
+    APART as APART,
+    GAUGES as GAUGES,
+    TOUCHING as TOUCHING,
+    Pairs as Pairs,
+    contact_precision as contact_precision,
+    contacts as contacts,
+    mutations as mutations,
+    potts_machine as potts_machine,
+    rank_pairs as rank_pairs,
+)
 from harmonium.tasks.sparse import activate as activate, decimate as decimate

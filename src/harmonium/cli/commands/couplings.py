@@ -1,0 +1,74 @@
+"""``harmonium couplings``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from harmonium._settings import Setting
+from harmonium.cli import options
+from harmonium.cli.output import check_target, working
+from harmonium.cli.rows_file import TABLES, write_table
+from harmonium.data import Series
+from harmonium.exchange import Format, form_by_suffix, writable, write
+from harmonium.machine import BoltzmannMachine
+from harmonium.tasks import GAUGES, potts_machine
+
+EXAMPLES = (
+    "harmonium couplings runs/family --out couplings.csv",
+    "harmonium couplings runs/family --gauge lattice-gas --out potts.dat",
+)
+
+
+def couplings(
+    run: options.Trained,
+    out: Path,
+    gauge: Annotated[str, Setting(GAUGES)] = "zero-sum",
+    overwrite: options.Overwrite = False,
+) -> dict[str, Any]:
+    """Write fields and couplings of a machine of sequences, in a gauge.
+
+    Of machines with hidden units they are those that act through these (effective couplings).
+
+    Args:
+        out: file: a table .csv, .tsv, .parquet or .feather (site i, site j, letter a, letter b, value; of a
+            field j and b are empty), .dat for adabmDCA, .npz or .txt.
+        gauge: zero-sum, or lattice-gas: those of the gap are zero.
+    """
+    formats = [Format.registry[name].suffix for name in writable() if name != "rbms"]
+    check_target(out, "out", (*TABLES, *formats), overwrite)
+    coding, source = run.load()
+    with working("finding couplings"):
+        potts = potts_machine(coding.machine, gauge)
+    sites, states = potts.layers[0].n_units, potts.layers[0].columns_per_unit
+    if out.suffix.lower() in TABLES:
+        write_table(out, _columns(potts, coding.alphabet, sites, states))
+    else:
+        write(potts, out, form=form_by_suffix(out), overwrite=overwrite)
+    return {"machine": source, "file": out, "sites": sites, "states": states, "gauge": gauge}
+
+
+def _columns(potts: BoltzmannMachine, letters: str | None, sites: int, states: int) -> dict[str, Series]:
+    """Returns the columns of a table of fields, and below them the couplings of each pair once."""
+    law = potts.hamiltonian()
+    h = law.thetas[0][0].numpy(force=True).reshape(sites, states)
+    J = law.J[0].numpy(force=True).reshape(sites, states, sites, states)
+    names = np.array(
+        list(letters) if letters is not None else [str(state) for state in range(states)], object
+    )
+    i, j = np.triu_indices(sites, 1)
+    a, b = (x.flatten() for x in np.indices((states, states)))
+    fields, pairs = sites * states, len(i)
+    columns: list[tuple[str, Any, Any, str]] = [
+        ("i", np.repeat(np.arange(1, sites + 1), states), np.repeat(i + 1, states**2), "int64"),
+        ("j", np.full(fields, np.nan), np.repeat(j + 1, states**2), "int64"),
+        ("a", np.tile(names, sites), np.tile(names[a], pairs), "str"),
+        ("b", np.full(fields, None), np.tile(names[b], pairs), "str"),
+        ("value", h.flatten(), J.transpose(0, 2, 1, 3)[i, j].flatten(), "float64"),
+    ]
+    return {
+        name: Series(name, np.concatenate(parts).astype(object if dtype == "str" else np.float64), dtype)
+        for name, *parts, dtype in columns
+    }

@@ -1,0 +1,93 @@
+"""``harmonium score``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harmonium._settings import Setting
+from harmonium.cli import options
+from harmonium.cli.coding import refuse_discriminative, rows_of, source_of
+from harmonium.cli.output import check_target, working
+from harmonium.cli.rows_file import TABLES, write_table
+from harmonium.cli.runs import load_machine
+from harmonium.cli.scores import score_each
+from harmonium.data import DataSet
+from harmonium.report import nearest_neighbours
+from harmonium.tables import Codec
+
+EXAMPLES = (
+    "harmonium score runs/family new.fasta --out scores.csv",
+    "harmonium score runs/family new.fasta --out scores.csv --nearest --against runs/other",
+)
+
+
+def score(
+    run: options.Trained,
+    data: options.Data,
+    out: Path,
+    against: Annotated[Path | None, Setting(metavar="RUN")] = None,
+    nearest: Annotated[bool, Setting(option="--nearest")] = False,
+    overwrite: options.Overwrite = False,
+) -> dict[str, Any]:
+    """Score every row of DATA: ln p where ln Z can be summed, else the energy, a row each.
+
+    Differences of energies are those of ln p: the lower, the more likely. harmonium evaluate estimates ln Z.
+
+    Args:
+        data: rows to score, such as sequences.
+        out: file for the scores: .csv, .tsv, .parquet, .feather.
+        against: another machine, for the difference of the two in every row (this one's less the other's).
+        nearest: of sequences a column distance: the share of sites in which each differs from the nearest
+            one of the training data.
+    """
+    check_target(out, "out", TABLES, overwrite)
+    coding, source = run.load()
+    refuse_discriminative(coding, "score")
+    dataset = coding.read(data)
+    with working("scoring rows"):
+        name, values = score_each(coding, rows_of(coding, dataset, missing=True), dataset)
+    columns: dict[str, Any] = {}
+    if dataset.alignment is not None and any(dataset.alignment.names):
+        columns["name"] = np.array(dataset.alignment.names)
+    columns[name] = values.numpy()
+    result = {
+        "machine": source,
+        "data": dataset.name,
+        "rows": len(values),
+        f"mean_{name}": float(values.mean()),
+    }
+    if against is not None:
+        other = Codec.of(load_machine(against, False, options.as_device(run.device))[0])
+        theirs = other.read(data)
+        with working("scoring rows"):
+            compared, numbers = score_each(other, rows_of(other, theirs, missing=True), theirs)
+        if compared != name:
+            raise ValueError(f"against: expected a machine with {name}, received one with {compared}")
+        columns["difference"] = (values - numbers).numpy()
+        result["mean_difference"] = float((values - numbers).mean())
+    if nearest:
+        columns["distance"] = _distances(coding, dataset)
+        result["mean_distance"] = float(columns["distance"].mean())
+    write_table(out, columns)
+    notes = [] if name != "energy" else [
+        "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
+    ]  # fmt: skip
+    return {**result, "file": out, **({"notes": notes} if notes else {})}
+
+
+def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
+    """Returns the share of sites in which each sequence differs from the nearest one of the training."""
+    learned = source_of(coding.machine)[0]
+    if coding.alphabet is None or learned is None:
+        raise ValueError(
+            "nearest: expected a machine of sequences that names its training data, received another"
+        )
+    others = coding.read(learned)
+    rows, training = (coding.split(rows_of(coding, each).all())[0] for each in (dataset, others))
+    found = nearest_neighbours(rows, training).distances
+    # Two one-hot blocks of different letters differ by the root of 2.
+    return (found.square() / 2 * len(coding.alphabet) / rows.shape[1]).double().numpy(force=True)

@@ -1,0 +1,270 @@
+"""Contacts, mutations, scores and couplings of sequences through the command line."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.tables import Codec
+
+from .command_line import CommandLine
+
+SITES = 8
+LETTERS = "-ACGU"
+
+
+@pytest.fixture(scope="module")
+def codes() -> np.ndarray:
+    """A family in which sites 0 and 5, and 2 and 7, pair like bases."""
+    codes = np.random.default_rng(0).integers(1, 5, (200, SITES))
+    codes[:, 5], codes[:, 7] = 5 - codes[:, 0], 5 - codes[:, 2]
+    codes[3, 1] = 0
+    return codes
+
+
+@pytest.fixture
+def family(tmp_path: Path, codes: np.ndarray) -> Path:
+    path = tmp_path / "family.fasta"
+    names = [f"P{k}/{10 + k}-{17 + k}" for k in range(len(codes))]
+    names[3], names[4] = "P3/13-19", "P4/20-99 a range of another length"
+    hm.sequences.write_fasta(path, codes, "rna", names)
+    return path
+
+
+@pytest.fixture
+def run(cli: CommandLine, family: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    options = ("--hidden", 0, "--rule", "pseudo_likelihood", "--updates", 60, "--learning-rate", 0.2)
+    result = cli.succeed("train", family, path, *options, "--threads", 1, "--json").json
+    assert result["rule"] == "centred(pseudo_likelihood())"
+    return path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_contacts_are_those_of_the_library(cli: CommandLine, run: Path) -> None:
+    result = cli.succeed("contacts", run, "--apart", 2, "--json").json
+    scores = hm.tasks.contacts(hm.load(run / "machine.safetensors"))
+    lines = table(run / "contacts" / "contacts.csv")
+    assert len(lines) == 7 * 6 // 2 and [result["strongest"][k]["i"] for k in (0, 1)] in ([1, 3], [3, 1])
+    for line in lines:
+        i, j = int(line["i"]), int(line["j"])
+        assert j - i >= 2 and float(line["score"]) == float(scores[i - 1, j - 1])
+    values = [float(line["score"]) for line in lines]
+    assert values == sorted(values, reverse=True)
+    assert result["files"] == ["contacts.csv", "contacts.png"]
+    assert "out: " in cli.refuse("contacts", run) and cli.succeed("contacts", run, "--overwrite")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_precision_follows_from_distances(cli: CommandLine, run: Path, tmp_path: Path, first: int) -> None:
+    """Sites are from 1, or from 0 where a site 0 occurs; of pairs that are left out nothing is known."""
+    near = {(0, 5): 5.0, (2, 7): 7.9, (1, 7): 8.1, (0, 6): 20.0}
+    lines = [f"  {i + first}\t{j + first} 0.5   {distance}" for (i, j), distance in near.items()]
+    (tmp_path / "d.txt").write_text("# a structure\n" + "\n".join(lines) + "\n")
+    answer = ("contacts", run, "--distances", tmp_path / "d.txt", "--out", tmp_path / "c", "--json")
+    result = cli.succeed(*answer).json
+    assert result["precision"]["at L/5"] == 1.0 and result["precision"]["at L/2"] == 0.5
+    assert result["precision"]["of any pair"] == 0.5 and "at L" not in result["precision"]
+    assert result["files"] == ["contacts.csv", "contacts.png", "precision.png"]
+    assert {line["distance"] for line in table(tmp_path / "c" / "contacts.csv")} == {
+        "",
+        "5.0",
+        "7.9",
+        "8.1",
+        "20.0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 2 3.0\n1 9 4.0\n", "expected pairs of sites from 1 to 8, received 1 9"),
+        ("1 2 3.0\n1 2\n", "line 2: expected 3 columns, received 2"),
+        ("", "expected numbers, received none"),
+        ("1 2\n", "expected lines 'i j distance'"),
+        ("1 2 nan\n", "expected that of some pair"),
+    ],
+)
+def test_other_distances_are_refused(
+    cli: CommandLine, run: Path, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "d.txt").write_text(text)
+    assert said in cli.refuse("contacts", run, "--distances", tmp_path / "d.txt")
+    assert not (run / "contacts").exists()
+
+
+def test_mutations_are_named_as_scans_name_them(cli: CommandLine, run: Path, codes: np.ndarray) -> None:
+    result = cli.succeed("mutations", run, "--wild-type", "P7", "--json").json
+    effects = hm.tasks.mutations(hm.load(run / "machine.safetensors"), codes[7])
+    lines = table(run / "mutations" / "mutations.csv")
+    assert [*lines[0]] == ["mutant", "score"] and len(lines) == result["mutants"] == SITES * 3
+    for line in lines:
+        own, number, new = line["mutant"][0], int(line["mutant"][1:-1]), line["mutant"][-1]
+        site = number - 17  # named P7/17-24
+        assert LETTERS[codes[7, site]] == own != new
+        assert float(line["score"]) == float(effects[site, LETTERS.index(new)])
+    matrix = table(run / "mutations" / "matrix.csv")
+    assert [float(row[letter]) for row in matrix for letter in LETTERS] == effects.flatten().tolist()
+    assert result["files"] == ["mutations.csv", "matrix.csv", "mutations.png"] and "notes" not in result
+
+
+def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "m", "--overwrite", "--json")
+    result = cli.succeed("mutations", run, "--wild-type", "P3/13-19", *out).json
+    numbers = {int(line["mutant"][1:-1]) for line in table(tmp_path / "m" / "mutations.csv")}
+    assert result["letters"] == 7 and numbers == set(range(13, 20))
+    result = cli.succeed("mutations", run, "--wild-type", "P4", *out).json
+    assert "numbered from 1" in result["notes"][0]
+    cli.succeed("mutations", run, "--wild-type", "5", "--first", 30, *out)
+    assert table(tmp_path / "m" / "mutations.csv")[0]["mutant"][1:-1] == "30"
+
+
+def test_a_letter_never_seen_is_said(
+    cli: CommandLine, family: Path, codes: np.ndarray, tmp_path: Path
+) -> None:
+    codes = codes.copy()
+    codes[codes[:, 4] == 2, 4] = 1
+    hm.sequences.write_fasta(family, codes, "rna", overwrite=True)
+    cli.train(family, tmp_path / "run")
+    result = cli.succeed("mutations", tmp_path / "run", "--json").json
+    assert any(note.startswith("score: 1 of 24 mutants have a letter") for note in result["notes"])
+
+
+def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    assert "--wild-type: expected the name of one sequence" in cli.refuse(
+        "mutations", run, "--wild-type", "Q7"
+    )
+    cli.train("bars-and-stripes", tmp_path / "other")
+    assert "RUN: expected a machine of sequences" in cli.refuse("mutations", tmp_path / "other")
+    for command in ("contacts", "couplings"):
+        more = ("--out", tmp_path / "x.csv") if command == "couplings" else ()
+        assert "expected one layer of categorical" in cli.refuse(command, tmp_path / "other", *more)
+
+
+def test_scores_are_ln_p_where_ln_z_is_summed(
+    cli: CommandLine, run: Path, family: Path, tmp_path: Path
+) -> None:
+    out = ("--out", tmp_path / "s.csv", "--overwrite", "--json")
+    cli.succeed("score", run, family, *out, "--nearest")
+    machine = hm.load(run / "machine.safetensors")
+    rows = Codec.of(machine).rows(hm.data.read(family)).all()
+    z = hm.likelihood.exact_log_partition(machine)
+    expected = hm.likelihood.log_likelihood(machine, rows, z)
+    lines = table(tmp_path / "s.csv")
+    assert lines[0]["name"] == "P0/10-17" and {line["distance"] for line in lines} == {"0.0"}
+    np.testing.assert_allclose([float(line["log_likelihood"]) for line in lines], expected, rtol=1e-12)
+
+
+def test_scores_are_energies_where_ln_z_is_not_known(
+    cli: CommandLine, tmp_path: Path, codes: np.ndarray
+) -> None:
+    """Energies of two machines may be subtracted."""
+    wide = np.concatenate([codes] * 4, 1)
+    hm.sequences.write_fasta(tmp_path / "wide.fasta", wide, "rna")
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for path, hidden in zip(runs, (0, 40), strict=True):
+        cli.succeed(
+            "train", tmp_path / "wide.fasta", path, "--hidden", hidden, "--updates", 5, "--threads", 1
+        )
+    arguments = ("score", runs[0], tmp_path / "wide.fasta", "--out", tmp_path / "s.csv", "--json")
+    result = cli.succeed(*arguments, "--against", runs[1]).json
+    assert "ln Z" in result["notes"][0]
+    lines, energies = table(tmp_path / "s.csv"), []
+    for path in runs:
+        machine = hm.load(path / "machine.safetensors").double()
+        rows = Codec.of(machine).rows(hm.data.read(tmp_path / "wide.fasta"), torch.float64).all()
+        energies.append(machine.free_energy(rows).detach().numpy())
+    np.testing.assert_allclose([float(line["energy"]) for line in lines], energies[0], rtol=1e-5)
+    difference = [float(line["difference"]) for line in lines]
+    np.testing.assert_allclose(difference, energies[0] - energies[1], rtol=1e-4, atol=1e-4)
+
+
+def test_the_nearest_sequence_is_counted_by_letters(
+    cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
+) -> None:
+    new = np.random.default_rng(1).integers(0, 5, (6, SITES))
+    hm.sequences.write_fasta(tmp_path / "new.fasta", new, "rna")
+    cli.succeed("score", run, tmp_path / "new.fasta", "--out", tmp_path / "s.csv", "--nearest")
+    found = [float(line["distance"]) for line in table(tmp_path / "s.csv")]
+    np.testing.assert_allclose(found, (new[:, None] != codes).mean(2).min(1), atol=1e-6)
+
+
+def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> None:
+    """Of a table ln p is that of its cells: a mean as ``evaluate`` has it."""
+    rows = ["size,kind"] + [f"{np.sin(k):.3f},{'ab'[k % 2]}" for k in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+    cli.train(tmp_path / "rows.csv", tmp_path / "run")
+    cli.succeed("score", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "s.csv")
+    result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "rows.csv", "--json").json["results"][0]
+    scores = [float(line["log_likelihood"]) for line in table(tmp_path / "s.csv")]
+    assert np.mean(scores) == pytest.approx(result["log_likelihood"])
+
+
+@pytest.mark.parametrize("gauge", ["zero-sum", "lattice-gas"])
+def test_couplings_of_a_gauge_have_the_same_law(
+    cli: CommandLine, run: Path, family: Path, tmp_path: Path, gauge: str
+) -> None:
+    cli.succeed("couplings", run, "--out", tmp_path / "potts.dat", "--gauge", gauge)
+    machine, other = (
+        hm.load(run / "machine.safetensors").double(),
+        hm.exchange.read(tmp_path / "potts.dat").machine,
+    )
+    rows = Codec.of(machine).rows(hm.data.read(family), torch.float64).all()
+    difference = machine.free_energy(rows) - other.free_energy(rows)
+    assert float((difference - difference.mean()).detach().abs().max()) < 1e-9
+    J = other.couplings[0].matrix().detach().view(SITES, 5, SITES, 5)
+    assert float((J.sum(1) if gauge == "zero-sum" else J[:, 0]).abs().max()) < 1e-9
+
+
+def test_couplings_as_a_table_are_those_of_the_file(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    for name in ("c.csv", "c.npz"):
+        cli.succeed("couplings", run, "--out", tmp_path / name)
+    other = hm.exchange.read(tmp_path / "c.npz").machine
+    J, h = other.couplings[0].matrix().detach().view(SITES, 5, SITES, 5), other.layers[0].bias.detach()
+    lines = table(tmp_path / "c.csv")
+    assert len(lines) == SITES * 5 + SITES * (SITES - 1) // 2 * 25
+    for line in lines:
+        i, a = int(line["i"]) - 1, LETTERS.index(line["a"])
+        expected = h[i, a] if line["j"] == "" else J[i, a, int(line["j"]) - 1, LETTERS.index(line["b"])]
+        assert float(line["value"]) == float(expected)
+    assert "out: expected a name" in cli.refuse("couplings", run, "--out", tmp_path / "c.h5")
+
+
+def test_a_machine_with_hidden_units_has_effective_couplings(
+    cli: CommandLine, family: Path, tmp_path: Path
+) -> None:
+    cli.train(family, tmp_path / "run")
+    cli.succeed("couplings", tmp_path / "run", "--out", tmp_path / "c.dat")
+    found = hm.exchange.read(tmp_path / "c.dat").machine.couplings[0].matrix().detach()
+    expected = hm.tasks.effective_couplings(hm.load(tmp_path / "run" / "machine.safetensors")).pairs
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_the_gap_is_found_by_its_letter(cli: CommandLine, tmp_path: Path, codes: np.ndarray) -> None:
+    """An alphabet may begin with another letter, and files of other programs get the letters of the run."""
+    order = "ACGU-"
+    moved = np.array([order.index(letter) for letter in LETTERS])[codes]
+    hm.sequences.write_fasta(tmp_path / "f.fasta", moved, order)
+    options = ("--alphabet", order, "--hidden", 0, "--updates", 20, "--threads", 1)
+    cli.succeed("train", tmp_path / "f.fasta", tmp_path / "run", *options)
+    machine = hm.load(tmp_path / "run" / "machine.safetensors")
+    assert torch.equal(hm.tasks.contacts(machine), hm.tasks.contacts(machine, gap=4))
+    assert not torch.equal(hm.tasks.contacts(machine), hm.tasks.contacts(machine, gap=0))
+    cli.succeed("convert", tmp_path / "run", tmp_path / "potts.dat")
+    cli.succeed("score", tmp_path / "run", tmp_path / "f.fasta", "--out", tmp_path / "s.csv")
+    found = hm.exchange.read(tmp_path / "potts.dat").machine
+    found.save(tmp_path / "potts.safetensors")  # which reads sequences by the letters of the file
+    cli.succeed("score", tmp_path / "potts.safetensors", tmp_path / "f.fasta", "--out", tmp_path / "t.csv")
+    ours, theirs = (
+        [float(line["log_likelihood"]) for line in table(tmp_path / name)] for name in ("s.csv", "t.csv")
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
