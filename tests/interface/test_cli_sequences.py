@@ -116,6 +116,83 @@ def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: 
     assert "effective_rows" not in cli.train(family, tmp_path / "alike")
 
 
+@pytest.mark.parametrize("form", ["lines", "column", "array"])
+def test_weights_are_given_as_they_are_written(
+    cli: CommandLine, family: Path, tmp_path: Path, form: str
+) -> None:
+    """The same bits as by --reweight, whatever wrote the file."""
+    path = tmp_path / "family.weights"
+    cli.succeed("data", family, "--reweight", "0.8", "--out-weights", path)
+    weights = similarity_weights(read(family).samples, 0.8)
+    assert [float(line) for line in path.read_text().splitlines()] == weights.tolist()
+    if form == "column":
+        path = tmp_path / "weights.csv"
+        lines = [f"{name},{weight}" for name, weight in zip("abcde", weights.tolist(), strict=True)]
+        path.write_text("\n".join(["id,weight", *lines]) + "\n")
+    elif form == "array":
+        path = tmp_path / "weights.npy"
+        np.save(path, weights.numpy())
+    given = cli.train(family, tmp_path / "given", "--weights", path)
+    assert (
+        given["effective_rows"] == cli.train(family, tmp_path / "own", "--reweight", "0.8")["effective_rows"]
+    )
+    runs = (hm.load(tmp_path / name / "machine.safetensors") for name in ("given", "own"))
+    for found, expected in zip(*(machine.parameters() for machine in runs), strict=True):
+        assert torch.equal(found, expected)
+    cli.succeed("train", "--resume", tmp_path / "given", "--updates", "25")
+    assert f'weights = "{path}"' in (tmp_path / "given" / "run.toml").read_text()
+
+
+def test_a_weight_of_0_leaves_a_row_out(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.txt").write_text("1\n1\n1\n0.000000\n1\n")
+    lines = TEXT.replace("n", "N").split()
+    (tmp_path / "less.fasta").write_text("\n".join(lines[:6] + lines[8:]) + "\n")
+    options = ("--hidden", 0, "--rule", "pseudo_likelihood", "--updates", 30, "--threads", 1)
+    cli.succeed("train", family, tmp_path / "weighed", "--weights", tmp_path / "w.txt", *options)
+    cli.succeed("train", tmp_path / "less.fasta", tmp_path / "less", *options)
+    runs = (hm.load(tmp_path / name / "machine.safetensors") for name in ("weighed", "less"))
+    for found, expected in zip(*(machine.parameters() for machine in runs), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1\n1\n", "expected 5, one for each row of the data, received 2"),
+        ("1\n1\n-1\n1\n1\n", "received -1.0 as number 3"),
+        ("1\n1\nnan\n1\n1\n", "line 3: expected a number, received 'nan'"),
+        ("1\n1\nx\n1\n1\n", "line 3: expected a number, received 'x'"),
+        ("0\n0\n0\n0\n0\n", "expected one above 0"),
+        ("1 2\n1 2\n1 2\n1 2\n1 2\n", "expected a number a line, or one column headed weight"),
+    ],
+)
+def test_other_weights_are_refused(
+    cli: CommandLine, family: Path, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "w.txt").write_text(text)
+    refused = cli.refuse("train", family, tmp_path / "run", "--weights", tmp_path / "w.txt")
+    assert refused.startswith("--weights: ") and said in refused
+    assert "--weights: expected without --reweight" in cli.refuse(
+        "train", family, tmp_path / "run", "--weights", tmp_path / "w.txt", "--reweight", "0.8"
+    )
+    assert "--weights: there is no file" in cli.refuse(
+        "train", family, tmp_path / "run", "--weights", tmp_path / "none.txt"
+    )
+    assert "--out-weights: expected together with --reweight" in cli.refuse(
+        "data", family, "--out-weights", tmp_path / "x.txt"
+    )
+
+
+def test_rows_that_are_left_out_take_their_weights_along(
+    cli: CommandLine, family: Path, tmp_path: Path
+) -> None:
+    """A row that shows nothing teaches nothing; the others keep their own weights."""
+    family.write_text(TEXT.replace("n", "N") + ">f\nNNNNN\n")
+    (tmp_path / "w.txt").write_text("1\n2\n3\n4\n5\n7\n")
+    result = cli.train(family, tmp_path / "run", "--unknown", "missing", "--weights", tmp_path / "w.txt")
+    assert result["effective_rows"] == 15
+
+
 def test_reweighting_takes_whole_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(9, 3)))
     said = cli.refuse("train", tmp_path / "x.npy", tmp_path / "run", "--reweight", "0.8")

@@ -7,15 +7,17 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._checks import close_to
-from harmonium.data import DataSet, Rows
+from harmonium.data import DataSet, Rows, read_weights
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
 from harmonium.tables import Codec
@@ -122,12 +124,28 @@ def row_named(dataset: DataSet, name: str | None) -> tuple[str, NDArray[np.int64
     return names[places[0]], codes
 
 
+def weighted(dataset: DataSet, weights: Path | None, share: float | None) -> DataSet:
+    """Returns data with the weights of a file, where there is one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: weights that do not fit the data, or both a file and a share.
+    """
+    if weights is None:
+        return dataset
+    if share is not None:
+        raise ValueError(f"weights: expected without --reweight, received {weights} and {share:g}")
+    return replace(dataset, weights=read_weights(weights, len(dataset.samples)).numpy())
+
+
 def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:
-    """Returns how much each row counts, (rows,) float64; None without a share: all alike.
+    """Returns how much each row counts, (rows,) float64; None without a share and weights: all alike.
 
     Raises:
         ValueError: data that are no whole numbers from 0 to 254.
     """
+    if dataset.weights is not None:
+        return torch.from_numpy(dataset.weights)
     if share is None:
         return None
     with naming(dataset.name):

@@ -154,13 +154,15 @@ def settings_in_force(
     sources = {name: ctx.get_parameter_source(name) for name in _SETTINGS}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     stored = _file_of(typed, config, resume)
+    alone = "data" in given and "run_dir" not in given
+    if alone and "data" in stored.values and "run_dir" not in stored.values:
+        typed, given = replace(typed, run_dir=Path(str(typed.data)), data=None), [*given, "run_dir"]
+        given.remove("data")
     values = stored.left_by(given, typed.rule)
     if typed.from_run is not None or "from_run" in values:
         odd = [name for name in _STRUCTURE if name in given or name in values]
         if odd:
             raise ValueError(f"{odd[0]}: expected none with --from, whose machine it belongs to")
-    if "run_dir" not in given and "run_dir" not in values and "data" in given and "data" in stored.values:
-        values |= {"run_dir": Path(str(typed.data)), "data": stored.values["data"]}
     settings = replace(typed, **values)
     for name in ("data", "run_dir"):
         if getattr(settings, name) is None:

@@ -33,6 +33,8 @@ class Source(Checked):
             warning, or refuse. In sequences a letter that stands for several is a gap if not given.
         reweight: count a row as 1/n where n rows, itself among them, agree with it in this share of columns,
             such as 0.8 for sequences.
+        weights: a file with the weight of every row: a number a line, as plmc and bmDCA write them, a column
+            headed weight, or .npy.
     """
 
     PANEL: ClassVar[str] = "Machine"
@@ -41,6 +43,7 @@ class Source(Checked):
     from_run: Annotated[Path | None, Setting(option="--from", metavar="RUN")] = None
     unknown: options.Unknown | None = None
     reweight: options.Reweight | None = None
+    weights: Annotated[Path | None, Setting(metavar="FILE", belongs_to=("data",))] = None
 
 
 @dataclass(frozen=True, kw_only=True)

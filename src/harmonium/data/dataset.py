@@ -40,6 +40,7 @@ class DataSet:
         types: Types of the columns by name, where the file has them; None: what the cells look like.
         texts: reads the cells of a text file as they are written; None for other files.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
+        weights: Row weights, (rows,) float64, that go with the data (``read_weights``); None: none do.
     """
 
     samples: Any
@@ -50,6 +51,7 @@ class DataSet:
     types: Mapping[str, ColumnType] | None = None
     texts: Texts | None = None
     alignment: Alignment | None = None
+    weights: Array | None = None
 
     @classmethod
     def of(
@@ -146,7 +148,8 @@ class DataSet:
         column = self.names.index(name)
         rest = self.names[:column] + self.names[column + 1 :]
         samples = np.delete(self.samples, column, axis=1)
-        return DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
+        others = DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
+        return replace(others, weights=self.weights)
 
     def matrix(self) -> Any:
         """Returns the samples as numbers, (rows, columns), where they lie.

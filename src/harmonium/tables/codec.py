@@ -507,7 +507,8 @@ class Codec:
             return rest, labels
         warn_of_blank(blank, rest.name)
         labels_beside = None if rest.labels is None else rest.labels[~blank]
-        kept = replace(rest, samples=rest.samples[~blank], labels=labels_beside, texts=None)
+        weights = None if rest.weights is None else rest.weights[~blank]
+        kept = replace(rest, samples=rest.samples[~blank], labels=labels_beside, texts=None, weights=weights)
         return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
 
     def units(self, columns: Tensor, rest: DataSet) -> Tensor:

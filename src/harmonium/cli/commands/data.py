@@ -5,19 +5,19 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from harmonium._fetch import is_sparse
-from harmonium._settings import Count
+from harmonium._settings import Count, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming, read_kinds, weights_of
 from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, write_rows
-from harmonium.data import DataSet, Rows, read
+from harmonium.data import DataSet, Rows, read, write_weights
 from harmonium.report import image_grid
 from harmonium.tables import IGNORE, Table, name_of, without_unit
 
@@ -27,7 +27,7 @@ _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 EXAMPLES = (
     "harmonium data digits --grid digits.png",
     "harmonium data images/ --out images.npz",
-    "harmonium data family.fasta.gz --reweight 0.8",
+    "harmonium data family.fasta.gz --reweight 0.8 --out-weights family.weights",
 )
 
 
@@ -42,6 +42,7 @@ def data(
     missing: options.Missing | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
+    out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Describe DATA; convert them, draw them.
@@ -52,7 +53,13 @@ def data(
             .fasta, .fa, each also with .gz.
         grid: draw the first rows: a file that ends in .png.
         number: how many rows to draw.
+        out_weights: write the weights of --reweight, a number a line, which train --weights, plmc and bmDCA
+            read: a file that ends in .txt, .dat or .weights.
     """
+    if out_weights is not None:
+        if reweight is None:
+            raise ValueError(f"out_weights: expected together with --reweight, received {out_weights} alone")
+        check_target(out_weights, "out_weights", (".txt", ".dat", ".weights"), overwrite)
     if out is not None:
         check_target(out, "out", (*TABLES, ".npy", ".npz", *SEQUENCES), overwrite)
     if grid is not None:
@@ -70,6 +77,8 @@ def data(
                 result["read"] = "; ".join(dataset.alignment.notes)
     if (weights := weights_of(dataset, reweight)) is not None:
         result["effective_rows"] = float(weights.sum())
+        if out_weights is not None:
+            write_weights(out_weights, weights, overwrite=True)
     if grid is not None:
         first = dataset.samples[:number]
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
@@ -78,7 +87,7 @@ def data(
             write_rows(out, dataset.numbers(), None, None, source=dataset, alphabet=letters)
         else:
             _convert(dataset, out, source, missing or ())
-    written = [path for path in (out, grid) if path is not None]
+    written = [path for path in (out, grid, out_weights) if path is not None]
     return {**result, "files": written} if written else result
 
 

@@ -17,7 +17,7 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import naming, read_kinds, rows_of, weights_of
+from harmonium.cli.coding import naming, read_kinds, rows_of, weighted, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of, spread
@@ -276,6 +276,7 @@ class Beginning:
             "missing": settings.missing or (),
         }
         dataset = read(data, labels_apart=label is None, **reading)
+        dataset = weighted(dataset, settings.weights, settings.reweight)
         if settings.alphabet is not None and dataset.alignment is None:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
         for decided in () if dataset.alignment is None else dataset.alignment.notes:
@@ -331,7 +332,7 @@ class Beginning:
             )
         machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
         coding = Codec.of(machine, options.unknown_of(settings.unknown))
-        dataset = coding.read(data)
+        dataset = weighted(coding.read(data), settings.weights, settings.reweight)
         with naming(dataset.name):
             rest, labels = coding.learnable(*coding.apart(dataset))
             coding, weights = coding.widened(rest), weights_of(rest, settings.reweight)
