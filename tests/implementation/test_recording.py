@@ -25,6 +25,8 @@ import harmonium as hm
 from harmonium import _device
 from harmonium.backends import Recording, choice
 from harmonium.coupled import ahead
+from harmonium.training.batch_source import RowBatches
+from harmonium.training.divergence import DivergenceMonitor
 
 GENERATOR = torch.Generator().manual_seed(1)
 BITS = (torch.rand(300, 12, generator=GENERATOR) < 0.3).float()
@@ -213,6 +215,37 @@ def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pyt
     waits, copies = (after - before for after, before in zip(seen[96], seen[80], strict=True))
     assert waits == 1  # of the 16 updates between, for their numbers
     assert copies == (1 if share else 16)  # the places of their rows, or rows
+
+
+def test_places_of_the_next_updates_are_sent_before_the_host_waits(recording: pytest.MonkeyPatch) -> None:
+    """So that a device has them when it comes to its next updates; also where a callback changes its mind."""
+    made: list[int | str] = []
+    indices, check = RowBatches.indices, DivergenceMonitor.check_gradients
+
+    def noted_indices(source: RowBatches, step: int, count: int = 1) -> torch.Tensor:
+        made.append(step)
+        return indices(source, step, count)
+
+    def noted_check(*given: Any) -> Any:
+        made.append("read")
+        return check(*given)
+
+    class Moody:
+        often = False
+
+        def __call__(self, update: Any) -> None:
+            self.often = update.step >= 64
+
+        def wants(self, step: int, total: int) -> bool:
+            return step % (3 if self.often else 16) == 0
+
+    recording.setattr(RowBatches, "indices", noted_indices)
+    recording.setattr(DivergenceMonitor, "check_gradients", noted_check)
+    run = train(updates=90, record_every=1000)
+    looks = [1, 2, 4, 8, 16, 32, 64]
+    assert made == [0, 0, *(x for step in looks for x in (step, "read")), "read"]  # the first: for a buffer
+    moody = train(updates=90, record_every=1000, callbacks=[Moody()])
+    assert all(torch.equal(x, y) for x, y in zip(numbers(run), numbers(moody), strict=True))
 
 
 @pytest.mark.parametrize("hidden", [[hm.Bernoulli(5)], [hm.Bernoulli(5), hm.Spin(3)]])

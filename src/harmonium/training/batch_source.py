@@ -172,7 +172,7 @@ class RowBatches(BatchSource):
 
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
-        if self.size == self._number:
+        if self.complete:
             places = self._all_places if count == 1 else self._all_places.repeat(count)
         else:
             epoch, start = divmod(step * self.size, self._number)
@@ -215,6 +215,11 @@ class RowBatches(BatchSource):
     def weights(self) -> Tensor | None:
         """The weights of all rows, (rows,) float64, relative to their mean; None: all count alike."""
         return self._weights
+
+    @property
+    def complete(self) -> bool:
+        """True if every batch is all the rows, in their order."""
+        return self.size == self._number
 
     def updates(self, epochs: int) -> int:
         return -(-epochs * self._number // self.size)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -56,6 +56,13 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
     return None if source.checked and source.observed else "rows lack entries, or are read from a file"
 
 
+class _Lot(NamedTuple):
+    """Places of the rows of the updates after ``first`` earlier ones; None: those of the update before."""
+
+    first: int
+    places: Sequence[Tensor | None]
+
+
 @final
 class RecordedUpdates(Updates):
     """Updates whose operations, from the gather of the rows to the step of the optimiser, are one recording.
@@ -74,11 +81,14 @@ class RecordedUpdates(Updates):
         assert isinstance(source, RowBatches)
         self._source = source
         self._rows = source.put_on(device, int(_SHARE * _device.free_memory(device)))
-        self._where = torch.zeros(source.size, dtype=torch.long, device=device)
+        self._where = source.indices(0).to(device)
         self._v = torch.zeros(source.size, source.width, dtype=machine.dtype, device=device)
         self._sender = self._make_sender() if self._rows is None else None
         weights = source.weights
         self._weights = None if weights is None else weights.to(device=device, dtype=machine.dtype)
+        # Nothing reads places where all batches are the same rows, or come from the host and weigh alike.
+        self._fixed = source.complete or (self._rows is None and weights is None)
+        self._ahead = _Lot(-1, [])
         self._taken = self._v  # the rows as they lie, of which a transform makes states
         self._draws: torch.Generator | None = None
         if self.settings.transform is not None:
@@ -95,18 +105,18 @@ class RecordedUpdates(Updates):
         self._recording = Recording(self._update, self.state.rule_state, device, noise)
 
     def make(self, quiet: Callable[[int], bool]) -> Made:
-        state, source, settings = self.state, self._source, self.settings
-        count, most = 1, min(self.total - state.step, _MOST)
-        while count < most and quiet(state.step + count):
-            count += 1
-        order: Tensor | None = None
-        if self._rows is not None or self._weights is not None:
-            order = _device.to_device(source.indices(state.step, count).view(count, -1), self.device)
+        state, settings = self.state, self.settings
+        count = self._count(quiet)
+        if (
+            self._ahead.first != state.step or len(self._ahead.places) < count
+        ):  # a callback wants less than it did
+            self._ahead = self._send_places(count)
+        places = self._ahead.places[:count]
         self._sums.zero_()
         scale = 1.0
-        for number in range(count):
-            if order is not None:
-                self._where.copy_(order[number])
+        for where in places:
+            if where is not None:
+                self._where.copy_(where)
             if self._sender is not None:
                 self._sender.receive(state.step, self._taken)
             if self.begin is not None:
@@ -126,6 +136,8 @@ class RecordedUpdates(Updates):
             if self._sender is not None and state.step < self.total:
                 self._sender.send(state.step)
         state.rule_state = self._recording.state
+        if state.step < self.total:
+            self._ahead = self._send_places(self._count(quiet))  # while the device is at work
         names = len(self._names) + 1
         read = torch.cat((self._sums, self._last)).tolist()  # the one wait
         sums, (norm, *numbers) = read[:names], read[names:]
@@ -138,6 +150,23 @@ class RecordedUpdates(Updates):
             return made._replace(problem=problem)
         state.history.add(sums[0], dict(zip(self._names, sums[1:], strict=True)), count)
         return made
+
+    def _count(self, quiet: Callable[[int], bool]) -> int:
+        """Returns after how many more updates something else is due."""
+        step, count = self.state.step, 1
+        while count < min(self.total - step, _MOST) and quiet(step + count):
+            count += 1
+        return count
+
+    def _send_places(self, count: int) -> _Lot:
+        """Sends the places of the rows of the next updates to the device; the host does not wait."""
+        source, step = self._source, self.state.step
+        if self._fixed:
+            return _Lot(step, [None] * count)
+        places = source.indices(step, count)
+        if self.device.type == "cuda":
+            places = places.pin_memory()  # else the copy would wait for the updates before it
+        return _Lot(step, [*_device.to_device(places, self.device).view(count, -1).unbind()])
 
     def close(self) -> None:
         del self._recording  # it has this object's method, and so would live on until garbage is collected
