@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix
 
 import harmonium as hm
 from harmonium import _device
+from harmonium._states import leaves
 from harmonium.backends import Recording, choice
 from harmonium.coupled import ahead
 from harmonium.training.batch_source import RowBatches
@@ -288,6 +289,38 @@ def test_replayed_chains_and_annealing_are_those_made_one_by_one(monkeypatch: py
             plainly.setattr(choice, "RECORDS", frozenset())
             plain = run()
     assert all(torch.allclose(x, y, rtol=0, atol=1e-6) for x, y in zip(replayed, plain, strict=True))
+
+
+@pytest.mark.parametrize("rounds", [50, 51])
+def test_replayed_rounds_of_a_ladder_are_those_made_one_by_one(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even and odd exchanges are one recording; births count the rounds where no Python runs."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Spin(5)], seed=2)
+    hm.machine.normal_(machine, 0.8, seed=1)
+    kernel, start = hm.ladder.Ladder(sweeps=4, acceptance=0.8), machine.random_states(30, seed=1)
+
+    def run() -> list[Any]:
+        generator = torch.Generator().manual_seed(4)
+        begun = kernel.init(machine.hamiltonian(), start, generator)
+        chains = [hm.chains.run(machine, kernel, begun, 1, seed=generator)]  # exchanges begin with odd pairs
+        chains.append(hm.chains.run(machine, kernel, chains[0], rounds, seed=generator))
+        found = hm.ladder.log_partitions(
+            machine, kernel, rounds=rounds, warm_up=201, chains=20, seed=generator
+        )
+        states = [state.without_caches() for state in (*chains, found.state)]
+        return [x for _, x in leaves([states, found.values, list(found.traffic), generator.get_state()])]
+
+    with torch.no_grad(), pretend_graphs(monkeypatch, least=4) as counts:
+        replayed = run()
+        recorded = counts.recorded
+        assert recorded >= 3 and counts.failed == 0 and counts.replays > 3 * 20
+        with monkeypatch.context() as plainly:
+            plainly.setattr("harmonium.backends.recording.side_stream", lambda device, purpose: None)
+            plain = run()
+        assert counts.recorded == recorded
+    for x, y in zip(replayed, plain, strict=True):
+        assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
 
 
 @pytest.mark.usefixtures("recording")

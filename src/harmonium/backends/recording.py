@@ -36,6 +36,7 @@ class Recording:
         generators: sources of the step's noise, on the device. Their seeds may be set between two calls.
         carries: whether a step begins where the last one ended; otherwise each is given ``state``, and what
             it makes stays where it was made.
+        steady: whether the step can be recorded at all; a step of one that is being recorded cannot.
     """
 
     def __init__(
@@ -45,11 +46,12 @@ class Recording:
         device: torch.device,
         generators: Sequence[torch.Generator] = (),
         carries: bool = True,
+        steady: bool = True,
     ) -> None:
         self._begin, self._carries = state, carries
         self._step, self._generators, self._left, self._replays = step, generators, _EAGER + 1, 0
         self._grown: dict[str, int] = {}  # by how much a step changes whole numbers
-        self._records = choice.records(device)
+        self._records = steady and choice.records(device) and not within_step()
         self._state = map_leaves(_clone, state) if self._records else state
         self._graph: Any = None
         # One for all recordings: torch keeps a workspace of cuBLAS, tens of megabytes, for every stream.

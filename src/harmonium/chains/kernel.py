@@ -118,6 +118,14 @@ class Kernel(ABC):
         """
         return False
 
+    @property
+    def period(self) -> int | None:
+        """Returns after how many sweeps under one law the operations begin again, which a GPU may record.
+
+        None: sweeps differ, or ask for a value.
+        """
+        return 1 if self.is_steady(persistent=True) else None
+
     def scaled(self, factor: float) -> Kernel:
         """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
         return self

@@ -159,21 +159,22 @@ def run_kernel(
         generator: source of all noise.
         observer: as in ``run``.
     """
-    steady = observer is None and sweeps >= choice.LEAST_UPDATES and kernel.is_steady(persistent=True)
-    if steady and choice.records(law.device):
+    made, period = 0, kernel.period
+    if period and observer is None and sweeps >= choice.LEAST_UPDATES and choice.records(law.device):
 
-        def sweep(chains: KernelState) -> KernelState:
-            moved = kernel.step(law, chains, generator)
-            if type(moved) is not tuple:
-                raise not_a_step(kernel, moved)
-            return moved[0]
+        def move(chains: KernelState) -> KernelState:
+            for _ in range(period):
+                moved = kernel.step(law, chains, generator)
+                if type(moved) is not tuple:
+                    raise not_a_step(kernel, moved)
+                chains = moved[0]
+            return chains
 
-        recording = Recording(sweep, state, law.device, [generator])
-        for _ in range(sweeps):
+        recording = Recording(move, state, law.device, [generator])
+        for _ in range(sweeps // period):
             recording.advance()
-        end: KernelState = recording.state
-        return end
-    for number in range(1, sweeps + 1):
+        state, made = recording.state, sweeps // period * period
+    for number in range(made + 1, sweeps + 1):
         moved = kernel.step(law, state, generator)
         if type(moved) is not tuple:
             raise not_a_step(kernel, moved)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.backends import Recording, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
 from harmonium.ladder.rungs import as_rung, fields_of, laws_of, space_rungs
@@ -204,18 +205,39 @@ def log_partitions(
     else:
         kernel.check(law, state)
         begun = kernel.init(law, state.states, generator, rungs=state.memory.rungs, below=state.memory.states)
-    while traffic(begun).renewed < RENEWED and begun.sweeps < warm_up:
-        begun, _ = kernel.step(law, begun, generator)
-    warm, noted = begun, list[Tensor]()
+    # A GPU makes two rounds at once, with even and odd exchanges. The host looks after each two.
+    each = 2 if kernel.period and choice.records(law.device) else 1
 
-    def observe(number: int, now: KernelState, info: object) -> None:
-        if number % 2 == 0:
-            noted.append(_gaps([*now.known, law], [*now.memory.states, now.states]))
+    def climb(chains: KernelState) -> KernelState:
+        for _ in range(each):
+            chains, _ = kernel.step(law, chains, generator)
+        return chains
 
-    end = run_kernel(law, kernel, begun, rounds, generator, observe)
+    def count(now: tuple[KernelState, Tensor]) -> tuple[KernelState, Tensor]:
+        """Makes two rounds and notes the gaps."""
+        chains = now[0]
+        for _ in range(2):
+            chains, _ = kernel.step(law, chains, generator)
+        return chains, _gaps([*chains.known, law], [*chains.memory.states, chains.states])
+
+    climbing = Recording(climb, begun, law.device, [generator], steady=each == 2)
+    while _find_renewed(climbing.state) < RENEWED and climbing.state.sweeps + each <= warm_up:
+        climbing.advance()
+    warm = climbing.state
+    none = torch.zeros(
+        len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=law.device
+    )
+    counting = Recording(count, (warm, none), law.device, [generator], steady=each == 2)
+    noted = list[Tensor]()
+    for _ in range(rounds // 2):
+        counting.advance()
+        noted.append(counting.state[1].clone())
+    end = counting.state[0]
+    if rounds % 2:
+        end, _ = kernel.step(law, end, generator)
     bottom = end.known[0].log_partition_of_independent()
-    values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1), bottom)
-    seen, renewed = traffic(end), traffic(warm).renewed
+    values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1).cpu(), bottom)
+    seen, renewed = traffic(end), _find_renewed(warm)
     doubts = _list_doubts(renewed, overlaps, seen)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
@@ -286,7 +308,12 @@ def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
         [[free(high, x) - free(low, x) for x in both], [low.energy(x) - high.energy(x) for x in both]]
         for low, high, both in pairs
     ]
-    return torch.stack([torch.stack([torch.stack(kind) for kind in gap]) for gap in gaps]).cpu()
+    return torch.stack([torch.stack([torch.stack(kind) for kind in gap]) for gap in gaps])
+
+
+def _find_renewed(state: KernelState) -> float:
+    """Returns the part of a ladder's states that come from rung 0."""
+    return float((state.memory.births > 0).double().mean())
 
 
 def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:

@@ -171,6 +171,10 @@ class Ladder(Kernel):
     def invariant(self) -> bool:
         return self.kernel.invariant
 
+    @property
+    def period(self) -> int | None:
+        return None if self.kernel.period is None else 2  # even and odd exchanges
+
     def scaled(self, factor: float) -> Ladder:
         other = copy.copy(self)
         other.kernel = self.kernel.scaled(factor)
@@ -246,7 +250,8 @@ class Ladder(Kernel):
             replicas.append(_Replica(list(moved.states), fields_of(every[r], moved.states, moved.fields)))
             memories.append(moved.memory)
         births, from_bottom = before.births.clone(), before.from_bottom.clone()
-        births[0], from_bottom[0] = state.sweeps + 1, 1
+        births[0] = before.births.amax(0) + 1  # the number of this round, in which rung 0 is drawn
+        from_bottom[0].fill_(1)
         accepted = before.accepted.clone()
         # Even pairs in even rounds and odd ones in odd rounds, not by chance: a state that is accepted goes
         # on in its direction, and climbs in rounds in proportion to the rungs, not to their square (Syed et
