@@ -114,6 +114,7 @@ class RowBatches(BatchSource):
     Attributes:
         size: Rows of a batch, at most those that there are.
         width: Columns of the rows.
+        complete: True if every batch is all the rows, in their order.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class RowBatches(BatchSource):
                 self._weights = weights / weights[self._kept].mean()
         self._number = len(rows) if self._kept is None else len(self._kept)
         self.size, self.width = min(batch_size, self._number), rows.width
-        self._all_places = torch.arange(self._number if self.size == self._number else 0)
+        self.complete = self.size == self._number
+        self._all_places = torch.arange(self._number if self.complete else 0)
         self._seed = seed
         self._orders: dict[int, Tensor | KeyedPermutation] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
@@ -215,11 +217,6 @@ class RowBatches(BatchSource):
     def weights(self) -> Tensor | None:
         """The weights of all rows, (rows,) float64, relative to their mean; None: all count alike."""
         return self._weights
-
-    @property
-    def complete(self) -> bool:
-        """True if every batch is all the rows, in their order."""
-        return self.size == self._number
 
     def updates(self, epochs: int) -> int:
         return -(-epochs * self._number // self.size)
