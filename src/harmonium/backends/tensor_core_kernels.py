@@ -1,9 +1,11 @@
-"""Triton kernels: fields, draws and statistics by products in bfloat16 that are as accurate as float32's.
+"""Triton kernels: fields, draws and statistics by products on matrix units that are as accurate as float32's.
 
-States of discrete units are exact in bfloat16: 0 and 1, -1 and 1, whole numbers up to 256. A float32 number
-is the sum of three bfloat16 numbers to its last bit, as each takes 8 of its 24 bits. So a product of states
-with float32 couplings is the sum of three products in bfloat16 with float32 sums, which a GPU's matrix units
-make at a fifth of the time of one in float32. Factors are cut in registers, where nothing is written for it.
+States of discrete units are whole numbers of 8 bits, and a float32 number is a sum of three numbers that a
+matrix unit multiplies. Small products cut the factors in registers into three bfloat16 numbers, whose sum
+they are to the last bit, as each takes 8 of the 24. Large ones have them in fixed point, as whole numbers of
+a unit for every column, written as three digits of 8 bits: sums of their products are exact, and take half of
+the time. So a product of states with float32 couplings is the sum of three products, which a GPU makes in a
+fifth to a tenth of the time of one in float32.
 
 Arrays are (rows, width) with contiguous rows, or have the strides that are given. Needs Triton;
 ``tensor_cores`` calls what stands here.
@@ -118,15 +120,7 @@ def _conclude(
             tl.store(state_ptr + place, x, mask=inside)
             if SHORT:
                 at = short_ptr + row[:, None].to(tl.int64) * short_row + column[None, :]
-                _store_short(at, x, inside & (column[None, :] == n - 1), inside)
-
-
-@triton.jit
-def _store_short(at, x, last, inside):
-    """Writes x in bfloat16, and one column more of ones: with it ``statistics`` finds Σ y beside Σ x ⊗ y."""
-    short = x.to(tl.bfloat16)
-    tl.store(at, short, mask=inside)
-    tl.store(at + 1, tl.full(x.shape, 1.0, tl.float32).to(tl.bfloat16), mask=last)
+                tl.store(at, x.to(tl.int8), mask=inside)
 
 
 @triton.jit
@@ -202,21 +196,41 @@ def half_step(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["rows", "share", "beta", "beta_row", "stream", "mirrored_from"])
-def half_step_of_cut(
-    x_at, w_at, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
-    state_ptr, field_ptr, mean_ptr, short_ptr,
-    rows, share, k, width, part,
-    beta, beta_row, low, gain, stream, mirrored_from, short_row,
-    W_PARTS: tl.constexpr, TRANSPOSED: tl.constexpr,
-    STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
-    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
-    APART: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-):  # fmt: skip
-    """Computes what ``half_step`` does from factors in bfloat16, which the copy engine brings.
+@triton.jit
+def _digits(whole, PARTS: tl.constexpr):
+    """Returns whole numbers, rounded float32 below 2^23, as one, two or three digits of 8 bits, the first the
+    highest."""
+    whole = (whole + tl.where(whole < 0, -0.5, 0.5)).to(tl.int32)
+    second, third = whole, whole
+    if PARTS >= 3:
+        third = ((whole + 128) & 255) - 128
+        whole = (whole - third) >> 8
+    if PARTS >= 2:
+        second = ((whole + 128) & 255) - 128
+        whole = (whole - second) >> 8
+    return whole.to(tl.int8), second.to(tl.int8), third.to(tl.int8)
 
-    x_at describes x, (rows, k), and w_at the parts of W one below the other, each of ``part`` rows. Beyond
-    k x is read as 0, so that what stands there in W does not count.
+
+@triton.jit
+def _whole(x, unit):
+    """Returns x as a multiple of a unit, which is 0 where all such x are."""
+    return tl.where(unit > 0, tl.div_rn(x, tl.where(unit > 0, unit, 1.0)), 0.0)
+
+
+@triton.jit(do_not_specialize=["rows", "share", "beta", "beta_row", "stream", "mirrored_from"])
+def half_step_of_digits(
+    x_at, w_at, unit_ptr, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
+    state_ptr, field_ptr, mean_ptr, short_ptr,
+    rows, share, k, width,
+    beta, beta_row, low, gain, stream, mirrored_from, short_row,
+    PARTS: tl.constexpr, STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
+    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Computes what ``half_step`` does from states and digits of W, which the copy engine brings.
+
+    x_at describes x, (rows, k), and w_at the digits of Wᵀ in the units of its rows, (n,), one below the
+    other, each (n, k). Beyond k both are read as 0.
     """
     n = width * VECTOR
     tiles = tl.cdiv(n, COLUMNS)
@@ -224,29 +238,38 @@ def half_step_of_cut(
     first, start = (tile // tiles) * ROWS, (tile % tiles) * COLUMNS
     begin = split * share * DEPTH
     end = tl.minimum(begin + share * DEPTH, k)
-    field = tl.zeros((ROWS, COLUMNS), tl.float32)
+    high = tl.zeros((ROWS, COLUMNS), tl.int32)
+    middle, small = high, high
     for done in range(begin, end, DEPTH):
         x = x_at.load([first, done])
-        if TRANSPOSED:
-            w1 = tl.trans(w_at.load([start, done]))
-            w2, w3 = w1, w1
-            if W_PARTS >= 2:
-                w2 = tl.trans(w_at.load([part + start, done]))
-            if W_PARTS >= 3:
-                w3 = tl.trans(w_at.load([2 * part + start, done]))
-        else:
-            w1 = w_at.load([done, start])
-            w2, w3 = w1, w1
-            if W_PARTS >= 2:
-                w2 = w_at.load([part + done, start])
-            if W_PARTS >= 3:
-                w3 = w_at.load([2 * part + done, start])
-        field = _add_product(field, x, x, x, w1, w2, w3, 1, W_PARTS, APART)
-    _end(
-        field, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr, mean_ptr,
-        short_ptr, first, start, split, rows, n, beta, beta_row, low, gain, stream, mirrored_from, short_row,
-        STATE, FIELD, MEAN, SHORT, BETA, ADDEND, SPLITS, ROWS, COLUMNS,
-    )  # fmt: skip
+        high = tl.dot(x, tl.trans(w_at.load([start, done])), high, out_dtype=tl.int32)
+        if PARTS >= 2:
+            middle = tl.dot(x, tl.trans(w_at.load([n + start, done])), middle, out_dtype=tl.int32)
+        if PARTS >= 3:
+            small = tl.dot(x, tl.trans(w_at.load([2 * n + start, done])), small, out_dtype=tl.int32)
+    column = start + tl.arange(0, COLUMNS)
+    unit = tl.load(unit_ptr + column, mask=column < n, other=0.0)
+    field = _sum_digits(high, middle, small, PARTS) * unit[None, :]
+    # One half after the other, so that the registers suffice.
+    halves = tl.split(tl.permute(tl.reshape(field, (ROWS, 2, COLUMNS // 2)), (0, 2, 1)))
+    for half in tl.static_range(2):
+        _end(
+            halves[half], partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr, state_ptr, field_ptr,
+            mean_ptr, short_ptr, first, start + half * (COLUMNS // 2), split, rows, n, beta, beta_row, low,
+            gain, stream, mirrored_from, short_row, STATE, FIELD, MEAN, SHORT, BETA, ADDEND, SPLITS, ROWS,
+            COLUMNS // 2,
+        )  # fmt: skip
+
+
+@triton.jit
+def _sum_digits(high, middle, small, PARTS: tl.constexpr):
+    """Returns the sum that digits stand for, in float32."""
+    total = high.to(tl.float32)
+    if PARTS == 2:
+        total = total * 256.0 + middle.to(tl.float32)
+    if PARTS >= 3:
+        total = total * 65536.0 + (middle.to(tl.float32) * 256.0 + small.to(tl.float32))
+    return total
 
 
 @triton.jit(do_not_specialize=["rows", "beta", "beta_row", "stream", "mirrored_from"])
@@ -317,7 +340,7 @@ def shorten(
     x_ptr, short_ptr, rows, width, x_row, short_row, VECTOR: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Writes x in bfloat16, with rows of another length in memory."""
+    """Writes states in 8 bits, with rows of another length in memory, ``short_row`` times 16."""
     n = width * VECTOR
     tiles = tl.cdiv(n, COLUMNS)
     tile = tl.program_id(0)
@@ -327,49 +350,125 @@ def shorten(
     x = tl.load(
         x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=inside, other=0.0
     )
-    at = short_ptr + row[:, None].to(tl.int64) * (short_row * VECTOR) + column[None, :]
-    _store_short(at, x, inside & (column[None, :] == n - 1), inside)
+    tl.store(
+        short_ptr + row[:, None].to(tl.int64) * (short_row * 16) + column[None, :], x.to(tl.int8), mask=inside
+    )
+
+
+@triton.jit(do_not_specialize=["rows"])
+def turn(
+    x_ptr, unit_ptr, turned_ptr, rows, width, x_row, turned_row, unit, most,
+    PARTS: tl.constexpr, UNITS: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Writes the digits of xᵀ, (parts, n + 1, 16 · turned_row), zeros beyond the rows and a 1 below each row.
+
+    Numbers are multiples of ``unit``, or of a unit for every column; of one digit they are whole.
+    ``most`` is the 1, as a multiple of ``unit``.
+    """
+    n = width * VECTOR
+    tiles = tl.cdiv(n + 1, COLUMNS)
+    tile = tl.program_id(0)
+    row = (tile // tiles) * ROWS + tl.arange(0, ROWS)
+    column = (tile % tiles) * COLUMNS + tl.arange(0, COLUMNS)
+    there = (row[:, None] < rows) & (column[None, :] < n)
+    x = tl.load(x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=there, other=0)
+    x = x.to(tl.float32)
+    if PARTS > 1:
+        by = unit
+        if UNITS:
+            by = tl.load(unit_ptr + column, mask=column < n, other=0.0)[None, :]
+        x = _whole(x, by + tl.zeros_like(x))
+    x = tl.where((column[None, :] == n) & (row[:, None] < rows), most, x)
+    first, second, third = _digits(x, PARTS)
+    length = turned_row * 16
+    at = turned_ptr + column[None, :].to(tl.int64) * length + row[:, None]
+    inside = (column[None, :] <= n) & (row[:, None] < length)
+    tl.store(at, first, mask=inside)
+    if PARTS >= 2:
+        tl.store(at + (n + 1).to(tl.int64) * length, second, mask=inside)
+    if PARTS >= 3:
+        tl.store(at + 2 * (n + 1).to(tl.int64) * length, third, mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "share", "scale", "x_unit", "y_unit"])
+def statistics_of_digits(
+    x_at, y_at, x_unit_ptr, y_unit_ptr, weight_ptr, partial_ptr, rows, share, k, n, scale, x_unit, y_unit,
+    partial_row, partial_size,
+    X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, X_UNITS: tl.constexpr, Y_UNITS: tl.constexpr,
+    WEIGHT: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Writes scale · weight · Σ x ⊗ y over shares of the rows, for ``add_partial``.
+
+    x_at and y_at describe what ``turn`` made of x and y, whose last units are 1 in every row, so that the
+    sums of y and of x stand there. Products of digits below the last one are left out.
+    """
+    tiles = tl.cdiv(n + 1, ABOVE)
+    tile, split = tl.program_id(0), tl.program_id(1)
+    start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
+    below, above = start_below + tl.arange(0, BELOW), start_above + tl.arange(0, ABOVE)
+    first = split * share
+    high = tl.zeros((BELOW, ABOVE), tl.int32)
+    middle, small = high, high
+    for row in range(first, tl.minimum(first + share, rows), ROWS):
+        x1, y1 = x_at.load([start_below, row]), tl.trans(y_at.load([start_above, row]))
+        high = tl.dot(x1, y1, high, out_dtype=tl.int32)
+        if X_PARTS == 3:
+            x2 = x_at.load([k + 1 + start_below, row])
+            x3 = x_at.load([2 * (k + 1) + start_below, row])
+            middle = tl.dot(x2, y1, middle, out_dtype=tl.int32)
+            small = tl.dot(x3, y1, small, out_dtype=tl.int32)
+        if Y_PARTS == 3:
+            y2 = tl.trans(y_at.load([n + 1 + start_above, row]))
+            y3 = tl.trans(y_at.load([2 * (n + 1) + start_above, row]))
+            middle = tl.dot(x1, y2, middle, out_dtype=tl.int32)
+            small = tl.dot(x1, y3, small, out_dtype=tl.int32)
+            if X_PARTS == 3:
+                small = tl.dot(x2, y2, small, out_dtype=tl.int32)
+    total = _sum_digits(high, middle, small, max(X_PARTS, Y_PARTS))
+    if X_PARTS == 3 and Y_PARTS == 3:
+        total *= 65536.0
+    if WEIGHT:
+        scale *= tl.load(weight_ptr)
+    of_x, of_y = tl.full((BELOW,), 1.0, tl.float32) * x_unit, tl.full((ABOVE,), 1.0, tl.float32) * y_unit
+    if X_UNITS:
+        of_x = tl.where(below < k, tl.load(x_unit_ptr + below, mask=below < k, other=0.0), of_x)
+    if Y_UNITS:
+        of_y = tl.where(above < n, tl.load(y_unit_ptr + above, mask=above < n, other=0.0), of_y)
+    at = partial_ptr + split.to(tl.int64) * partial_size
+    tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :],
+             total * of_x[:, None] * of_y[None, :] * scale)  # fmt: skip
 
 
 @triton.jit
 def _sum_rows(
     x_ptr, y_ptr, weight_ptr, first, last, x_row, y_row, weight_row,
-    below, above, start_below, k, n, X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr,
-    WEIGHTS: tl.constexpr, SUMS: tl.constexpr, SHORT: tl.constexpr, APART: tl.constexpr,
+    below, above, k, n, X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr,
+    WEIGHTS: tl.constexpr, SUMS: tl.constexpr, APART: tl.constexpr,
     BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Returns Σ weight · x ⊗ y over rows first..last for a tile of units below and above.
 
     With ``SUMS`` x and y have a unit more that is 1 in every row, so that the sums of y and of x stand there.
-    With ``SHORT`` x_ptr describes x in bfloat16, which has that unit.
     """
     total = tl.zeros((BELOW, ABOVE), tl.float32)
     step = tl.arange(0, ROWS)
-    x_at = x_ptr
-    if not SHORT:
-        x_at = x_ptr + (first + step)[:, None].to(tl.int64) * x_row + below[None, :]
+    x_at = x_ptr + (first + step)[:, None].to(tl.int64) * x_row + below[None, :]
     y_at = y_ptr + (first + step)[:, None].to(tl.int64) * y_row + above[None, :]
     for row in range(first, last, ROWS):
         inside = row + step < last
         y = tl.load(y_at, mask=inside[:, None] & (above[None, :] < n), other=0.0)
-        if SHORT:
-            x = x_at.load([row, start_below])
-        else:
-            x = tl.load(x_at, mask=inside[:, None] & (below[None, :] < k), other=0.0)
-            # Also without sums: what passes through registers is read 16 bytes at a time.
-            x = tl.where(below[None, :] == k, 1.0 if SUMS else 0.0, x.to(tl.float32))
+        x = tl.load(x_at, mask=inside[:, None] & (below[None, :] < k), other=0.0)
+        # Also without sums: what passes through registers is read 16 bytes at a time.
+        x = tl.where(below[None, :] == k, 1.0 if SUMS else 0.0, x.to(tl.float32))
         y = tl.where(above[None, :] == n, 1.0 if SUMS else 0.0, y.to(tl.float32))
         if WEIGHTS:
             weight = tl.load(weight_ptr + (row + step) * weight_row, mask=inside, other=0.0)
             y = y * weight[:, None]
         y1, y2, y3 = _parts(y)
-        if SHORT:
-            across = tl.trans(x)
-            total = _add_product(total, across, across, across, y1, y2, y3, 1, Y_PARTS, APART)
-        else:
-            x1, x2, x3 = _parts(tl.trans(x))
-            total = _add_product(total, x1, x2, x3, y1, y2, y3, X_PARTS, Y_PARTS, APART)
-            x_at += ROWS * x_row
+        x1, x2, x3 = _parts(tl.trans(x))
+        total = _add_product(total, x1, x2, x3, y1, y2, y3, X_PARTS, Y_PARTS, APART)
+        x_at += ROWS * x_row
         y_at += ROWS * y_row
     return total
 
@@ -410,7 +509,7 @@ def statistics(
     X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, WEIGHTS: tl.constexpr,
     X_PARTS_2: tl.constexpr, Y_PARTS_2: tl.constexpr, WEIGHTS_2: tl.constexpr,
     PAIRS: tl.constexpr, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
-    SHORT: tl.constexpr, VECTOR: tl.constexpr, APART: tl.constexpr,
+    VECTOR: tl.constexpr, APART: tl.constexpr,
     BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Computes Σ scale · weight · x ⊗ y over the rows of one or two pairs, (k, n), and Σ x and Σ y.
@@ -427,15 +526,14 @@ def statistics(
     first = split * share
     sums = _sum_rows(
         x_ptr, y_ptr, weight_ptr, first, tl.minimum(first + share, rows), x_row * VECTOR, y_row * VECTOR,
-        weight_row, below, above, start_below, k, n, X_PARTS, Y_PARTS, WEIGHTS, SUMS, SHORT, APART,
-        BELOW, ABOVE, ROWS,
+        weight_row, below, above, k, n, X_PARTS, Y_PARTS, WEIGHTS, SUMS, APART, BELOW, ABOVE, ROWS,
     ) * scale  # fmt: skip
     if PAIRS == 2:
         first = split * share_2
         sums += _sum_rows(
             x_ptr_2, y_ptr_2, weight_ptr_2, first, tl.minimum(first + share_2, rows_2), x_row_2 * VECTOR,
-            y_row_2 * VECTOR, weight_row_2, below, above, start_below, k, n, X_PARTS_2, Y_PARTS_2,
-            WEIGHTS_2, SUMS, SHORT, APART, BELOW, ABOVE, ROWS,
+            y_row_2 * VECTOR, weight_row_2, below, above, k, n, X_PARTS_2, Y_PARTS_2,
+            WEIGHTS_2, SUMS, APART, BELOW, ABOVE, ROWS,
         ) * scale_2  # fmt: skip
     if SPLITS == 1:
         _write(
@@ -452,7 +550,7 @@ def add_partial(
     partial_row, partial_size, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
     VECTOR: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
 ):  # fmt: skip
-    """Sums what the splits of ``statistics`` wrote."""
+    """Sums what the splits of ``statistics`` wrote, or ``statistics_of_digits``."""
     k, n = inner * VECTOR, width * VECTOR
     edge: tl.constexpr = 1 if SUMS else 0
     tiles = tl.cdiv(n + edge, ABOVE)
@@ -470,19 +568,36 @@ def add_partial(
 
 @triton.jit
 def cut(
-    w_ptr, parts_ptr, inner, width, w_k, w_n, parts_row, size,
-    PARTS: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
+    w_ptr, across_unit_ptr, down_unit_ptr, across_ptr, down_ptr, inner, width, w_k, w_n,
+    across_row, down_row, PARTS: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """Writes the parts of W, (k, n) with strides, as (parts, k, n) in bfloat16, one below the other."""
+    """Writes the digits of W, (k, n) with strides, for products with W and with Wᵀ.
+
+    ``across`` is (parts, n, 16 · across_row), in units of columns of W, (n,), and ``down`` (parts, k, 16 ·
+    down_row), in units of rows, (k,).
+    """
     tiles = tl.cdiv(width, N)
     tile = tl.program_id(0)
     i, j = (tile // tiles) * K + tl.arange(0, K), (tile % tiles) * N + tl.arange(0, N)
     inside = (i[:, None] < inner) & (j[None, :] < width)
     w = tl.load(w_ptr + i[:, None].to(tl.int64) * w_k + j[None, :].to(tl.int64) * w_n, mask=inside, other=0.0)
-    w1, w2, w3 = _parts(w)
-    place = i[:, None].to(tl.int64) * parts_row + j[None, :]
-    tl.store(parts_ptr + place, w1, mask=inside)
+    unit = tl.load(across_unit_ptr + j, mask=j < width, other=0.0)[None, :] + tl.zeros_like(w)
+    first, second, third = _digits(_whole(w, unit), PARTS)
+    at = across_ptr + j[None, :].to(tl.int64) * (across_row * 16) + i[:, None]
+    part = width.to(tl.int64) * (across_row * 16)
+    inside = (i[:, None] < across_row * 16) & (j[None, :] < width)
+    tl.store(at, first, mask=inside)
     if PARTS >= 2:
-        tl.store(parts_ptr + size + place, w2, mask=inside)
+        tl.store(at + part, second, mask=inside)
     if PARTS >= 3:
-        tl.store(parts_ptr + 2 * size + place, w3, mask=inside)
+        tl.store(at + 2 * part, third, mask=inside)
+    unit = tl.load(down_unit_ptr + i, mask=i < inner, other=0.0)[:, None] + tl.zeros_like(w)
+    first, second, third = _digits(_whole(w, unit), PARTS)
+    at = down_ptr + i[:, None].to(tl.int64) * (down_row * 16) + j[None, :]
+    part = inner.to(tl.int64) * (down_row * 16)
+    inside = (i[:, None] < inner) & (j[None, :] < down_row * 16)
+    tl.store(at, first, mask=inside)
+    if PARTS >= 2:
+        tl.store(at + part, second, mask=inside)
+    if PARTS >= 3:
+        tl.store(at + 2 * part, third, mask=inside)

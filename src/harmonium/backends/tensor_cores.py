@@ -19,21 +19,23 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 _TERMS = 64  # terms of a sum that matrix units add up by themselves, which they cut where float32 rounds
-_ALIGNED = 8  # numbers of two bytes that the copy engine's rows are a multiple of
+_ALIGNED = 16  # bytes that the copy engine's rows are a multiple of
 _HOPPER = (9, 0)  # the first of NVIDIA's GPUs with a copy engine for tiles
 # Where one way to cut the work becomes faster than another: between the shapes that were measured.
 _FEW = 256  # rows up to which a product is too small to cut its factors first
 _MANY = 1 << 13  # rows of a sum from which on more programs share them
+_LOT = 1 << 15  # rows of whose digits, three products at a time, 32 bits hold the sum
+_MOST_TERMS = 1 << 16  # of a half-step, whose two lower digits 32 bits hold the sum of
 _LONG = 2048  # terms of a sum from which on programs share them
 _SMALL = 1 << 20  # entries of a result up to which small tiles are better, so that all processors have one
-_PROGRAMS = 132  # processors of an H100 or H200
+_PROGRAMS = 128  # that keep an H100 or H200 busy, which has 132 processors
 _SHORT: MutableMapping[Tensor, tuple[int, Tensor]] = WeakTensorKeyDictionary()
 _RECORDING = [0, 0]  # whether a graph is recorded, and how often that changed
 Values = tuple[float, float]
 
 
 class Drawn(NamedTuple):
-    """The results of a half-step: state, mean and field, each (rows, n), and the state in bfloat16."""
+    """The results of a half-step: state, mean and field, each (rows, n), and the state in 8 bits."""
 
     state: Tensor | None
     mean: Tensor | None
@@ -41,43 +43,63 @@ class Drawn(NamedTuple):
     short: Tensor | None = None
 
 
+class Digits(NamedTuple):
+    """A matrix in fixed point, as whole numbers of a unit with digits of 8 bits.
+
+    Attributes:
+        digits: (parts · n, k), int8: the highest of all numbers, then the next.
+        unit: (n,), float32.
+    """
+
+    digits: Tensor
+    unit: Tensor
+
+
 @final
 class Couplings:
-    """Couplings W, (k, n), and the bfloat16 numbers whose sum they are, made when they are first asked for.
+    """Couplings W, (k, n), and their digits, made when they are first asked for.
 
     They are made again where W has changed, and in every recording of a graph that asks for them.
     """
 
     def __init__(self, W: Tensor, parts: int = 3) -> None:
         self.W, self.count = W, parts
-        self._made: tuple[int, int, Tensor] | None = None
+        self._made: tuple[int, int, tuple[Digits, Digits]] | None = None
 
-    @property
-    def parts(self) -> Tensor:
-        """The parts one below the other, (parts · k, n), the largest first."""
+    def digits(self, transposed: bool) -> Digits:
+        """Returns Wᵀ, whose rows are the columns that x is multiplied by; with ``transposed``, W."""
         W = self.W
         state = -1 if W.is_inference() else W._version, _recording(W)
         if self._made is None or self._made[:2] != state:
             k, n = W.shape
-            row = -(-n // _ALIGNED) * _ALIGNED
-            made = torch.empty(self.count * k, row, dtype=torch.bfloat16, device=W.device)[:, :n]
+            made = []
+            for dim, (rows, columns) in enumerate(((n, k), (k, n))):
+                row = -(-columns // _ALIGNED) * _ALIGNED
+                digits = torch.empty(self.count * rows, row, dtype=torch.int8, device=W.device)
+                unit = torch.linalg.vector_norm(W, torch.inf, dim=dim) * _unit(self.count)
+                made.append(Digits(digits[:, :columns], unit))
+            across, down = made
             with _on(W):
                 _kernels().cut[(-(-k // 32) * -(-n // 64),)](
-                    W, made, k, n, *W.stride(), row, k * row, PARTS=self.count, K=32, N=64, num_warps=4
-                )
-            self._made = *state, made
-        return self._made[2]
+                    W, across.unit, down.unit, across.digits, down.digits, k, n, *W.stride(),
+                    *(side.digits.stride(0) // _ALIGNED for side in made), PARTS=self.count, K=32, N=64,
+                    num_warps=4,
+                )  # fmt: skip
+            self._made = *state, (across, down)
+        return self._made[2][transposed]
 
 
 class Pair(NamedTuple):
     """States or means of two layers, whose products are summed over rows.
 
     Attributes:
-        x: (rows, k), float32 or bfloat16, its columns side by side in memory.
+        x: (rows, k), float32, its columns side by side in memory.
         y: (rows, n), likewise.
         weight: a number; or a tensor (rows,) or (1,).
-        x_exact: whether x is exact in bfloat16.
+        x_exact: whether x is one of -1, 0 and 1 throughout.
         y_exact: whether y is.
+        x_bounded: whether x is between -1 and 1 throughout.
+        y_bounded: whether y is.
     """
 
     x: Tensor
@@ -85,6 +107,8 @@ class Pair(NamedTuple):
     weight: float | Tensor = 1.0
     x_exact: bool = True
     y_exact: bool = False
+    x_bounded: bool = True
+    y_bounded: bool = True
 
 
 class Sums(NamedTuple):
@@ -105,8 +129,8 @@ class Tile(NamedTuple):
         warps: groups of 32 threads.
         stages: loads under way at a time.
         splits: programs that share the terms of a sum.
-        apart: whether every 64 terms are summed by themselves.
-        cut: whether the factors are written in bfloat16 beforehand, for the copy engine to bring.
+        apart: whether every 64 terms are summed by themselves, of products in bfloat16.
+        cut: whether the factors are written in digits beforehand, for the copy engine to bring.
     """
 
     rows: int
@@ -141,7 +165,7 @@ def half_step(
 
     Args:
         x: states, (rows, k), float32.
-        W: couplings, (k, n) float32 of any strides; or ``Couplings``, which are cut into bfloat16 once for
+        W: couplings, (k, n) float32 of any strides; or ``Couplings``, which are cut into digits once for
             all products with them, where that is faster.
         theta: (n,).
         values: the lower and the upper value of the units.
@@ -152,8 +176,8 @@ def half_step(
         beta: inverse temperature: a number, or a tensor (1,), () or (rows, 1).
         addend: what other layers add to x @ W, (rows, n); β multiplies both.
         mirrored_from: if not 0, row mirrored_from + i mirrors the noise of row i.
-        exact: whether x is exact in bfloat16; if not, it is cut into parts as W is.
-        parts: of W in bfloat16: 3 for the accuracy of float32, 2 for 16 bits, 1 for 8.
+        exact: whether x is one of -1, 0 and 1 throughout; if not, it is cut into parts as W is.
+        parts: of W, of 8 bits each: 3 for the accuracy of float32.
         field: whether the field is returned.
         mean: whether E[units | field] is.
         tile: how the work is cut; None: ``tile_of`` decides by the shape.
@@ -283,55 +307,143 @@ def statistics(
     """
     if len(pairs) not in (1, 2):
         raise ValueError(f"pairs: expected one or two, received {len(pairs)}")
-    first, second = pairs[0], pairs[-1]
+    first = pairs[0]
     k, n = first.x.shape[1], first.y.shape[1]
     if into is None:
         edges = (k, n) if sums else (0, 0)
         out = Sums(*(first.x.new_empty(size, dtype=torch.float32) for size in ((k, n), *edges)))
     else:
         out = into
-    exact = all(pair.x_exact for pair in pairs)
+    by_row = any(isinstance(pair.weight, Tensor) and pair.weight.numel() > 1 for pair in pairs)
     if tile is None:
-        tile = statistics_tile(sum(len(pair.x) for pair in pairs), k, n, exact and _copies(first.x))
-    edge = int(sums)
-    across, down = -(-(n + edge) // tile.columns), -(-(k + edge) // tile.rows)
-    row, size = across * tile.columns, down * tile.rows * across * tile.columns
+        may_cut = _copies(first.x) and not by_row
+        tile = statistics_tile([len(pair.x) for pair in pairs], k, n, may_cut)
+    if tile.cut and not by_row:
+        _sum_digits(pairs, out, tile, sums, into is not None)
+    else:
+        _sum_in_bfloat16(pairs, out, tile, sums, into is not None)
+    return out
+
+
+def _sum_in_bfloat16(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
+    """Computes ``statistics`` of factors that are cut into bfloat16 in registers."""
+    first, second = pairs[0], pairs[-1]
+    k, n = first.x.shape[1], first.y.shape[1]
+    tiles, row, size = _cover(k, n, tile, int(sums))
     partial = None
     if tile.splits > 1:
         partial = torch.empty(tile.splits, size, dtype=torch.float32, device=first.x.device)
-    brought = tile.cut and exact
-    below = [pair.y.stride(0) if brought else pair.x.stride(0) for pair in pairs]
-    vector = _vector(k, n, *below, *(pair.y.stride(0) for pair in pairs))
-    block = [tile.depth, tile.rows]
+    vector = _vector(k, n, *(side.stride(0) for pair in pairs for side in (pair.x, pair.y)))
     pointers, rows, strides, scales, options = [], [], [], [], {}
     for suffix, pair in (("", first), ("_2", second)):
         weights = pair.weight if isinstance(pair.weight, Tensor) else None
-        pointers += [_described(_short_of(pair.x), block, edge) if brought else pair.x, pair.y, weights]
+        pointers += [pair.x, pair.y, weights]
         lots = -(-len(pair.x) // tile.depth)
         rows += [len(pair.x), -(-lots // tile.splits) * tile.depth]
         by_row = weights is not None and weights.numel() > 1
-        strides += [0 if brought else pair.x.stride(0) // vector, pair.y.stride(0) // vector]
+        strides += [pair.x.stride(0) // vector, pair.y.stride(0) // vector]
         strides += [weights.stride(0) if weights is not None and by_row else 0]
         scales += [1.0 if isinstance(pair.weight, Tensor) else float(pair.weight)]
         options["X_PARTS" + suffix] = 1 if pair.x_exact else 3
         # Weights of rows leave no y exact.
         options["Y_PARTS" + suffix] = 1 if pair.y_exact and weights is None else 3
         options["WEIGHTS" + suffix] = weights is not None
-    kernels, grow = _kernels(), into is not None
     with _on(first.x):
-        kernels.statistics[(across * down, tile.splits)](
+        _kernels().statistics[(tiles, tile.splits)](
             *pointers, *out, partial, *rows, k // vector, n // vector, *strides, *scales, row, size,
-            **options, PAIRS=len(pairs), SPLITS=tile.splits, GROW=grow, SUMS=sums, SHORT=brought,
+            **options, PAIRS=len(pairs), SPLITS=tile.splits, GROW=grow, SUMS=sums,
             VECTOR=vector, APART=tile.apart, BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth,
             num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
-        if partial is not None:
-            count = -(-(k + edge) // 16) * -(-(n + edge) // 64)
-            kernels.add_partial[(count,)](
-                partial, *out, k // vector, n // vector, row, size, SPLITS=tile.splits, GROW=grow,
-                SUMS=sums, VECTOR=vector, BELOW=16, ABOVE=64, num_warps=4,
+    if partial is not None:
+        _add_partial(partial, out, row, size, sums, grow)
+
+
+def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
+    """Computes ``statistics`` of factors that are written in digits, one pair after the other."""
+    first = pairs[0]
+    k, n = first.x.shape[1], first.y.shape[1]
+    splits = max(tile.splits, *(-(-len(pair.x) // _LOT) for pair in pairs))
+    tiles, row, size = _cover(k, n, tile, 1)
+    partial = torch.empty(splits * len(pairs), size, dtype=torch.float32, device=first.x.device)
+    for number, pair in enumerate(pairs):
+        rows = len(pair.x)
+        lots = -(-rows // tile.depth)
+        share = -(-lots // splits) * tile.depth
+        x, y = _turn(pair.x, pair.x_exact, pair.x_bounded), _turn(pair.y, pair.y_exact, pair.y_bounded)
+        weight, scale = pair.weight if isinstance(pair.weight, Tensor) else None, 1.0
+        if not isinstance(pair.weight, Tensor):
+            scale = float(pair.weight)
+        x_at = _described(x.digits, [tile.rows, tile.depth])
+        y_at = _described(y.digits, [tile.columns, tile.depth])
+        with _on(first.x):
+            _kernels().statistics_of_digits[(tiles, splits)](
+                x_at, y_at, x.units, y.units, weight, partial[number * splits :], rows, share, k, n, scale,
+                x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
+                X_UNITS=x.units is not None, Y_UNITS=y.units is not None, WEIGHT=weight is not None,
+                BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
+                num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
             )  # fmt: skip
-    return out
+    _add_partial(partial, out, row, size, sums, grow)
+
+
+def _cover(k: int, n: int, tile: Tile, edge: int) -> tuple[int, int, int]:
+    """Returns the tiles of a result with edges, the length of a row of them, and the size of all."""
+    across, down = -(-(n + edge) // tile.columns), -(-(k + edge) // tile.rows)
+    return across * down, across * tile.columns, down * tile.rows * across * tile.columns
+
+
+def _add_partial(partial: Tensor, out: Sums, row: int, size: int, sums: bool, grow: bool) -> None:
+    """Adds the sums of several splits up, in their order."""
+    k, n = out.products.shape
+    vector, edge = _vector(k, n), int(sums)
+    with _on(partial):
+        _kernels().add_partial[(-(-(k + edge) // 16) * -(-(n + edge) // 64),)](
+            partial, *out, k // vector, n // vector, row, size, SPLITS=len(partial), GROW=grow,
+            SUMS=sums, VECTOR=vector, BELOW=16, ABOVE=64, num_warps=4,
+        )  # fmt: skip
+
+
+class _Turned(NamedTuple):
+    """Numbers in digits, transposed, each row with a 1 below it.
+
+    Attributes:
+        digits: (parts · (n + 1), rows), int8.
+        parts: digits of a number.
+        units: of every column, (n,); None: ``unit`` holds for all.
+        unit: what the lowest digit counts, in the row of ones too.
+    """
+
+    digits: Tensor
+    parts: int
+    units: Tensor | None
+    unit: float
+
+
+def _turn(x: Tensor, exact: bool, bounded: bool) -> _Turned:
+    """Writes states as one digit, or numbers as three; ``bounded``: they are between -1 and 1."""
+    rows, n = x.shape
+    parts = 1 if exact else 3
+    length = -(-rows // _ALIGNED) * _ALIGNED
+    digits = torch.empty(parts * (n + 1), length, dtype=torch.int8, device=x.device)[:, :rows]
+    units: Tensor | None = None
+    short = _find_short(x) if exact else None
+    source = x if short is None else short
+    unit = 1.0 if exact else _unit(parts)
+    if not exact and not bounded:
+        units = torch.linalg.vector_norm(x, torch.inf, dim=0) * unit
+    vector = _vector(n, source.stride(0))
+    with _on(x):
+        _kernels().turn[(-(-rows // 64) * -(-(n + 1) // 64),)](
+            source, units, digits, rows, n // vector, source.stride(0) // vector, length // _ALIGNED, unit,
+            1 / unit, PARTS=parts, UNITS=units is not None, VECTOR=vector, ROWS=64, COLUMNS=64, num_warps=4,
+        )  # fmt: skip
+    return _Turned(digits, parts, units, unit)
+
+
+def _unit(parts: int) -> float:
+    """Returns the unit of numbers between -1 and 1 with so many digits, of which the highest is up to 127."""
+    return 1.0 / (127 << 8 * (parts - 1))
 
 
 def tile_of(rows: int, k: int, n: int, cut: bool) -> Tile:
@@ -342,30 +454,27 @@ def tile_of(rows: int, k: int, n: int, cut: bool) -> Tile:
     """
     if rows <= _FEW:
         return Tile(16, 32, 128, 4, 3)
-    if cut and k >= _LONG:
-        splits = min(8, _PROGRAMS // (-(-rows // 256) * -(-n // 64)))
-        if splits > 1:
-            return Tile(256, 64, 64, 8, 3, splits=splits, cut=True)
+    if cut and k <= _MOST_TERMS:
+        if -(-rows // 256) * -(-n // 64) >= _PROGRAMS:
+            return Tile(256, 64, 128, 8, 3, cut=True)
+        splits = min(8, _PROGRAMS // (-(-rows // 128) * -(-n // 64))) if k >= _LONG else 1
+        return Tile(128, 64, 128, 4, 3, splits=max(1, splits), cut=True)
     small = rows * n <= _SMALL
-    if cut:
-        return Tile(64, 64, 64, 4, 4, cut=True) if small else Tile(128, 64, 64, 8, 4, cut=True)
     if k >= _LONG and small:
         return Tile(64, 64, 64, 4, 3, splits=3)
     return Tile(64, 32, 64, 4, 4) if small else Tile(128, 64, 64, 8, 3)
 
 
-def statistics_tile(rows: int, k: int, n: int, cut: bool) -> Tile:
-    """Returns how sums over rows of x ⊗ y are cut, by their shape alone; see ``tile_of``."""
+def statistics_tile(rows: Sequence[int], k: int, n: int, cut: bool) -> Tile:
+    """Returns how sums over the rows of one or two pairs are cut, by their shape; see ``tile_of``."""
     large = k * n > _SMALL  # as many tiles as keep the device busy without a share of the rows each
-    if rows <= 2 * _FEW:
+    if sum(rows) <= 2 * _FEW:
         return Tile(64, 32, 64, 4, 2)
     if not cut:
-        return (
-            Tile(128, 128, 32, 8, 4) if large else Tile(128, 128, 32, 8, 3, splits=4 if rows <= _MANY else 9)
-        )
-    if large or rows <= _MANY:
-        return Tile(128, 64, 64, 4, 3, splits=1 if large else 4, cut=True)
-    return Tile(256, 64, 64, 8, 3, splits=8, cut=True)
+        splits = 4 if sum(rows) <= _MANY else 9
+        return Tile(128, 128, 32, 8, 4) if large else Tile(128, 128, 32, 8, 3, splits=splits)
+    splits = max(1, _PROGRAMS // (-(-(k + 1) // 128) * -(-(n + 1) // 128)))
+    return Tile(128, 128, 128, 8, 3, splits=min(splits, -(-max(rows) // 128)), cut=True)
 
 
 def _multiply(
@@ -398,16 +507,15 @@ def _multiply(
     grid = (-(-rows // tile.rows) * -(-n // tile.columns), splits)
     now = asked if splits == 1 else (False, False, False)
     out, tensors, numbers, flags = _ends(x, n, units, now, beta, addend, cut)
-    flags |= {"W_PARTS": parts, "SPLITS": splits, "ROWS": tile.rows, "COLUMNS": tile.columns}
+    flags |= {"SPLITS": splits, "ROWS": tile.rows, "COLUMNS": tile.columns}
     flags |= {"DEPTH": depth, "num_warps": tile.warps, "num_stages": tile.stages}
     with _on(x):
         if cut and couplings is not None:
-            vector = _vector(n)
-            w_block = [tile.columns, depth] if transposed else [depth, tile.columns]
-            kernels.half_step_of_cut[grid](
-                _described(_short_of(x), [tile.rows, depth]), _described(couplings.parts, w_block), partial,
-                *tensors, rows, share, k, n // vector, couplings.W.shape[0], *numbers,
-                TRANSPOSED=transposed, VECTOR=vector, APART=tile.apart and parts > 1, **flags,
+            vector, digits = _vector(n), couplings.digits(transposed)
+            kernels.half_step_of_digits[grid](
+                _described(_short_of(x), [tile.rows, depth]),
+                _described(digits.digits, [tile.columns, depth]), digits.unit, partial,
+                *tensors, rows, share, k, n // vector, *numbers, PARTS=parts, VECTOR=vector, **flags,
             )  # fmt: skip
         else:
             w_k, w_n = matrix.stride()
@@ -419,7 +527,7 @@ def _multiply(
                 x, matrix, partial, *tensors,
                 rows, share, k // vector, n // vector, x.stride(0) // vector,
                 w_k if across else w_k // vector, w_n // vector if across else w_n, *numbers,
-                X_PARTS=1 if exact else parts, TRANSPOSED=across, VECTOR=vector,
+                X_PARTS=1 if exact else parts, W_PARTS=parts, TRANSPOSED=across, VECTOR=vector,
                 APART=tile.apart and not (parts == 1 and exact), TERMS=min(depth, _TERMS), **flags,
             )  # fmt: skip
     if partial is None:
@@ -461,7 +569,7 @@ def _ends(
 ) -> tuple[Drawn, list[Any], list[Any], dict[str, Any]]:
     """Returns what a half-step fills, and the tensors, numbers and flags that say how it concludes.
 
-    ``short``: whether the state is also kept in bfloat16, for the next product and its statistics.
+    ``short``: whether the state is also kept in 8 bits, for the next product and its statistics.
     """
     theta, (low, high), key, stream, mirrored_from = units
     rows = len(like) if rows is None else rows
@@ -469,10 +577,10 @@ def _ends(
         torch.empty(rows, n, dtype=torch.float32, device=like.device) if is_asked else None
         for is_asked in asked
     ]
-    state, short_row = made[0], _short_row(n)
+    state, short_row = made[0], -(-n // _ALIGNED) * _ALIGNED
     beside = None
     if short and state is not None:
-        beside = torch.empty(rows, short_row, dtype=torch.bfloat16, device=like.device)[:, :n]
+        beside = torch.empty(rows, short_row, dtype=torch.int8, device=like.device)[:, :n]
         _keep_short(state, beside)
     by_tensor = beta if isinstance(beta, Tensor) else None
     by_row = by_tensor is not None and by_tensor.numel() > 1
@@ -487,24 +595,31 @@ def _ends(
 
 
 def _short_of(x: Tensor) -> Tensor:
-    """Returns states in bfloat16, in rows that the copy engine reads: those that a draw kept beside them."""
-    kept = _kept(x).get(x)
-    if kept is not None and not x.is_inference() and kept[0] == x._version:
-        return kept[1]
+    """Returns states in 8 bits, in rows that the copy engine reads: those that a draw kept beside them."""
+    kept = _find_short(x)
+    if kept is not None:
+        return kept
     rows, n = x.shape
-    row = _short_row(n)
-    made = torch.empty(rows, row, dtype=torch.bfloat16, device=x.device)[:, :n]
-    vector = _vector(n, x.stride(0), row)
+    row = -(-n // _ALIGNED) * _ALIGNED
+    made = torch.empty(rows, row, dtype=torch.int8, device=x.device)[:, :n]
+    vector = _vector(n, x.stride(0))
     with _on(x):
         _kernels().shorten[(-(-rows // 32) * -(-n // 128),)](
-            x, made, rows, n // vector, x.stride(0) // vector, row // vector, VECTOR=vector,
+            x, made, rows, n // vector, x.stride(0) // vector, row // _ALIGNED, VECTOR=vector,
             ROWS=32, COLUMNS=128, num_warps=4,
         )  # fmt: skip
+    _keep_short(x, made)
     return made
 
 
+def _find_short(x: Tensor) -> Tensor | None:
+    """Returns the states in 8 bits that are kept beside x."""
+    kept = _kept(x).get(x)
+    return kept[1] if kept is not None and not x.is_inference() and kept[0] == x._version else None
+
+
 def _keep_short(state: Tensor, short: Tensor) -> None:
-    """Keeps a state in bfloat16 beside it, until its values change."""
+    """Keeps a state in 8 bits beside it, until its values change."""
     if not state.is_inference():
         _kept(state)[state] = state._version, short
 
@@ -516,7 +631,7 @@ def _kept(like: Tensor) -> MutableMapping[Tensor, tuple[int, Tensor]]:
 
 
 def forget() -> None:
-    """Forgets states and couplings in bfloat16: to be called where the recording of a graph begins.
+    """Forgets states in 8 bits and couplings in digits: to be called where the recording of a graph begins.
 
     A graph must not read what was made outside: its replays find other values in the memory of a state,
     which the graph may write itself, and not beside it. Nor is what a graph makes seen outside.
@@ -534,18 +649,10 @@ def _recording(like: Tensor) -> int:
     return _RECORDING[1]
 
 
-def _short_row(n: int) -> int:
-    """Returns the length in memory of rows of n states in bfloat16 and a 1."""
-    return -(-(n + 1) // _ALIGNED) * _ALIGNED
-
-
-def _described(x: Tensor, block: list[int], more: int = 0) -> Any:
-    """Describes a matrix to the copy engine, which brings blocks of it and zeros beyond its edges.
-
-    ``more`` columns that stand in memory beside it count as its own.
-    """
+def _described(x: Tensor, block: list[int]) -> Any:
+    """Describes a matrix to the copy engine, which brings blocks of it and zeros beyond its edges."""
     descriptor = import_module("triton.tools.tensor_descriptor").TensorDescriptor
-    return descriptor(x, [x.shape[0], x.shape[1] + more], list(x.stride()), block)
+    return descriptor(x, list(x.shape), list(x.stride()), block)
 
 
 def _copies(x: Tensor) -> bool:

@@ -60,7 +60,7 @@ class Layer(nn.Module, ABC):
     """Coefficients c with -x²/2 = Σ_k c_k t_k(x) + constant, for example (-0.5,) for Bernoulli units; None if
     there are none. A curvature A then replaces θ_k by θ_k + A c_k."""
     short: ClassVar[bool] = False
-    """True if all states are exact in bfloat16, such as 0 and 1, so that products with them need no more."""
+    """True if all states are -1, 0 or 1, so that products with them need no more than 8 bits."""
     coding: ClassVar[str] = "states"
     """The encoding by ``harmonium.tables`` of a data column for visible units of this kind, one of its
     ``codings.FITS``:

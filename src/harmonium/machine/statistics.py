@@ -15,7 +15,7 @@ from harmonium.machine.hamiltonian import Hamiltonian
 
 
 class _Lot(NamedTuple):
-    """States or means of rows whose products wait, their weight, and which layers are exact in bfloat16."""
+    """States or means of rows whose products wait, their weight, and which layers are -1, 0 or 1."""
 
     means: list[Tensor]
     weight: float | Tensor
@@ -196,9 +196,13 @@ class Statistics:
             return
         lots, counted = [*self._lots], set[int]()
         self._lots.clear()
+        layers = self._hamiltonian.layers
         for edge, (l, m) in enumerate(self._hamiltonian.graph.edges):
+            bounded = layers[l].short, layers[m].short
             pairs = [
-                tensor_cores.Pair(lot.means[l], lot.means[m], lot.weight, lot.short[l], lot.short[m])
+                tensor_cores.Pair(
+                    lot.means[l], lot.means[m], lot.weight, lot.short[l], lot.short[m], *bounded
+                )
                 for lot in lots
             ]
             made = tensor_cores.statistics(pairs)
