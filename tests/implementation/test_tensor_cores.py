@@ -15,7 +15,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.backends import choice, tensor_cores
 from harmonium.backends.tensor_cores import Couplings, Drawn, Pair, Sums
-from harmonium.machine import Statistics
+from harmonium.machine import Statistics, statistics as statistics_module
 from harmonium.sums import expect
 
 BITS = (torch.rand(60, 12, generator=torch.Generator().manual_seed(1)) < 0.3).float()
@@ -139,9 +139,23 @@ def test_statistics_are_those_without_matrix_units(
             for lot in lots:
                 sums.add(law, lot, weights, summed=law.graph.summed)
         found.append([x for theta in sums.thetas for x in theta] + sums.products)
-    assert USED.count("statistics") == 2 * len(law.graph.edges)  # two lots, then one
+    # Lots of one weight are one product; lots with weights of rows are two and one.
+    assert USED.count("statistics") == (2 if weighted else 1) * len(law.graph.edges)
     for ours, plain in zip(*found, strict=True):
         assert torch.allclose(ours, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("waiting", [1 << 24, 3000])
+def test_lots_that_wait_for_others_are_all_counted(waiting: int, units: pytest.MonkeyPatch) -> None:
+    made, law = machine("shallow"), machine("shallow").hamiltonian()
+    units.setattr(statistics_module, "_WAITING", waiting)
+    sums, total = Statistics(law), 0.0
+    with torch.no_grad():
+        for seed, weight in enumerate((0.5, -0.1, -0.1, -0.1, 0.5, -0.1, 0.2, -0.1, -0.1)):
+            v, h = made.random_states(60, seed=seed)
+            sums.add(law, (v, h), weight)
+            total = total + weight * (v.t() @ h)
+        assert torch.allclose(sums.products[0], total, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("units")

@@ -246,7 +246,8 @@ class Relaxation(NamedTuple):
                     known.pop(l, None)
             log_marginal, numbers = block.move(states, known, None if drawn or diagnostics else log_marginal)
             diagnostics.append(numbers)
-        acceptance, jump = torch.stack(diagnostics).mean(0)
+        means = diagnostics[0] if len(diagnostics) == 1 else torch.stack(diagnostics).mean(0)
+        acceptance, jump = means
         kept = log_marginal if len(diagnostics) == 1 else None  # the next sweep begins with the same block
         after = KernelState(states, state.sweeps + 1, state.memory, known, kept)
         return after, {"acceptance": acceptance, "squared_jump": jump}
@@ -289,7 +290,7 @@ class _Block:
             proposed_fields = self.find_fields(self.others, proposal, {})
         else:
             proposed_fields = self.draw_others(proposal)
-        reached: Tensor | None = None
+        reached, taken = None, None
         if adjusted:
             back = self._find_pulls(proposal, proposed_fields, {})
             if log_marginal is None:
@@ -300,14 +301,9 @@ class _Block:
             gain -= self._find_log_density(proposal, states, centres)
             taken = _random.accept(gain, self.generator)
             reached = torch.where(taken, reached, log_marginal)
-        else:
-            taken = torch.ones(len(states[0]), dtype=torch.bool, device=self.law.device)
-        jump = torch.zeros_like(taken, dtype=self.law.dtype)
-        for l in self.moving:
-            jump += ((proposal[l] - states[l]) / self.deviations[l]).square().sum(-1)
-        units = sum(states[l].shape[-1] for l in self.moving)
-        rows = taken.unsqueeze(-1)
-        if adjusted:
+        numbers = self._find_numbers(states, proposal, taken)
+        if taken is not None:
+            rows = taken.unsqueeze(-1)
             for new, old in zip(proposal, states, strict=True):
                 if new is not old:
                     torch.where(rows, new, old, out=new)
@@ -320,7 +316,17 @@ class _Block:
         elif adjusted:
             known.update({l: torch.where(rows, new, pulls[l]) for l, new in back.items()})
         states[:] = proposal
-        return reached, torch.stack((taken.to(jump.dtype).mean(), (taken * jump).mean() / units))
+        return reached, numbers
+
+    def _find_numbers(self, states: States, proposal: States, taken: Tensor | None) -> Tensor:
+        """Returns the acceptance and the mean squared jump of a move, (2,); ``taken`` None: of all rows."""
+        jumps = [(proposal[l] - states[l]) / self.deviations[l] for l in self.moving]
+        moved = jumps[0] if len(jumps) == 1 else torch.cat(jumps, -1)
+        if taken is None:
+            squared = torch.linalg.vector_norm(moved).square() / moved.numel()
+            return torch.stack((torch.ones_like(squared), squared))
+        shares = taken.to(moved.dtype)
+        return torch.stack((shares.mean(), shares @ moved.square().sum(-1) / moved.numel()))
 
     def draw_others(self, states: States) -> dict[int, Tensor]:
         """Draws the layers of the other colour given this one, and returns their fields."""

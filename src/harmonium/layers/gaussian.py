@@ -38,7 +38,7 @@ class GaussianUnits(QuadraticUnits, ABC):
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
         slope, precision = self._find_local(B, A, theta)
-        return Moments(slope / precision, (1 / precision).expand_as(slope))
+        return Moments(slope / precision, precision.reciprocal().expand_as(slope))
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         slope, precision = self._find_local(field, 0.0, theta)

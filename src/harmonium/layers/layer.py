@@ -411,4 +411,5 @@ class QuadraticUnits(Layer, ABC):
 
     def _find_local(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, Tensor]:
         slope, curvature = theta or self.natural()
-        return B + slope, curvature + A
+        none = isinstance(A, float) and A == 0.0  # in most calls: an operation less for a GPU
+        return B + slope, curvature if none else curvature + A

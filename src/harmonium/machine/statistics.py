@@ -13,13 +13,25 @@ from torch import Tensor
 from harmonium.backends import OuterProductSum, choice, sum_of_lots, tensor_cores
 from harmonium.machine.hamiltonian import Hamiltonian
 
+_WAITING = 1 << 24  # numbers of lots of one weight that wait, 64 MB: one product of more is no faster
+
 
 class _Lot(NamedTuple):
-    """States or means of rows whose products wait, their weight, and which layers are -1, 0 or 1."""
+    """States or means of rows whose products wait, their weight, and which layers are -1, 0 or 1.
 
-    means: list[Tensor]
+    Attributes:
+        means: of every layer, those of several ``add`` of the same weight.
+    """
+
+    means: list[list[Tensor]]
     weight: float | Tensor
     short: list[bool]
+
+    def takes(self, weight: float | Tensor, short: list[bool]) -> bool:
+        """Returns whether more rows of this weight may wait with these."""
+        if isinstance(weight, Tensor) or isinstance(self.weight, Tensor):
+            return False
+        return weight == self.weight and short == self.short
 
 
 @final
@@ -125,9 +137,7 @@ class Statistics:
                     exact and layer.short and l not in reading for l, layer in enumerate(hamiltonian.layers)
                 ]
                 each = weight.to(hamiltonian.dtype) if isinstance(weight, Tensor) else weight
-                self._lots.append(_Lot(means, each, short))
-                if len(self._lots) == 2:  # as many as one kernel takes: data and chains
-                    self._flush()
+                self._queue(means, each, short)
                 return
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
@@ -190,20 +200,32 @@ class Statistics:
         rows = max(len(x) for x in states)
         return choice.tensor_cores(hamiltonian, rows, min(J.numel() for J in hamiltonian.J))
 
+    def _queue(self, means: list[Tensor], weight: float | Tensor, short: list[bool]) -> None:
+        """Lets states or means wait for others; adds them where there are enough."""
+        lot = next((lot for lot in self._lots if lot.takes(weight, short)), None)
+        if lot is None:
+            if len(self._lots) == 2:  # as many as one kernel takes: data and chains
+                self._flush()
+            self._lots.append(_Lot([[x] for x in means], weight, short))
+            return
+        for waiting, x in zip(lot.means, means, strict=True):
+            waiting.append(x)
+        if sum(x.numel() for waiting in lot.means for x in waiting) > _WAITING:
+            self._flush()
+
     def _flush(self) -> None:
         """Adds the lots that wait."""
         if not self._lots:
             return
         lots, counted = [*self._lots], set[int]()
+        means = [[x[0] if len(x) == 1 else torch.cat(x) for x in lot.means] for lot in lots]
         self._lots.clear()
         layers = self._hamiltonian.layers
         for edge, (l, m) in enumerate(self._hamiltonian.graph.edges):
             bounded = layers[l].short, layers[m].short
             pairs = [
-                tensor_cores.Pair(
-                    lot.means[l], lot.means[m], lot.weight, lot.short[l], lot.short[m], *bounded
-                )
-                for lot in lots
+                tensor_cores.Pair(x[l], x[m], lot.weight, lot.short[l], lot.short[m], *bounded)
+                for x, lot in zip(means, lots, strict=True)
             ]
             made = tensor_cores.statistics(pairs)
             self._products[edge].grow(made.products)
