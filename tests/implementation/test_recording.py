@@ -7,6 +7,7 @@ stay, as a graph does. ``experiments/gpu.py`` asks a GPU for the rest.
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,6 +18,9 @@ from weakref import ref
 
 import pytest
 import torch
+
+if os.environ.get("HARMONIUM_TEST_DEVICE") not in (None, "pretend"):
+    pytest.skip("a process that uses a real device has no pretend one", allow_module_level=True)
 from pretend_device import DEVICE, pretend_device
 from pretend_graphs import pretend_graphs
 from scipy.sparse import csr_matrix
