@@ -16,7 +16,8 @@ import harmonium as hm
 from harmonium.cli import output
 from harmonium.data import Series, Standardise, encoder_from_dict
 from harmonium.tables import Column, Table
-from harmonium.tables.codings import Logarithm, OneOf, Quantiles
+from harmonium.tables.labels import OneOf
+from harmonium.tables.numbers import Logarithm, Quantiles
 
 from .command_line import CommandLine
 

@@ -145,7 +145,7 @@ class _IndependentRows(GivenRows):
         if self._missing is None:
             return Sums({table.l: tuple(row_weights @ t for t in seen)}, by_state @ table.hidden, None)
         lacking = self._missing.t().to(weights.dtype) @ weights
-        by_state += lacking * table.moments.mean.t()
+        by_state += lacking * table.statistics[0].t()  # t_0 is x itself
         statistics = tuple(
             row_weights @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
             for t, expected in zip(seen, table.statistics, strict=True)

@@ -5,9 +5,10 @@
 - :func:`fit_table` and :func:`fit_labels` train machines of few hidden units on tables without chains.
 """
 
+from harmonium.tables.arrays import visible_for as visible_for
 from harmonium.tables.baselines import Baselines as Baselines, score_baselines as score_baselines
-from harmonium.tables.codec import Codec as Codec, Place as Place, visible_for as visible_for
-from harmonium.tables.codings import IGNORE as IGNORE, Labels as Labels, OneOf as OneOf
+from harmonium.tables.codec import Codec as Codec, Place as Place
+from harmonium.tables.codings import IGNORE as IGNORE
 from harmonium.tables.column import Column as Column, name_of as name_of
 from harmonium.tables.correlated import (
     fit_normal as fit_normal,
@@ -15,6 +16,7 @@ from harmonium.tables.correlated import (
     fold as fold,
 )
 from harmonium.tables.label_fit import fit_labels as fit_labels
+from harmonium.tables.labels import Labels as Labels, OneOf as OneOf
 from harmonium.tables.left_out import without_unit as without_unit
 from harmonium.tables.linear import (
     LinearPrediction as LinearPrediction,

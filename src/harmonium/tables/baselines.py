@@ -19,6 +19,22 @@ _RIDGE = 1e-3  # of the variance of a real column, which keeps the covariance of
 _MOST_STATES = 4096  # states of all discrete units together: tables of pairs are its square, 128 MiB
 
 
+@torch.no_grad()
+def separate(machine: BoltzmannMachine, rows: Tensor, weights: Tensor | None = None) -> BoltzmannMachine:
+    """Returns a machine of columns that nothing joins, with the biases of rows and in their dtype.
+
+    Args:
+        machine: Machine with the columns' visible layers; it is not changed.
+        rows: visible states, (rows, visible_width), NaN where missing.
+        weights: Row weights, (rows,); None means uniform.
+    """
+    alone = deepcopy(machine).to(dtype=rows.dtype)
+    init_visible_biases_(alone, rows, weights)
+    for coupling in alone.couplings:
+        coupling.fill_(torch.zeros_like(coupling.weight))
+    return alone
+
+
 class Baselines(NamedTuple):
     """Mean ln p of rows, in nats of the machine's states.
 
@@ -41,14 +57,12 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
         rows: complete visible states to score, (rows, visible_width).
         training: complete rows that the laws are fitted to, (rows, visible_width).
     """
-    layers: list[Layer] = [deepcopy(machine.layers[l]) for l in machine.visible]
-    alone = BoltzmannMachine(layers, [], range(len(layers)), seed=None).double()
-    init_visible_biases_(alone, training.double())
-    law = alone.hamiltonian()
-    split, fitted = (law.split(v.double()) for v in (rows, training))
+    alone = separate(machine, training.double())
+    law, layers = alone.hamiltonian(), [alone.layers[l] for l in alone.visible]
+    split, fitted = ([*alone.split(v.double()).values()] for v in (rows, training))
     by_layer = [
-        float(layer.log_conditional(x, torch.zeros_like(x), theta).sum(1).mean())
-        for layer, theta, x in zip(law.layers, law.thetas, split, strict=True)
+        float(layer.log_conditional(x, torch.zeros_like(x), law.thetas[l]).sum(1).mean())
+        for l, layer, x in zip(alone.visible, layers, split, strict=True)
     ]
     independent = sum(by_layer)
     discrete = [i for i, layer in enumerate(layers) if layer.two_values or layer.one_hot]

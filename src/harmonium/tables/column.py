@@ -25,19 +25,10 @@ from harmonium.data._text_files import is_number
 from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.codings import (
-    IGNORE,
-    Constant,
-    Counts,
-    Labels,
-    Numbered,
-    OneOf,
-    few,
-    fit_column,
-    options_of,
-    shown,
-    values_of,
-)
+from harmonium.tables.cells import few, shown, values_of
+from harmonium.tables.codings import IGNORE, fit_column, options_of
+from harmonium.tables.labels import Constant, Labels, Numbered, OneOf
+from harmonium.tables.numbers import Counts
 from harmonium.tables.support import Support
 
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
-from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.machine import BoltzmannMachine
+from harmonium.tables.baselines import separate
 from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
 # docs/decisions/0020 has what was measured.
@@ -122,8 +123,7 @@ def regression_start(
     log odds, which is nearly w·x + r while |w·x| is well below r. Biases are shifted against the couplings,
     so that the means of units are those of the rows.
     """
-    made = deepcopy(machine)
-    init_visible_biases_(made, v, weights)
+    made = separate(machine, v, weights)
     (hidden,), (*data, label) = made.hidden, made.visible
     generator = as_generator(seed, made.device)
     places = {l: getattr(made.layers[l], made.layers[l].location) for l in (*made.visible, hidden)}

@@ -13,7 +13,8 @@ import torch
 from harmonium.data import Frame, Series, layout_in, layouts_of, to_numbers
 from harmonium.data._text_files import LONG, has_codes, is_number, whole_numbers
 from harmonium.data.transforms import Array
-from harmonium.tables.codings import IGNORE, few, shown, values_of
+from harmonium.tables.cells import few, shown, values_of
+from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
 
 _NUMBERS = 0.95  # share of numbers among text from which on the others are likely to stand for missing cells

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from math import log1p, sqrt
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from harmonium.data import Encoder
 from harmonium.likelihood import exact_log_likelihood
-from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.machine import BoltzmannMachine
 from harmonium.sums import affordable, unit_updates
-from harmonium.tables.baselines import score_baselines
+from harmonium.tables.baselines import score_baselines, separate
 from harmonium.tables.table import Table
 
 LOOKED_AT = 256
@@ -59,7 +58,7 @@ def find_lost_links(
         return None
     r, *units = _find_link(machine, v)
     if r >= max(_STRONG, _SURE / sqrt(len(v))):
-        own, alone = (float(score(each, v).mean()) for each in (machine, _separate(machine, v)))
+        own, alone = (float(score(each, v).mean()) for each in (machine, separate(machine, v)))
         if own - alone <= -_SHARE * log1p(-min(r * r, 0.99)) / 2:
             names = encoder.columns if isinstance(encoder, Table) else None
             one, other = (unit if names is None else names[unit].name for unit in units)
@@ -89,12 +88,3 @@ def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:
     correlation = (x.t() @ x).abs().masked_fill(units == units.unsqueeze(1), 0.0)
     i, j = divmod(int(correlation.argmax()), len(units))
     return float(correlation[i, j]), int(units[i]), int(units[j])
-
-
-def _separate(machine: BoltzmannMachine, v: Tensor) -> BoltzmannMachine:
-    """Returns the machine of columns that nothing joins."""
-    made = deepcopy(machine)
-    init_visible_biases_(made, v)
-    for coupling in made.couplings:
-        coupling.fill_(torch.zeros_like(coupling.weight))
-    return made

@@ -13,7 +13,8 @@ import numpy as np
 from harmonium import _checks
 from harmonium.data import Encoder, Series, Standardise
 from harmonium.data.transforms import Array
-from harmonium.tables.codings import Counts, Numbered, OneOf, Quantiles
+from harmonium.tables.labels import Numbered, OneOf
+from harmonium.tables.numbers import Counts, Quantiles
 
 _TAIL = 0.1  # share of the cells that tell how a tail falls: fewer are a matter of chance in small tables
 

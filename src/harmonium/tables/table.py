@@ -19,8 +19,10 @@ from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
-from harmonium.tables.codings import IGNORE, Constant, OneOf, few, shown
+from harmonium.tables.cells import few, shown
+from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import Column, chosen_kinds, kind_of
+from harmonium.tables.labels import Constant, OneOf
 from harmonium.tables.left_out import question_of, without_unit
 
 UNKNOWN = ("error", "missing")

@@ -1,0 +1,75 @@
+"""Visible units for an array, whose columns are of one kind, from one pass over its rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks
+from harmonium._rows import Moments
+from harmonium.data import Encoder, Rows
+from harmonium.layers import Layer
+from harmonium.tables.codings import Seen, fit_array, states_of
+
+_DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
+
+
+def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -> tuple[Layer, Encoder]:
+    """Finds a visible layer for an array, and the encoder that turns data into its states and samples back.
+
+    Args:
+        rows: the data, (rows, columns), which are read once.
+        kind: "auto": two-valued units where every entry is one of their two values, Bernoulli for 0 and 1 and
+            Spin for -1 and +1 (the density of such data has no upper bound), else Gaussian. "bernoulli" takes
+            0 and 1; "spin" takes -1 and +1, or 0 and 1 which become them; "categorical" takes integers
+            0..q-1, with q one more than the largest; "binomial" takes counts 0..N, with N the largest;
+            "gaussian" and its other parametrisations take any numbers and standardise the columns, as does
+            "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
+            numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
+            "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
+            Other kinds take what their ``coding`` says.
+        weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
+
+    Raises:
+        ValueError: an unknown kind, or data that the kind does not take; the message names the value.
+    """
+    _checks.one_of(kind, "visible", ("auto", *Layer.registry))
+    seen = _look_at(rows, weights)
+    if bool(seen.moments[0].isnan().any()):
+        column = int(seen.moments[0].isnan().int().argmax())
+        raise ValueError(
+            f"X: expected at least one value in every column, all of column {column} is missing (NaN); "
+            "drop it"
+        )
+    if not bool(seen.moments[1].isfinite().all()):
+        column = int(seen.moments[1].isfinite().int().argmin())
+        raise ValueError(
+            f"X: expected numbers of which float64 holds the squares, received others in column {column}; "
+            "correct or drop them"
+        )
+    if kind == "auto":
+        pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
+        kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
+    n_states, encoder = fit_array(kind, seen)
+    return Layer.registry[kind].plain(rows.width, n_states), encoder
+
+
+def _look_at(rows: Rows, weights: Tensor | None) -> Seen:
+    """Reads all rows once."""
+    moments, ends, values = Moments(), list[Tensor](), list[float]()
+    uncounted: float | None = None
+    for span, v, wide in rows.blocks():
+        moments.add(wide, None if weights is None else weights[span])
+        observed = v[~v.isnan()] if bool(v.isnan().any()) else v.flatten()
+        if observed.numel():
+            ends += observed.aminmax()
+        while len(values) < _DIFFERENT:
+            others = observed[~torch.isin(observed, observed.new_tensor(values))]
+            if not len(others):
+                break
+            values += set(others[:_DIFFERENT].tolist())
+        if uncounted is None:
+            wrong = observed[(observed < 0) | (observed != observed.floor())]
+            uncounted = float(wrong[0]) if len(wrong) else None
+    low, high = (float(torch.stack(x).amin()) for x in (ends[::2], [-x for x in ends[1::2]]))
+    return Seen(moments.result(), low, -high, values, uncounted)
