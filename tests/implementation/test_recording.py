@@ -28,8 +28,7 @@ from scipy.sparse import csr_matrix
 import harmonium as hm
 from harmonium import _device
 from harmonium._states import leaves
-from harmonium.backends import Recording, choice
-from harmonium.coupled import ahead
+from harmonium.backends import Recording, choice, recording as recording_module
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.divergence import DivergenceMonitor
 
@@ -327,6 +326,32 @@ def test_replayed_rounds_of_a_ladder_are_those_made_one_by_one(
         assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
 
 
+@pytest.mark.parametrize("hidden", [[hm.Bernoulli(20)], [hm.Gaussian(20)], [hm.Bernoulli(20), hm.Spin(8)]])
+def test_replayed_searches_are_those_made_one_by_one(
+    hidden: list[hm.layers.Layer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where parameters have changed: a later search of the same owner finds its recording."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(30), *hidden], seed=2)
+
+    def run(owner: object) -> list[torch.Tensor]:
+        made = list[torch.Tensor]()
+        for seed in range(4):
+            hm.machine.normal_(machine, 0.3 + 0.1 * seed, seed=seed)
+            generator, law = torch.Generator().manual_seed(seed), machine.hamiltonian()
+            noise = [law.pure_noise(l, 60, generator) for l in range(len(law.layers))]
+            found, sweeps = hm.chains.search(law, noise, generator, owner)
+            made += [*found.states, *found.fields.values(), sweeps]
+        return made
+
+    with torch.no_grad(), pretend_graphs(monkeypatch) as counts:
+        replayed = run(owner := hm.rules.ucd_lmi().free)
+        assert (counts.recorded, counts.failed) == (1, 0) and counts.replays >= 3
+        assert len(recording_module._KEPT[owner]) == 1
+        plain = run(None)
+        assert counts.recorded == 1
+    assert all(torch.equal(x, y) for x, y in zip(replayed, plain, strict=True))
+
+
 @pytest.mark.usefixtures("recording")
 def test_a_recording_leaves_alone_what_it_was_given() -> None:
     start = {"x": torch.zeros(3), "count": 0}
@@ -385,11 +410,11 @@ def test_recordings_of_pairs_are_few_and_end_with_their_kernel(monkeypatch: pyte
         for seed in range(6):
             rule.gradient(machine, BITS, seed=seed)
         kernel = ref(rule.free.pair_kernel)
-        assert len(ahead._RECORDED[rule.free.pair_kernel]) == 1
+        assert len(recording_module._KEPT[rule.free.pair_kernel]) == 1
         deepcopy(rule)
         del rule
         gc.collect()
-        assert kernel() is None and all(key is not None for key in ahead._RECORDED)
+        assert kernel() is None and all(key is not None for key in recording_module._KEPT)
 
 
 def test_a_failed_recording_leaves_states_and_generators_as_they_were(

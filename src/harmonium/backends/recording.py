@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, final
+from typing import Any, NamedTuple, final
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from harmonium.backends import choice, tensor_cores
 
 # Steps before the recording: the first makes constants and picks algorithms, the second finds them there.
 _EAGER = 2
+_MOST_KEPT = 8  # by one owner, each with all that its step makes; a training needs some three
 _STEPS = [0]  # of recordings that are being made
 
 
@@ -52,7 +54,9 @@ class Recording:
         self._step, self._generators, self._left, self._replays = step, generators, _EAGER + 1, 0
         self._grown: dict[str, int] = {}  # by how much a step changes whole numbers
         self._records = steady and choice.records(device) and not within_step()
-        self._state = map_leaves(_clone, state) if self._records else state
+        self._state = None
+        if carries:
+            self._state = map_leaves(_clone, state) if self._records else state
         self._graph: Any = None
         # One for all recordings: torch keeps a workspace of cuBLAS, tens of megabytes, for every stream.
         self._stream = side_stream(device, "recording")
@@ -143,6 +147,52 @@ class Recording:
                 self._grown[place] = value - before[place]
         own = iter(before.values())
         self._state = map_leaves(lambda value: _other(value, next(own)), new)
+
+
+class _Kept(NamedTuple):
+    """A recording, the tensors that it reads, and its sources of noise."""
+
+    given: Any
+    recording: Recording
+    generators: Sequence[torch.Generator]
+
+
+_KEPT: WeakKeyDictionary[Any, dict[Hashable, _Kept]] = WeakKeyDictionary()
+
+
+def replay(
+    owner: object,
+    key: Hashable,
+    step: Callable[[Any], Any],
+    given: Any,
+    device: torch.device,
+    generators: Sequence[torch.Generator] = (),
+) -> Any:
+    """Makes a step by a recording that an earlier call of the same owner may have made.
+
+    Args:
+        owner: keeps its recordings as long as it lives; ``step`` must not hold it.
+        key: whatever the operations depend on, beside the tensors that are given.
+        step: takes copies of what is given, which lie where they are, and returns what it made.
+        given: a tree of tensors.
+        device: where they are.
+        generators: as for ``Recording``.
+
+    Returns:
+        What the step made; the next call with this key writes over it.
+    """
+    known = _KEPT.setdefault(owner, {})
+    if key not in known or any(x is not y for x, y in zip(known[key].generators, generators, strict=True)):
+        if len(known) == _MOST_KEPT:
+            known.clear()
+        copies = map_leaves(lambda x: x.detach().clone(), given)
+        known[key] = _Kept(copies, Recording(step, copies, device, generators, carries=False), generators)
+    else:
+        pairs = zip(leaves(known[key].given), leaves(given), strict=True)
+        own, new = zip(*((x, y.detach()) for (_, x), (_, y) in pairs), strict=True)
+        torch._foreach_copy_(own, new)
+    known[key].recording.advance()
+    return known[key].recording.state
 
 
 def within_step() -> bool:

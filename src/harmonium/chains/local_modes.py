@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, count
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +14,14 @@ from torch import Tensor
 from harmonium import _device, _random
 from harmonium._checks import Numbers
 from harmonium.backends import calls, choice
+from harmonium.backends.recording import replay
+from harmonium.backends.rounding import ASKED
 from harmonium.chains.kernel import KernelState
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, Part, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
 _PATIENCE = 128  # half-steps before cycles are looked for; a search seldom takes as many
+_WINDOW = 8  # half-steps between two looks of a GPU, which makes them as one recording; half of a search
 _ALONE = 3  # half-steps after which so few units change that chain after chain is faster in compiled code
 
 
@@ -68,11 +73,15 @@ def local_search(
 
 
 def search(
-    hamiltonian: Hamiltonian, states: Sequence[Tensor], generator: torch.Generator
+    hamiltonian: Hamiltonian,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    owner: object = None,
 ) -> tuple[KernelState, Tensor]:
     """Runs ``local_search`` in natural parameters, with one β for all chains.
 
     ``states`` has for each layer (rows, width_l). Returns the modes with their fields, and sweeps, (rows,).
+    An ``owner`` keeps the recordings of a GPU for later searches; None: nothing is recorded.
     """
     sides = hamiltonian.graph.sides("local search")
     free = [tuple(l for l in layers if not hamiltonian.is_clamped(l)) for layers in sides]
@@ -92,8 +101,18 @@ def search(
     current, law = list(modes), hamiltonian
     landmark: dict[int, Tensor] = {}
     known: dict[int, Tensor] = {}
-    gone = 0
-    for half in count():
+    gone, half = 0, -1
+    climbs = owner is not None and choice.records(hamiltonian.device) and _is_one_law(hamiltonian)
+    while True:
+        half += 1
+        if climbs and half >= 2 and half % 2 == 0 and half + _WINDOW <= _PATIENCE:
+            current, ended, when = _climb_ahead(law, free, discrete, current, ended, owner)
+            halves[active] = torch.where(when > 0, half + when, halves[active])
+            half += _WINDOW - 1
+            gone = int(ended.sum())
+            if gone == len(ended):
+                break
+            continue
         colour, fields = half % 2, dict[int, Tensor]()
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
         for l in free[colour]:
@@ -124,7 +143,7 @@ def search(
             if len(active) == rows:
                 known = fields
         gone = int(ended.sum())
-        if gone * _COMPACT >= len(ended):
+        if gone * _COMPACT >= len(ended) and not (climbs and half == 1):  # recordings have all chains
             rest, place = _device.split_indices(ended, gone)
             for l, x in enumerate(current):
                 modes[l].index_copy_(0, active[place], x[place])
@@ -133,10 +152,66 @@ def search(
                 break
             current, law = [x[rest] for x in current], hamiltonian.select_rows(active)
             landmark = {l: x[rest] for l, x in landmark.items()}
+    if gone and gone == len(ended):
+        for l, x in enumerate(current):
+            modes[l].index_copy_(0, active, x)
     halves -= late.squeeze(-1).to(halves.dtype)
     # A chain that came back to a state it had left has moved since fields were made.
     fields = known or {l: hamiltonian.field(l, modes) for l in sum(free, ())}
     return KernelState(modes, 0, fields=fields), halves.add(1).div(2, rounding_mode="floor")
+
+
+def _is_one_law(law: Hamiltonian) -> bool:
+    """Returns whether a law is the same for all rows, with nothing held."""
+    one = isinstance(law.beta, float) and all(p.dim() == 1 for theta in law.thetas for p in theta)
+    return one and law.held is None
+
+
+def _climb_ahead(
+    law: Hamiltonian,
+    free: Sequence[tuple[int, ...]],
+    discrete: Sequence[bool],
+    states: States,
+    ended: Tensor,
+    owner: object,
+) -> tuple[States, Tensor, Tensor]:
+    """Makes half-steps without a look, from one of the first colour on, as a recording.
+
+    Args:
+        law, free, discrete: of ``search``.
+        states: for each layer (rows, width_l).
+        ended: true for chains that stay where they are, (rows,).
+        owner: keeps the recording.
+
+    Returns:
+        The states, and for each chain, (rows,), whether it has ended, and in which of these half-steps, from
+        1 on; 0 for one that has not, or had before.
+    """
+    like = law.without_cache()
+
+    def step(given: tuple[Any, ...]) -> tuple[States, Tensor, Tensor]:
+        thetas, J, states, ended = given
+        at, current, when = (
+            replace(like, thetas=thetas, J=J),
+            list(states),
+            torch.zeros_like(ended, dtype=torch.int64),
+        )
+        for half in range(_WINDOW):
+            moved = ended
+            for l in free[half % 2]:
+                x = torch.where(
+                    ended.unsqueeze(-1), current[l], at.layers[l].mode(at.field(l, current), thetas[l])
+                )
+                moved, current[l] = moved | (x != current[l]).any(-1), x
+            if discrete[half % 2]:
+                when = torch.where(moved, when, half + 1)
+                ended = ended | ~moved
+        return current, ended, when
+
+    given = (law.thetas, tuple(law.J), list(states), ended)
+    key = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, ASKED.get(), len(ended))
+    moved: tuple[States, Tensor, Tensor] = replay(owner, key, step, given, law.device)
+    return moved
 
 
 def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps: int = 1) -> None:

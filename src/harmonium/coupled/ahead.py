@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import torch
 from torch import Tensor
 
 from harmonium import _device
-from harmonium._states import map_leaves, record
-from harmonium.backends import Recording, choice
+from harmonium._states import record
+from harmonium.backends import choice
+from harmonium.backends.recording import replay
 from harmonium.backends.rounding import ASKED
 from harmonium.coupled.kernels import (
     ChainState,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 SWEEPS = 8
 """Sweeps between two looks. A pair that has met takes four more on average, and a look stalls a GPU for about
 as long as a recorded sweep takes. Not measured on a GPU."""
-_RECORDINGS = (
-    8  # of one pair kernel at once, each with the states of all its sweeps; a training has some three
-)
 _FEWER = 4  # A recording has all pairs, a fourth of them, ...: each costs memory for all its sweeps,
 _LEAST = 64  # and so few take a GPU as long as one pair does.
 
@@ -219,31 +217,22 @@ class RunAhead:
 
     def _replay(self, law: Hamiltonian, both: ChainState, live: Tensor) -> _Seen:
         """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
-        known = _RECORDED.setdefault(self._kernel, {})
         machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, self._layers)
-        where = (*machine, ASKED.get(), len(live))
+        # A recording that held the kernel would keep it, and so itself, alive.
+        kernel, like, layers, generator = (
+            ref(self._kernel), law.without_cache(), self._layers, self._generator
+        )  # fmt: skip
+
+        def step(given: Any) -> _Seen:
+            thetas, J, both, live = given
+            moved_by = kernel()
+            assert moved_by is not None
+            at = replace(like, thetas=thetas, J=J)
+            return _sweep(at, both, live, SWEEPS, moved_by, layers, generator)
+
         given = (law.thetas, tuple(law.J), both, live)
-        if where not in known or known[where].generator is not self._generator:
-            if len(known) == _RECORDINGS:
-                known.clear()
-            kept = map_leaves(lambda x: x.detach().clone(), given)
-            # A recording that held the kernel would keep it, and so itself, alive.
-            kernel, like, layers, generator = (
-                ref(self._kernel), law.without_cache(), self._layers, self._generator
-            )  # fmt: skip
-
-            def step(_: Any) -> _Seen:
-                thetas, J, both, live = kept
-                moved_by = kernel()
-                assert moved_by is not None
-                at = replace(like, thetas=thetas, J=J)
-                return _sweep(at, both, live, SWEEPS, moved_by, layers, generator)
-
-            recording = Recording(step, None, law.device, [generator], carries=False)
-            known[where] = _Known(kept, recording, generator)
-        map_leaves(lambda own, new: own.copy_(new), known[where].given, given)
-        known[where].recording.advance()
-        made: _Seen = known[where].recording.state
+        key = (*machine, ASKED.get(), len(live))
+        made: _Seen = replay(self._kernel, key, step, given, law.device, [generator])
         return made
 
     def _add(
@@ -282,14 +271,6 @@ class RunAhead:
         return order, torch.arange(size, device="cpu") < number
 
 
-class _Known(NamedTuple):
-    """A recording, the tensors that it reads, and its source of noise."""
-
-    given: Any
-    recording: Recording
-    generator: torch.Generator
-
-
 class _Joined(NamedTuple):
     """A sweep, and what is read of it.
 
@@ -308,7 +289,6 @@ class _Joined(NamedTuple):
     changed: Tensor
 
 
-_RECORDED: WeakKeyDictionary[PairKernel, dict[Hashable, _Known]] = WeakKeyDictionary()
 _NOWHERE = ChainState([], {})
 
 

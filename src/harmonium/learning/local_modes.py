@@ -53,7 +53,7 @@ class LocalModes(Expectation):
         hamiltonian = request.hamiltonian.clamp(request.v if self.clamped else None, chains, request.complete)
         row_weights = request.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
-        modes, sweeps = search(hamiltonian, noise, generator)
+        modes, sweeps = search(hamiltonian, noise, generator, owner=self)
         start, _ = Gibbs().step(hamiltonian, modes, generator)
         name = "clamped_" if self.clamped else ""
         mean, longest = _device.to_floats([sweeps.double().mean(), sweeps.max().double()])
