@@ -16,7 +16,7 @@ from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._text_files import as_written, is_whole
 from harmonium.data.frame import TEXT, frame_bytes, of_whole_numbers
-from harmonium.sequences import write_fasta
+from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
 SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
@@ -40,6 +40,7 @@ def write_rows(
 
     A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
 
+    Sequences with labels are a column of letters in a table, others columns of codes.
     Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
     of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files. Cells of a text file ``source`` that
     keep their value are written to another text file as they are written there.
@@ -56,6 +57,8 @@ def write_rows(
         write_fasta(path, rows, alphabet, names if named else None, overwrite=True)
         return
     if suffix in TABLES:
+        if alphabet is not None and labels is not None and not isinstance(rows, Frame):
+            rows, names = _labelled(rows, alphabet, source), None
         frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
             given = source.texts() if source is not None and source.texts is not None else {}
@@ -109,6 +112,15 @@ def check_sequences(path: Path, alphabet: str | None) -> None:
     """
     if alphabet is None and path.name.lower().endswith(SEQUENCES):
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
+
+
+def _labelled(rows: NDArray[Any], alphabet: str, source: DataSet | None) -> Frame:
+    """Returns sequences as a column of letters, behind their names where they have any."""
+    spelt = Series("sequence", np.array(spell(np.nan_to_num(rows, nan=-1), alphabet), object), "str")
+    names = [] if source is None or source.alignment is None else source.alignment.names
+    if len(names) != len(rows) or not all(names):
+        return Frame((spelt,), TEXT)
+    return Frame((Series("name", np.array(names, object), "str"), spelt), TEXT)
 
 
 def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Series | None) -> Frame:

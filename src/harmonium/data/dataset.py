@@ -40,6 +40,7 @@ class DataSet:
         types: Types of the columns by name, where the file has them; None: what the cells look like.
         texts: reads the cells of a text file as they are written; None for other files.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
+        beside: Columns that stand beside sequences, of which one may be the label.
         weights: Row weights, (rows,) float64, that go with the data (``read_weights``); None: none do.
     """
 
@@ -51,6 +52,7 @@ class DataSet:
     types: Mapping[str, ColumnType] | None = None
     texts: Texts | None = None
     alignment: Alignment | None = None
+    beside: tuple[Series, ...] = ()
     weights: Array | None = None
 
     @classmethod
@@ -172,7 +174,8 @@ class DataSet:
         """Returns the data without their labels, and these.
 
         Args:
-            name: Name of a column; ``label`` or ``labels`` is also what lies beside an array.
+            name: Name of a column, or of one beside sequences; ``label`` or ``labels`` is also what lies
+                beside an array.
             needed: whether their absence is an error; else there is None.
 
         Raises:
@@ -180,12 +183,16 @@ class DataSet:
         """
         if self.names is not None and name in self.names:
             return self.without(name), self.frame().columns[self.names.index(name)]
+        found = [cells for cells in self.beside if cells.name == name]
+        if found:
+            return replace(self, beside=()), found[0]
         if name.lower() in LABELS and self.labels is not None:
             labels = self.labels.astype(str) if self.labels.dtype.kind == "S" else self.labels
             dtype = "str" if labels.dtype.kind == "U" else str(labels.dtype)
             return replace(self, labels=None), series_of(name, labels.tolist(), dtype)
         if needed:
-            columns = "" if self.names is None else f"one of the columns {', '.join(map(repr, self.names))}"
+            known = [*(self.names or ()), *(cells.name for cells in self.beside)]
+            columns = f"one of the columns {', '.join(map(repr, known))}" if known else ""
             beside = "label, for what lies beside the rows" if self.labels is not None else ""
             expected = " or ".join(filter(None, (columns, beside))) or "data with labels or names of columns"
             raise ValueError(f"label: expected {expected}, received {name!r}")

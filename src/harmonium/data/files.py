@@ -17,9 +17,12 @@ from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_n
 from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
 from harmonium.data.frame import read_feather, read_parquet
-from harmonium.sequences import SUFFIXES, read_alignment
+from harmonium.sequences import SUFFIXES, Alignment, align, read_alignment
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
+
+# Columns of labelled alignments by their names, as annaDCA has them.
+_SEQUENCE, _NAME = ("sequence", "sequences"), ("name", "id", "")
 
 _FORMATS: list[tuple[str, str, Reader]] = [
     (r"\.npy", "a NumPy array", read_npy),
@@ -61,7 +64,9 @@ def read(
       Two-dimensional samples stay in the file, others are read.
     - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.aln``, ``.clustal``, ``.sto``, ``.stk``, ``.stockholm``,
       ``.txt``, each also with ``.gz``: aligned sequences, one a row,
-      as places of their letters in the alphabet (``harmonium.sequences.read_alignment``).
+      as places of their letters in the alphabet (``harmonium.sequences.read_alignment``). A table with a
+      column headed ``sequence``, of aligned sequences, is an alignment too; its other columns stand beside
+      it, and one of them may be the label.
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
       ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
@@ -103,7 +108,7 @@ def read(
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
         samples, labels, *columns = reader(path)
-        dataset = DataSet.of(samples, labels, path.name, *columns)
+        dataset = _with_sequences(DataSet.of(samples, labels, path.name, *columns), alphabet, unknown)
         return dataset.labels_apart() if labels_apart else dataset
     except ImportError:
         raise
@@ -131,9 +136,45 @@ def _format(path: Path) -> tuple[str, Reader]:
 def _read_sequences(path: Path, alphabet: str, unknown: str) -> tuple[Any, ...]:
     """The codes of an alignment, NaN where a letter is missing, and the alignment."""
     alignment = read_alignment(path, alphabet=alphabet, unknown=unknown)
+    return _codes_of(alignment), None, None, None, None, alignment
+
+
+def _codes_of(alignment: Alignment) -> Any:
+    """Returns the codes of an alignment, NaN where a letter is missing."""
     holes = alignment.codes < 0
-    codes = np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
-    return codes, None, None, None, None, alignment
+    return np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
+
+
+def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
+    """Returns a table with a column of aligned sequences as an alignment; other data as they are.
+
+    By the letters alone, "auto", a column of another length in some row, or of other letters, is a text.
+    """
+    found = [name for name in dataset.names or () if name.lower() in _SEQUENCE]
+    if len(found) != 1 or dataset.samples.dtype.kind != "O":
+        return dataset
+    frame = dataset.frame()
+    columns = {str(cells.name): cells for cells in frame.columns}
+    texts = columns.pop(found[0]).values.tolist()
+    named = next((name for name in columns if name.lower() in _NAME), None)
+    titles = None if named is None else [str(title) for title in columns.pop(named).values.tolist()]
+    aligned = all(isinstance(text, str) for text in texts) and len(set(map(len, texts))) == 1
+    if alphabet == "auto" and not (aligned and len(texts[0]) > 1):
+        return dataset
+    lacking = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+    if lacking:
+        raise ValueError(f"row {lacking[0]}: expected a sequence in column {found[0]!r}, received none")
+    try:
+        alignment = align(texts, titles, alphabet=alphabet, unknown=unknown)
+    except ValueError:
+        if alphabet == "auto":
+            return dataset
+        raise
+    beside = f"; beside them are {', '.join(map(repr, columns))}, of which one may be the label"
+    said = f"column {found[0]!r} holds the sequences{beside if columns else ''}"
+    alignment = alignment._replace(notes=(said, *alignment.notes))
+    codes = _codes_of(alignment)
+    return replace(DataSet.of(codes, None, dataset.name, alignment=alignment), beside=tuple(columns.values()))
 
 
 def _read_mnist(file: str, name: str) -> DataSet:

@@ -16,7 +16,9 @@ from harmonium.sequences.alignment import (
 )
 from harmonium.sequences.files import (
     SUFFIXES as SUFFIXES,
+    align as align,
     read_alignment as read_alignment,
+    spell as spell,
     write_fasta as write_fasta,
 )
 from harmonium.sequences.mutants import (

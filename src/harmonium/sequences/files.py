@@ -92,11 +92,68 @@ def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "
     path = Path(path)
     _checks.one_of(unknown, "unknown", READINGS)
     with _naming(path):
-        parsed = _parse(_text_of(path))
-        settled, notes = _settle(parsed, alphabet)
-        sequences, joined = join_nucleotides(settled, alphabet)
-        found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
-        return found._replace(notes=(*parsed.notes, *notes, *joined))
+        return _encoded(_parse(_text_of(path)), alphabet, unknown)
+
+
+def align(
+    sequences: Sequence[str],
+    names: Sequence[str] | None = None,
+    *,
+    alphabet: str = "auto",
+    unknown: str = "gap",
+) -> Alignment:
+    """Takes aligned sequences that are in memory, as ``read_alignment`` takes those of a file.
+
+    Args:
+        sequences: Texts of letters, gaps and insertions.
+        names: Names of the sequences; None: empty texts.
+        alphabet: see ``read_alignment``.
+        unknown: see ``read_alignment``.
+
+    Raises:
+        ValueError: sequences of different lengths, or letters outside of the alphabet; the message names the
+            row.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.sequences.align(["AC-G", "ACUG"]).codes.tolist()
+        [[1, 2, 0, 3], [1, 2, 4, 3]]
+    """
+    _checks.one_of(unknown, "unknown", READINGS)
+    if not len(sequences):
+        raise ValueError("sequences: expected at least one, received none")
+    texts = ["".join(str(sequence).split()) for sequence in sequences]
+    titles = [""] * len(texts) if names is None else list(names)
+    if len(titles) != len(texts):
+        raise ValueError(f"names: expected {len(texts)}, received {len(titles)}")
+    return _encoded(_Parsed(titles, texts, [f"row {k}" for k in range(len(texts))]), alphabet, unknown)
+
+
+def spell(codes: Any, alphabet: str) -> list[str]:
+    """Returns codes as letters, a text for each row.
+
+    Args:
+        codes: (sequences, sites), places in the alphabet; -1 is X, or N of RNA and DNA.
+        alphabet: letters in the order of their codes, or "protein", "rna", "dna".
+
+    Raises:
+        ValueError: codes that have no letter.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.sequences.spell([[1, 0], [2, 3]], "rna")
+        ['A-', 'CG']
+    """
+    values = np.asarray(codes)
+    letters, others = find_alphabet(alphabet, alphabet)
+    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "iuf":
+        raise ValueError(
+            f"codes: expected (sequences, sites) of numbers, received {values.dtype}{values.shape}"
+        )
+    if not ((values == np.round(values)) & (values >= MISSING) & (values < len(letters))).all():
+        raise ValueError(f"codes: expected -1 to {len(letters) - 1}, the places of {letters!r}")
+    table = np.array([*letters, "N" if "N" in others else "X"])
+    return ["".join(row) for row in table[values.astype(np.int64)].tolist()]
 
 
 def write_fasta(
@@ -132,26 +189,24 @@ def write_fasta(
         CG
         <BLANKLINE>
     """
-    path, values = Path(path), np.asarray(codes)
-    letters, others = find_alphabet(alphabet, alphabet)
-    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "iuf":
-        raise ValueError(
-            f"codes: expected (sequences, sites) of numbers, received {values.dtype}{values.shape}"
-        )
-    if not ((values == np.round(values)) & (values >= MISSING) & (values < len(letters))).all():
-        raise ValueError(f"codes: expected -1 to {len(letters) - 1}, the places of {letters!r}")
-    titles = [str(i + 1) for i in range(len(values))] if names is None else list(names)
-    if len(titles) != len(values) or any("\n" in name for name in titles):
-        raise ValueError(f"names: expected {len(values)} of one line each, received {len(titles)}")
+    path, rows = Path(path), spell(codes, alphabet)
+    titles = [str(i + 1) for i in range(len(rows))] if names is None else list(names)
+    if len(titles) != len(rows) or any("\n" in name for name in titles):
+        raise ValueError(f"names: expected {len(rows)} of one line each, received {len(titles)}")
     check_free(path, overwrite)
-    table = np.frombuffer((letters + ("N" if "N" in others else "X")).encode("ascii"), np.uint8)
-    rows = table[values.astype(np.int64)]
     lines = []
-    for name, row in zip(titles, rows, strict=True):
-        text = row.tobytes().decode("ascii")
+    for name, text in zip(titles, rows, strict=True):
         lines += [f">{name}", *(text[i : i + _LINE] for i in range(0, len(text), _LINE))]
     contents = ("\n".join(lines) + "\n").encode()
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
+
+
+def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
+    """Returns rows as codes, with what was decided in words."""
+    settled, notes = _settle(parsed, alphabet)
+    sequences, joined = join_nucleotides(settled, alphabet)
+    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
+    return found._replace(notes=(*parsed.notes, *notes, *joined))
 
 
 def _parse(text: str) -> _Parsed:

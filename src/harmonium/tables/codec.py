@@ -508,7 +508,9 @@ class Codec:
         warn_of_blank(blank, rest.name)
         labels_beside = None if rest.labels is None else rest.labels[~blank]
         weights = None if rest.weights is None else rest.weights[~blank]
-        kept = replace(rest, samples=rest.samples[~blank], labels=labels_beside, texts=None, weights=weights)
+        kept = replace(
+            rest, samples=rest.samples[~blank], labels=labels_beside, texts=None, beside=(), weights=weights
+        )
         return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
 
     def units(self, columns: Tensor, rest: DataSet) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harmonium import _checks
 from harmonium.couplings import Dense
@@ -70,14 +70,16 @@ def contacts(
         >>> hm.tasks.contacts(machine).shape
         torch.Size([6, 6])
     """
-    sites, states = _require_sites(machine)
+    sites, states = _require_sites(machine, label=True)
     if gap == "auto":
         letters = Codec.of(machine).alphabet
         place = 0 if letters is None else letters.find("-")
         gap = None if place < 0 else place
     if gap is not None and not 0 <= _checks.positive_int(gap, "gap", minimum=0) < states:
         raise ValueError(f"gap: expected a state from 0 to {states - 1}, or None, received {gap}")
-    pairs = effective_couplings(machine, method=method).pairs.view(sites, states, sites, states)
+    width = sites * states  # a label stands behind the sites
+    pairs = effective_couplings(machine, method=method).pairs[:width, :width]
+    pairs = pairs.view(sites, states, sites, states)
     kept = [a for a in range(states) if a != gap]
     score = pairs[:, kept][..., kept].square().sum((1, 3)).sqrt()
     if not correct or sites < 3:
@@ -204,7 +206,8 @@ def potts_machine(
 def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
     """Returns ln p(mutant) - ln p(sequence) of every single mutation.
 
-    No ln Z is needed, as it cancels. Where a value is negative, the mutant is less likely in the family.
+    No ln Z is needed, as it cancels. Where a value is negative, the mutant is less likely in the family. A
+    label that the machine has learned too is summed over.
 
     Args:
         machine: one layer of categorical visible units, with or without hidden ones.
@@ -222,7 +225,7 @@ def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
         >>> hm.tasks.mutations(machine, [0, 1, 2, 3, 4, 0]).shape
         torch.Size([6, 5])
     """
-    sites, states = _require_sites(machine)
+    sites, states = _require_sites(machine, label=True)
     codes = torch.as_tensor(sequence, device=machine.device)
     if tuple(codes.shape) != (sites,) or bool((codes != codes.round()).any()):
         raise ValueError(f"sequence: expected ({sites},) whole numbers, received shape {tuple(codes.shape)}")
@@ -233,14 +236,20 @@ def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
     place = torch.arange(sites * states, device=machine.device)
     mutants[place, place // states] = place % states
     rows = layer.from_digits(mutants).to(torch.float64)
+    rows = nn.functional.pad(rows, (0, machine.visible_width - rows.shape[1]), value=torch.nan)  # the label
     scores = log_weights(law, rows)
     return (scores[:-1] - scores[-1]).view(sites, states)
 
 
-def _require_sites(machine: BoltzmannMachine) -> tuple[int, int]:
-    """Returns the numbers of sites and of their states; ValueError: the visible units are no sites."""
-    layer = machine.layers[0]
-    if machine.visible != (0,) or not layer.one_hot:
+def _require_sites(machine: BoltzmannMachine, label: bool = False) -> tuple[int, int]:
+    """Returns the numbers of sites and of their states; ValueError: the visible units are no sites.
+
+    Args:
+        machine: Machine whose first layer are the sites.
+        label: whether a second visible layer may be a label.
+    """
+    layer, labelled = machine.layers[0], Codec.of(machine).label is not None
+    if machine.visible != ((0, 1) if label and labelled else (0,)) or not layer.one_hot:
         visible = ", ".join(str(machine.layers[l]) for l in machine.visible)
         raise ValueError(f"machine: expected one layer of categorical visible units, received {visible}")
     return layer.n_units, layer.columns_per_unit

@@ -72,6 +72,8 @@ def data(
     with naming(dataset.name):
         result = _describe(dataset, read_kinds(kinds))
         if dataset.alignment is not None:
+            beside = {str(x.name): len({*x.values[~x.missing].tolist()}) for x in dataset.beside}
+            result |= {"different": beside} if beside else {}
             result |= {"alphabet": letters, "gaps": float((dataset.alignment.codes == 0).mean())}
             if dataset.alignment.notes:
                 result["read"] = "; ".join(dataset.alignment.notes)
