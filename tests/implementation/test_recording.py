@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
@@ -272,6 +272,38 @@ def test_recorded_chains_and_annealing_are_those_made_one_by_one(
     assert all(torch.equal(x, y) for x, y in zip(states, plain, strict=True))
     assert chains.sweeps == counted.sweeps == 50
     assert bounds.value == pytest.approx(exact.value, abs=1e-6)
+
+
+HIDDEN: dict[str, Callable[[], list[hm.layers.Layer]]] = {
+    "Bernoulli": lambda: [hm.Bernoulli(5)],
+    "Spin": lambda: [hm.Spin(5)],
+    "Categorical": lambda: [hm.Categorical(3, 4)],
+    "Binomial": lambda: [hm.Binomial(3, 4)],
+    "Gaussian": lambda: [hm.Gaussian(5)],
+    "ReLU": lambda: [hm.ReLU(5)],
+    "DoubleReLU": lambda: [hm.DoubleReLU(5)],
+    "TruncatedGaussian": lambda: [hm.TruncatedGaussian(5, -1.0, 2.0)],
+    "TruncatedGaussBernoulli": lambda: [hm.TruncatedGaussBernoulli(5, -1.0, 2.0)],
+    "deep": lambda: [hm.Bernoulli(5), hm.Spin(4), hm.Categorical(2, 3)],
+}
+
+
+@pytest.mark.parametrize("temperatures", [50, 48])
+@pytest.mark.parametrize("name", HIDDEN)
+def test_recorded_temperatures_are_those_made_one_by_one(
+    name: str, temperatures: int, recording: pytest.MonkeyPatch
+) -> None:
+    """Both ways, of all units that are summed out, also where blocks do not divide the temperatures."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(12), *HIDDEN[name]()], seed=2)
+    with torch.no_grad():
+        for coupling in machine.couplings:
+            coupling.weight.mul_(3)
+    made = []
+    for devices in (frozenset(("cpu",)), frozenset[str]()):
+        recording.setattr(choice, "RECORDS", devices)
+        bounds = hm.likelihood.ais(machine, chains=30, temperatures=temperatures, data=BITS, seed=5)
+        made.append([bounds.value, bounds.standard_error, bounds.upper])
+    assert made[0] == pytest.approx(made[1], abs=2e-5)
 
 
 def test_replayed_chains_and_annealing_are_those_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,3 +183,17 @@ def test_a_gradient_is_right_on_average(name: str) -> None:
         state = estimate.state
     assert {"half_step", "statistics"} <= {*USED}
     assert max(float((estimate.parameters[x] - wanted[x]).abs().max()) for x in wanted) < 0.03
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", ["shallow", "spins", "deep", "categorical"])
+def test_annealing_finds_ln_z(name: str, recorded: bool, units: pytest.MonkeyPatch) -> None:
+    """Five standard errors on either side, recorded in blocks of temperatures or not."""
+    units.setattr(choice, "RECORDS", frozenset(("cpu",)) if recorded else frozenset())
+    units.setattr(choice, "LEAST_UPDATES", 20)
+    made = machine(name)
+    found = hm.likelihood.ais(made, 500, 61, data=rows(name), seed=4)
+    assert {"half_step", "field"} & {*USED}
+    exact = hm.likelihood.exact_log_partition(made)
+    assert abs(found.value - exact) < 5 * found.standard_error
+    assert exact < found.upper

@@ -24,6 +24,7 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
+_BLOCK = 4  # temperatures of a recording, which shares what they read; more of them take longer to record
 _CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
 _ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
 _MISSED = 0.05  # reverse runs of all runs that may be heavier than every forward run
@@ -210,29 +211,34 @@ def anneal_chains(
     ]
     on_gpu = target.device.type in choice.UNITS
 
-    def move(state: Annealed, now: float | Tensor, following: float | Tensor) -> Annealed:
-        """Changes β, and draws all that is not clamped at the new one."""
+    def move(state: Annealed, betas: Sequence[float] | Tensor, change: float | Tensor) -> Annealed:
+        """Goes from one β to the next, and draws all that is not clamped there; ``change`` is in float64."""
+        now, following = betas
         total, states, thetas = state.log_weights, list(state.states), list(state.thetas)
         if joined:
-            total = total + (following - now) * target.coupling_energy(states, graph.kept)
+            total = total + change * target.coupling_energy(states, graph.kept)
         for l, slope in zip(free, slopes, strict=True):
             x = states[l]  # the first statistic is x itself
             if fields is not None:
-                total = total - (following - now) * (fields[l] * x).sum(-1, dtype=torch.float64)
+                total = total - change * (fields[l] * x).sum(-1, dtype=torch.float64)
                 continue
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
-            total = total + reduce(torch.add, terms).double() * (following - now)
+            total = total + reduce(torch.add, terms).double() * change
         for i, part in enumerate(parts):
-            if on_gpu and fields is None and part.layer not in graph.summed and part.columns is None:
-                thetas[i] = _between(ends[i], following)  # drawn where it is multiplied
-                natural = tuple(
-                    thetas[i] if l == part.layer else theta for l, theta in enumerate(target.thetas)
-                )
-                law = replace(target, beta=following, thetas=natural)
-                states[part.layer], _ = law.draw(part, states, generator, keeps=False)
+            summed, complete = part.layer in graph.summed, fields is None and part.columns is None
+            if complete and not summed and on_gpu:
+                law = _at(target, part.layer, _between(ends[i], following), following)
+                states[part.layer], _ = law.draw(part, states, generator, keeps=False)  # in one kernel
                 continue
-            field, summed = target.field(part, states, drawn=True), part.layer in graph.summed
-            units = part.units or target.layers[part.layer]
+            field, units = target.field(part, states, drawn=True), part.units or target.layers[part.layer]
+            if complete and summed and isinstance(betas, Tensor):
+                both = betas.view(2, 1, 1)  # one pass for the β before and after
+                natural = _between(ends[i], both)
+                scaled = field * both
+                before, after = units.log_partition(scaled, theta=natural).sum(-1, dtype=torch.float64)
+                law = _at(target, part.layer, tuple(theta[1].squeeze(0) for theta in natural), following)
+                total, states[part.layer] = total + (after - before), law.sample(part, scaled[1], generator)
+                continue
             if fields is not None:
                 start = part.select_states(fields[part.layer])
                 (before,), (after,) = (_between(((start,), (field,)), beta) for beta in (now, following))
@@ -264,12 +270,13 @@ def anneal_chains(
         list(states),
         [_between(end, betas[0]) for end in ends],
     )
-    if choice.records(target.device) and len(betas) > choice.LEAST_UPDATES:
-        end = _anneal_recorded(move, begun, betas, generator)
-    else:
-        end = begun
-        for now, following in pairwise(betas):
-            end = move(end, now, following)
+    recorded = choice.records(target.device) and len(betas) > choice.LEAST_UPDATES
+    alone = (len(betas) - 1) % _BLOCK if recorded else len(betas) - 1
+    end = begun
+    for now, following in pairwise(betas[: alone + 1]):
+        end = move(end, (now, following), following - now)
+    if recorded:
+        end = _anneal_recorded(move, end, betas[alone:], generator)
     return end.log_weights, end.states
 
 
@@ -288,25 +295,35 @@ def _anneal_recorded(
     betas: Sequence[float],
     generator: torch.Generator,
 ) -> Annealed:
-    """Anneals chains by one recorded temperature, which reads the β where it has come to on the device."""
-    device = generator.device
+    """Anneals chains by recorded blocks of temperatures, which find on the device where they have come to."""
+    device, dtype = generator.device, begun.states[0].dtype
     path = torch.tensor(betas, dtype=torch.float64, device=device)
+    block = torch.arange(_BLOCK + 1, device=device)
 
     def step(state: tuple[Tensor, Annealed]) -> tuple[Tensor, Annealed]:
         at, annealed = state
-        now, following = path.index_select(0, at), path.index_select(0, at + 1)
-        return at + 1, move(annealed, now, following)
+        values = path.index_select(0, at + block)
+        changes, rounded = values.diff(), values.to(dtype)
+        for i in range(_BLOCK):
+            annealed = move(annealed, rounded[i : i + 2], changes[i])
+        return at + _BLOCK, annealed
 
     start = torch.zeros(1, dtype=torch.long, device=device)
     recording = Recording(step, (start, begun), device, [generator])
-    for _ in pairwise(betas):
+    for _ in range((len(betas) - 1) // _BLOCK):
         recording.advance()
     end: Annealed = recording.state[1]
     return end
 
 
+def _at(target: Hamiltonian, layer: int, theta: Theta, beta: float | Tensor) -> Hamiltonian:
+    """Returns the law of a layer given the others on the way to a target."""
+    thetas = tuple(theta if l == layer else other for l, other in enumerate(target.thetas))
+    return replace(target, beta=beta, thetas=thetas)
+
+
 def _between(ends: tuple[Theta, Theta], beta: float | Tensor) -> Theta:
-    """Returns the tensors that lie a share β of the way between two tuples of them."""
+    """Returns the tensors that lie a share β of the way between two tuples of them; β may be several."""
     if isinstance(beta, Tensor):
         return tuple(torch.lerp(x, y, beta.to(x.dtype)) for x, y in zip(*ends, strict=True))
     return tuple(torch._foreach_lerp(*ends, beta))
