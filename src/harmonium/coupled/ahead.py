@@ -97,17 +97,14 @@ class _Seen(NamedTuple):
     Attributes:
         places: where the chains are before the first and after every sweep.
         sweeps: the sweeps themselves.
-        tries: proposals of pairs that were apart, (sweeps, pairs).
-        flips: changed units of the first chains of such pairs, (sweeps,).
-        flags: by sweep, true for one that is not done; for pairs apart after it; and for those that differ in
-            a layer read: (sweeps, 1 + 2 · pairs).
+        read: by sweep, 1 for one that is not done; changed units of the first chains of pairs that were
+            apart; proposals of such pairs; 1 for pairs apart after it; and for those that differ in a layer
+            read: (sweeps, 2 + 3 · pairs).
     """
 
     places: list[ChainState]
     sweeps: list[CoupledSweep]
-    tries: Tensor
-    flips: Tensor
-    flags: Tensor
+    read: Tensor
 
 
 @final
@@ -164,34 +161,48 @@ class RunAhead:
             accumulator: takes their differences.
             weigh: gives the weight of the differences after a sweep.
         """
-        device, live = apart.device, torch.ones(len(apart), dtype=torch.bool, device="cpu")
+        device, all_pairs = apart.device, len(tally.times)
+        # The host counts: what it reads at a look is all that it needs for it.
+        pair, live = (
+            torch.arange(len(apart), device="cpu"),
+            torch.ones(len(apart), dtype=torch.bool, device="cpu"),
+        )
+        times, capped, cost, tries = torch.zeros(4, len(apart), dtype=torch.int64, device="cpu")
+        law, width = self._select(apart), sum(both.states[l].shape[1] for l in self._layers.kept)
         while bool(live.any()):
-            chosen, live = self._choose(live, len(tally.times))
+            chosen, live = self._choose(live, all_pairs)
             if chosen is not None:
-                at = _device.to_device(chosen, device)
-                apart, both = apart[at], both.select_rows(torch.cat((at, at + len(apart))))
-            law = self._hamiltonian.select_rows(torch.cat((apart, apart)))
+                at, pair = _device.to_device(chosen, device), pair[chosen]
+                both = both.select_rows(torch.cat((at, at + len(both.states[0]) // 2)))
+                law = self._select(apart[_device.to_device(pair, device)])
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
-            seen, flags = self._look(law, both, _device.to_device(live, device), most)
-            number = len(flags)
-            places, rows = seen.places[1 : number + 1], len(apart)
-            all_apart, different = flags[:, 1 : rows + 1], flags[:, rows + 1 :]
+            seen, read = self._look(law, both, _device.to_device(live, device), most)
+            number, places = len(read), seen.places[1 : len(read) + 1]
+            tried, all_apart, different = read[:, 2:].chunk(3, 1)
+            all_apart, different = all_apart.bool(), different.bool()
             apart_before = torch.cat((live.unsqueeze(0), live & all_apart[:-1]))
-            tally.tries.index_add_(0, apart, seen.tries[:number].sum(0))
-            tally.cost.index_add_(0, apart, _device.to_device(2 * apart_before.sum(0), device))
-            tally.flipped = seen.flips[:number].sum() + tally.flipped
-            tally.seen += int(apart_before.sum()) * sum(both.states[l].shape[1] for l in self._layers.kept)
-            self._add(accumulator, places, apart, live & different, [weigh(t + s + 1) for s in range(number)])
+            tries.index_add_(0, pair, tried.sum(0))
+            cost.index_add_(0, pair, 2 * apart_before.sum(0))
+            tally.flipped = int(read[:, 1].sum()) + tally.flipped
+            tally.seen += int(apart_before.sum()) * width
+            weights = [weigh(t + s + 1) for s in range(number)]
+            self._add(accumulator, places, apart, pair, live & different, weights)
             after = live & all_apart[-1]
             given_up = after & (t + number == self._max_steps)
             ends = live & (given_up | ~all_apart[-1])
             when = t + torch.where(given_up, number, 1 + all_apart.sum(0))
-            if bool(ends.any()):
-                done = apart[_device.selected_indices(ends, device)]
-                tally.times.index_copy_(0, done, _device.to_device(when[ends], device))
-                tally.capped.index_copy_(0, done, _device.to_device(given_up[ends], device))
+            times[pair[ends]], capped[pair[given_up]] = when[ends], 1
             t, live, both = t + number, after & ~given_up, places[-1]
+        times, capped, cost, tries = _device.to_device(torch.stack((times, capped, cost, tries)), device)
+        tally.times.index_copy_(0, apart, times)
+        tally.capped.index_copy_(0, apart, capped.bool())
+        tally.cost.index_add_(0, apart, cost)
+        tally.tries.index_add_(0, apart, tries)
+
+    def _select(self, pairs: Tensor) -> Hamiltonian:
+        """Returns the law of both chains of some pairs."""
+        return self._hamiltonian.select_rows(torch.cat((pairs, pairs)))
 
     def _look(self, law: Hamiltonian, both: ChainState, live: Tensor, most: int) -> tuple[_Seen, Tensor]:
         """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
@@ -199,21 +210,21 @@ class RunAhead:
             seen = self._replay(law, both, live)
         else:
             seen = _sweep(law, both, live, most, self._kernel, self._layers, self._generator)
-        flags = seen.flags.cpu()  # the one wait
-        late = flags[:, 0].nonzero()
+        read = seen.read.cpu()  # the one wait
+        late = read[:, 0].nonzero()
         if not len(late):
-            return seen, flags
+            return seen, read
         s = int(late[0])  # this sweep goes on to its end, and what was made from there is made anew
         rows, before = len(both.states[0]) // 2, seen.places[s]
-        apart = live if s == 0 else seen.flags[s - 1, 1 : rows + 1]
+        apart = live if s == 0 else seen.read[s - 1, rows + 2 : 2 * rows + 2].bool()
         sweep = self._kernel.finish(law, before, seen.sweeps[s], self._generator)
         last = _close([_join(law, before, sweep, apart, self._kernel, self._layers)], before, apart)
         merged = _Seen(
             [*seen.places[: s + 1], *last.places[1:]],
             [*seen.sweeps[:s], *last.sweeps],
-            *(torch.cat((x[:s], y)) for x, y in zip(seen[2:], last[2:], strict=True)),
+            torch.cat((seen.read[:s], last.read)),
         )
-        return merged, torch.cat((flags[:s], last.flags.cpu()))
+        return merged, torch.cat((read[:s], last.read.cpu()))
 
     def _replay(self, law: Hamiltonian, both: ChainState, live: Tensor) -> _Seen:
         """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
@@ -240,19 +251,23 @@ class RunAhead:
         accumulator: SignedAccumulator,
         places: list[ChainState],
         apart: Tensor,
+        pair: Tensor,
         differ: Tensor,
         weights: list[float],
     ) -> None:
-        """Adds the differences of pairs after some sweeps, (sweeps, pairs), those of one weight together."""
-        rows = len(apart)
+        """Adds the differences of pairs after some sweeps, (sweeps, pairs), those of one weight together.
+
+        ``pair`` has the places of the pairs among those ``apart``, (pairs,) on the host.
+        """
+        rows = len(pair)
         for weight in sorted(set(weights) - {0.0}):
             some = [s for s, other in enumerate(weights) if other == weight]
-            s, pair = differ[some].nonzero().unbind(-1)
+            s, column = differ[some].nonzero().unbind(-1)
             if len(s):
-                x = 2 * rows * s + pair
-                chosen = _device.to_device(torch.cat((x, x + rows)), apart.device)
-                moved = join_states(*(places[s] for s in some)).select_rows(chosen)
-                accumulator.add_difference(moved, apart[_device.to_device(pair, apart.device)], weight)
+                x = 2 * rows * s + column
+                sent = _device.to_device(torch.cat((x, x + rows, pair[column])), apart.device)
+                moved = join_states(*(places[s] for s in some)).select_rows(sent[: 2 * len(s)])
+                accumulator.add_difference(moved, apart[sent[2 * len(s) :]], weight)
 
     def _choose(self, live: Tensor, pairs: int) -> tuple[Tensor | None, Tensor]:
         """Returns which pairs go on, None for all, and which of these are live.
@@ -338,12 +353,12 @@ def _close(made: Sequence[_Joined], before: ChainState, apart: Tensor) -> _Seen:
     waits = [wait for sweep in sweeps for wait in sweep.waits.values()]
     late = torch.stack(waits).view(len(made), -1).any(1) if waits else marks.new_zeros(len(made))
     differ = marks[1:] if made[0].different is made[0].apart else torch.stack([one.different for one in made])
+    tries = torch.stack([sweep.tries for sweep in sweeps]) * marks[:-1]
+    changed = (torch.stack([one.changed for one in made]) * marks[:-1]).sum(1)
     return _Seen(
         [before, *(one.place for one in made)],
         sweeps,
-        torch.stack([sweep.tries for sweep in sweeps]) * marks[:-1],
-        (torch.stack([one.changed for one in made]) * marks[:-1]).sum(1),
-        torch.cat((late.unsqueeze(-1), marks[1:], differ), -1),
+        torch.cat((late.unsqueeze(-1), changed.unsqueeze(-1), tries, marks[1:], differ), -1),
     )
 
 
