@@ -71,7 +71,7 @@ class Block:
 
     @cached_property
     def in_double(self) -> tuple[Tensor, ...]:
-        """The fields in float64, as laws that are nearly equal must not seem to have different weights."""
+        """The fields in float64, (rows, columns): nearly equal laws must not seem to have other weights."""
         return tuple(field.double() for field in self.fields)
 
     @cached_property
