@@ -121,13 +121,14 @@ def arms(seed: int, forest: dict[str, Any], rounds: int) -> dict[str, Callable[[
 def judged(truth: pd.DataFrame, holes: np.ndarray, done: Completed) -> dict[str, float]:
     full, draws = done
     numeric = real(truth)
-    x, lost = truth.loc[:, numeric].to_numpy(float), holes[:, numeric]
-    scale = x.std(0)
+    lost = holes & truth.notna().to_numpy()
+    x, of_labels, lost = truth.loc[:, numeric].to_numpy(float), lost[:, ~numeric], lost[:, numeric]
+    scale = np.nanstd(x, 0)
     found = full.loc[:, numeric].to_numpy(float)
     result = {"nrmse": float(np.sqrt((((found - x) / scale)[lost] ** 2).mean()))}
     if not numeric.all():
         right = full.loc[:, ~numeric].to_numpy() == truth.loc[:, ~numeric].to_numpy()
-        result["accuracy"] = float(right[holes[:, ~numeric]].mean())
+        result["accuracy"] = float(right[of_labels].mean())
     if draws:
         places = np.sort(np.stack([draw.loc[:, numeric].to_numpy(float) for draw in draws]), 0)
         inside = (places[0] <= x) & (x <= places[-1])

@@ -3,12 +3,14 @@
     python experiments/tables.py                                    # missing cells, 5 seeds
     python experiments/tables.py --part labels
     python experiments/tables.py --part draws --tables penguins --seeds 0
-    python experiments/tables.py --arms RBM IterativeImputer
+    python experiments/tables.py --arms RBM IterativeImputer Gaussian --rows 1000 --seeds 0 1 2
     python experiments/tables.py --part fits --seeds $(seq 0 19)    # 200 fits of each of two machines
 
-Ten tables come with packages (`pip install palmerpenguins statsmodels vega_datasets`); a table whose package
-is not there is left out, with a word, and so is miceforest. Every arm sees the same rows, holes and splits,
-and is at its defaults.
+Sixteen tables come with packages (``tables_public``); a table whose package is not there is left out, with a
+word, and so is miceforest. Every arm sees the same rows, holes and splits, and is at its defaults. Forests as
+imputers are smaller than by default: 20 trees, four rounds. TabPFN is no arm, as its weights come with no
+package. "Gaussian" is one normal distribution of all columns with labels as columns of 0 and 1, by
+expectation-maximisation, 0.05 of the variances added to the covariance.
 
 - ``holes``: 10 or 30 % of the cells are lost, each by itself or in blocks. Root mean square error of numbers
   over the deviation of their column; share of labels that are right; coverage of 90 % intervals of draws.
@@ -40,8 +42,8 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import (
+    ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
@@ -55,92 +57,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from table_imputation import judged, with_numbers
-from tables_common import HOLES, real
+from table_imputation import ROUNDS, TREES, judged, with_numbers
+from tables_common import HOLES, completed, gaussian, real
+from tables_public import TABLES, as_numbers
 
 import harmonium as hm
 
 DRAWS = 19
 FRACTIONS = (0.1, 0.3)
 FAR = 0.05  # of the range that was seen, outside of it
-
-
-def penguins() -> pd.DataFrame:
-    from palmerpenguins import load_penguins
-
-    return load_penguins().dropna().reset_index(drop=True).astype({"year": float})
-
-
-def _statsmodels(name: str) -> pd.DataFrame:
-    from importlib import import_module
-
-    return import_module(f"statsmodels.datasets.{name}").load_pandas().data.dropna().reset_index(drop=True)
-
-
-def survey() -> pd.DataFrame:
-    """American National Election Studies of 1996: answers on scales, age, education, income."""
-    table = _statsmodels("anes96").astype(float)
-    return table.drop(columns="logpopul").assign(vote=np.where(table["vote"] > 0.5, "Dole", "Clinton"))
-
-
-def affairs() -> pd.DataFrame:
-    table = _statsmodels("fair").astype(float)
-    return table.assign(affairs=np.where(table["affairs"] > 0, "some", "none"))
-
-
-def travel() -> pd.DataFrame:
-    """Four ways to travel for each of 210 people, one of them chosen."""
-    table = _statsmodels("modechoice").astype(float)
-    names = np.array(["air", "train", "bus", "car"])
-    chosen = names[table["mode"].astype(int) - 1]
-    assert (table["individual"].to_numpy().reshape(-1, 4) == table["individual"].to_numpy()[::4, None]).all()
-    found = table.drop(columns=["individual", "mode"]).assign(
-        mode=chosen, choice=np.where(table["choice"] > 0, "yes", "no")
-    )
-    found.attrs["together"] = 4  # three rows of a person tell the choice in the fourth
-    return found
-
-
-def health() -> pd.DataFrame:
-    """RAND health insurance experiment: the first 10,000 rows."""
-    table = _statsmodels("randhie").iloc[:10_000].astype(float)
-    return table.drop(columns=["hlthf", "hlthp"]).assign(
-        health=np.select([table["hlthp"] > 0, table["hlthf"] > 0], ["poor", "fair"], "good")
-    )
-
-
-def schools() -> pd.DataFrame:
-    return _statsmodels("star98").astype(float).iloc[:, 2:16]
-
-
-def cars() -> pd.DataFrame:
-    from vega_datasets import data
-
-    table = data.cars().drop(columns=["Name", "Year"]).dropna().reset_index(drop=True)
-    return table.astype({name: float for name in table.columns[table.dtypes != table["Origin"].dtype]})
-
-
-def tumours() -> pd.DataFrame:
-    found = load_breast_cancer(as_frame=True)
-    return found.data.assign(kind=np.array(found.target_names)[found.target].astype(str))
-
-
-def wines() -> pd.DataFrame:
-    found = load_wine(as_frame=True)
-    return found.data.astype(float).assign(cultivar=np.array(["first", "second", "third"])[found.target])
-
-
-def diabetes() -> pd.DataFrame:
-    table = load_diabetes(as_frame=True, scaled=False).data.astype(float)
-    return table.assign(sex=np.where(table["sex"] > 1.5, "two", "one"))
-
-
-TABLES: dict[str, tuple[Callable[[], pd.DataFrame], str | None]] = {  # and the column of the label
-    "penguins": (penguins, "species"), "survey": (survey, "vote"), "affairs": (affairs, "affairs"),
-    "travel": (travel, "choice"), "health": (health, "health"), "schools": (schools, None),
-    "cars": (cars, "Origin"), "tumours": (tumours, "kind"), "wines": (wines, "cultivar"),
-    "diabetes": (diabetes, "sex"),
-}  # fmt: skip
 
 
 def halves(table: pd.DataFrame, label: str, seed: int) -> list[np.ndarray]:
@@ -161,6 +86,11 @@ def by_rbm(table: pd.DataFrame, seed: int) -> Any:
     return rbm.impute(table, value="mean"), rbm.imputations(table, DRAWS)
 
 
+def by_gaussian(x: np.ndarray) -> np.ndarray:
+    scale = np.nanstd(x, 0).clip(1e-6)
+    return completed(x / scale, *gaussian(x / scale, 30, ridge=0.05)) * scale
+
+
 def by_miceforest(table: pd.DataFrame, seed: int) -> Any:
     import miceforest
 
@@ -172,27 +102,33 @@ def by_miceforest(table: pd.DataFrame, seed: int) -> Any:
 
 
 def imputers(seed: int) -> dict[str, Callable[[pd.DataFrame], Any]]:
-    forest = RandomForestRegressor(random_state=seed)
+    trees = {"n_estimators": TREES, "max_features": "sqrt", "random_state": seed}
+    forest, extra = RandomForestRegressor(**trees), ExtraTreesRegressor(**trees)
     of_numbers = {
         "SimpleImputer": SimpleImputer(),
         "KNNImputer": KNNImputer(),
         "IterativeImputer": IterativeImputer(random_state=seed),
-        "IterativeImputer, forest": IterativeImputer(forest, random_state=seed),
+        "IterativeImputer, forest": IterativeImputer(forest, max_iter=ROUNDS, random_state=seed),
+        "IterativeImputer, extra trees": IterativeImputer(extra, max_iter=ROUNDS, random_state=seed),
     }
     arms: dict[str, Callable[[pd.DataFrame], Any]] = {"RBM": partial(by_rbm, seed=seed)}
     for name, imputer in of_numbers.items():
         arms[name] = partial(with_numbers, imputer.fit_transform)
+    arms["Gaussian"] = partial(with_numbers, by_gaussian)
     return arms | {"miceforest": partial(by_miceforest, seed=seed)}
 
 
 def holes(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     for kind, lose in HOLES.items():
         for fraction in FRACTIONS:
-            lost = lose(table, fraction, np.random.default_rng(seed))
+            lost, truth = lose(table, fraction, np.random.default_rng(seed)), as_numbers(table)
             for arm, complete in imputers(seed).items():
 
-                def made(complete: Any = complete, lost: np.ndarray = lost) -> dict[str, float]:
-                    return judged(table, lost, complete(table.mask(lost)))
+                def made(
+                    arm: str = arm, complete: Any = complete, lost: np.ndarray = lost, truth: Any = truth
+                ) -> dict[str, float]:
+                    full, drawn = complete((table if arm == "RBM" else truth).mask(lost))
+                    return judged(truth, lost, (as_numbers(full), [as_numbers(draw) for draw in drawn]))
 
                 yield {"holes": kind, "fraction": fraction, "arm": arm}, made
 
@@ -359,6 +295,14 @@ PARTS = {
 }
 
 
+def drawn(table: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """Returns some rows of a table, drawn at random and in their order; those of one person together."""
+    together = table.attrs.get("together", 1)
+    first = np.random.default_rng(0).permutation(len(table) // together)[: rows // together]
+    some = (np.sort(first)[:, None] * together + np.arange(together)).ravel()
+    return table.iloc[some].reset_index(drop=True)
+
+
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
@@ -366,6 +310,8 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--arms", nargs="+", help="these alone")
+    parser.add_argument("--holes", nargs="+", choices=HOLES, help="these kinds alone")
+    parser.add_argument("--rows", type=int, help="of larger tables, drawn at random; all")
     parser.add_argument("--out", type=Path, default=Path("experiments/results/tables.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -383,12 +329,16 @@ def main() -> None:
         except ImportError as error:
             print(f"{name} is left out: {error}")
             continue
+        if arguments.rows and len(table) > arguments.rows:
+            table = drawn(table, arguments.rows)
         for seed in arguments.seeds:
             for setting, made in PARTS[arguments.part](table, label, seed):
                 setting = {"part": arguments.part, "table": name, "seed": seed, **setting}
                 if json.dumps(setting, sort_keys=True) in there:
                     continue
                 if arguments.arms and setting["arm"] not in arguments.arms:
+                    continue
+                if arguments.holes and setting.get("holes", arguments.holes[0]) not in arguments.holes:
                     continue
                 started = time.process_time()
                 try:

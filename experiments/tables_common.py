@@ -49,7 +49,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
 
 
 def real(table: pd.DataFrame) -> np.ndarray:
-    """Which columns are of real numbers."""
+    """Returns which columns are of real numbers."""
     return np.array([pd.api.types.is_numeric_dtype(dtype) for dtype in table.dtypes])
 
 
