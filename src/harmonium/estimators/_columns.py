@@ -203,14 +203,19 @@ def units_of_rest(fitted: Fitted, chosen: set[int]) -> list[bool]:
     return [j % columns not in chosen for j in range(fitted.ends[-1])]
 
 
+def hide_units(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
+    """Returns states of which these units are not observed."""
+    hole = by_column(fitted.machine, torch.tensor(units, device="cpu").unsqueeze(0), 1)
+    return v.masked_fill(hole.to(v.device), torch.nan)
+
+
 def conditional_scores(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
     """Returns ln p(states of these units | of the others), as far as a row shows them, (rows,)."""
     machine = fitted.double()
     rest = torch.tensor(units, device="cpu")
-    hole = by_column(machine, rest.unsqueeze(0), 1).to(v.device)
     hamiltonian = machine.hamiltonian()
     try:
-        scores = log_weights(hamiltonian, v) - log_weights(hamiltonian, v.masked_fill(hole, torch.nan))
+        scores = log_weights(hamiltonian, v) - log_weights(hamiltonian, hide_units(fitted, v, units))
     except ValueError as error:
         raise ValueError(
             f"given: expected other columns, or else hidden units, that take {LIMIT_TEXT}, as "

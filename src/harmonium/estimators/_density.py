@@ -136,6 +136,8 @@ class DensityEstimator(BoltzmannEstimator):
         ``RBM`` are exact; ``log_partition_`` tells how well their common constant ln Z is known. It is found
         at the first call, which may take much longer than the others. Of a ``DBM`` with two or more hidden
         layers it is a lower bound, the variational one of naive mean field, as good as ln Z is known.
+        Sums over missing cells take long beside more than 12 hidden units: a warning tells the cost
+        beforehand, and a line in a terminal or a notebook (or with ``verbose``) the rows that are done.
 
         Args:
             X: (rows, columns), a frame, dense or sparse.
@@ -150,15 +152,25 @@ class DensityEstimator(BoltzmannEstimator):
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
                 states to sum over: of missing cells (``RBM``), or of columns that are not given.
         """
-        fitted = self._require_fitted()
+        fitted, shown = self._require_fitted(), self.verbose > 0 or None
         X = self._validated(X)
         if given is not None:
             chosen = _columns.columns_given(self, given)
             rest = _columns.units_of_rest(fitted, chosen)
-            scores = fitted.compute(X, lambda v: _columns.conditional_scores(fitted, v, rest))
+            scores = fitted.compute_sums(
+                X,
+                lambda v: _columns.conditional_scores(fitted, v, rest),
+                lambda v: (v, _columns.hide_units(fitted, v, rest)),
+                shown,
+            )
             return scores + fitted.log_shares(X, rest)
         machine, constant = fitted.double(), self.log_partition_
-        scores = fitted.compute(X, lambda v: self._log_density(machine, v, constant))
+        scores = fitted.compute_sums(
+            X,
+            lambda v: self._log_density(machine, v, constant),
+            lambda v: (v,) if machine.graph.independent else (),  # bounds sum nothing
+            shown,
+        )
         return scores + fitted.log_shares(X)
 
     def score(self, X: Any, y: Any = None) -> float:

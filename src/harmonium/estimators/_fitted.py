@@ -23,14 +23,23 @@ from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition, ais, exact_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
-from harmonium.sums import HiddenStates, affordable, has_hidden_states, unit_updates
+from harmonium.sums import (
+    EXPLICIT_LIMIT,
+    UNIT_UPDATES_PER_SECOND,
+    HiddenStates,
+    affordable,
+    has_hidden_states,
+    unit_updates,
+    unit_updates_by_row,
+)
 from harmonium.tables import Codec, Table, blank_rows, log_masses
 from harmonium.tasks import impute, sample, unobserved
-from harmonium.training import stream_seed
+from harmonium.training import show_progress, stream_seed
 
 _TOLERANCE = 1e-5  # of mean field
 _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
+_LONG = 20.0  # seconds of a sum from which on its cost is told before it begins
 
 SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode": None,
@@ -172,6 +181,61 @@ class Fitted:
             refuse_blank(torch.from_numpy(blank).unsqueeze(1))
             return _as_array(torch.cat([function(v) for v in self.states(X)]), dtype_of(like))
         return _as_array(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
+
+    def compute_sums(
+        self,
+        X: Any,
+        function: Callable[[Tensor], Tensor],
+        summed: Callable[[Tensor], Sequence[Tensor]],
+        progress: bool | None,
+    ) -> Array:
+        """Returns ``compute`` of a function that sums over what rows lack, which may take long.
+
+        Where it takes more than 20 seconds a warning tells the cost before it begins, and a line the rows
+        that are done. Those that cost most come first, so that one that is refused is refused at once.
+
+        Args:
+            X: validated rows.
+            function: Function of states, (rows, data_width) in float64, that returns one score a row.
+            summed: returns the rows whose sums the function needs, NaN where not observed.
+            progress: True shows a line on stderr, False none; None: in a terminal or a notebook.
+        """
+        law = self.machine.hamiltonian()
+        if has_hidden_states(law.graph, law.layers):
+            return self.compute(X, function)
+
+        def list_costs(v: Tensor) -> Tensor:
+            nothing = torch.zeros(len(v), dtype=torch.float64, device="cpu")
+            return sum((unit_updates_by_row(law, x.to(law.dtype)) for x in summed(v)), nothing)
+
+        costs = torch.cat([list_costs(v) for v in self.states(X)])
+        seconds, most = float(costs.sum()) / UNIT_UPDATES_PER_SECOND, float(costs.max())
+        if seconds < _LONG:
+            return self.compute(X, function)
+        if most <= EXPLICIT_LIMIT:
+            minutes = f"{seconds / 60:.2g} minutes" if seconds < 6000 else f"{seconds / 3600:.3g} hours"
+            _checks.warn(
+                f"X: the states of missing cells, or those of the hidden units, are listed for "
+                f"{int((costs > 0).sum())} rows, which takes about {minutes} on one core; leave out the rows "
+                "that lack most, or fit at most 12 hidden units, whose states are listed once for all rows"
+            )
+        done = 0
+        with show_progress(len(costs), 0, progress) as show:
+
+            def compute_parts(v: Tensor) -> Tensor:
+                nonlocal done
+                scores = torch.empty(len(v), dtype=torch.float64, device=v.device)
+                cost, order = list_costs(v).sort(descending=True)
+                cost = cost.clamp(max=2 * EXPLICIT_LIMIT) / UNIT_UPDATES_PER_SECOND  # finite, if refused
+                parts = torch.unique(cost.cumsum(0).long(), return_counts=True)[1]
+                for rows in torch.split(order, parts.tolist()):
+                    scores[rows] = function(v[rows])
+                    done += len(rows)
+                    if show is not None:
+                        show(done, {})
+                return scores
+
+            return self.compute(X, compute_parts)
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""

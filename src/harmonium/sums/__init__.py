@@ -14,6 +14,7 @@ from harmonium.sums.limits import (
     LIMIT_TEXT as LIMIT_TEXT,
     MAX_HIDDEN_STATES as MAX_HIDDEN_STATES,
     MAX_MISSING_STATES as MAX_MISSING_STATES,
+    UNIT_UPDATES_PER_SECOND as UNIT_UPDATES_PER_SECOND,
     affordable as affordable,
 )
 from harmonium.sums.listing import (
@@ -25,4 +26,5 @@ from harmonium.sums.listing import (
     log_weights as log_weights,
     unit_log_weights as unit_log_weights,
     unit_updates as unit_updates,
+    unit_updates_by_row as unit_updates_by_row,
 )

@@ -3,8 +3,11 @@
 EXPLICIT_LIMIT = 2.0**35
 """Unit updates (joint states times columns of the machine) of a sum that is asked for by name, at most.
 
-One core makes about 2^26.5 of them in a second: minutes, for 784 beside 25 Bernoulli units, say.
+Minutes, for 784 beside 25 Bernoulli units, say.
 """
+UNIT_UPDATES_PER_SECOND = 2.0**26
+"""Unit updates of a core in a second: 2^26.4 for binary units on a free core, 2^25 to 2^25.7 for counts and
+labels on one that is shared."""
 LIMIT_TEXT = "at most 2^35 unit updates (states to list times columns)"
 AUTO_LIMIT = 2.0**28
 """The largest sum that "auto" computes exactly, in unit updates: three seconds. Above it, "auto" samples."""

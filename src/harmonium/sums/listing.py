@@ -317,6 +317,12 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     return torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
 
 
+def unit_updates_by_row(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
+    """Returns the unit updates of each row, (rows,) on the CPU, whose sum is ``unit_updates``."""
+    log2_sizes = log2_states(law, v)
+    return sum(layer.width for layer in law.layers) * torch.where(log2_sizes > 0, log2_sizes.exp2(), 0.0)
+
+
 def unit_updates(law: Hamiltonian, v: Tensor | None = None) -> float:
     """Returns the unit updates of a sum, states that are listed times columns.
 
@@ -328,8 +334,7 @@ def unit_updates(law: Hamiltonian, v: Tensor | None = None) -> float:
     Returns:
         Unit updates over all rows, infinite where real units cannot be summed out.
     """
-    log2_sizes = log2_states(law, v)
-    return sum(layer.width for layer in law.layers) * float(log2_sizes[log2_sizes > 0].exp2().sum())
+    return float(unit_updates_by_row(law, v).sum())
 
 
 def few_states(law: Hamiltonian, missing: Collection[int]) -> bool:
