@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import ref
@@ -23,7 +23,7 @@ from harmonium.coupled.kernels import (
     join_states,
     mark_differences,
 )
-from harmonium.machine import Hamiltonian
+from harmonium.machine import Hamiltonian, States
 
 if TYPE_CHECKING:
     from harmonium.coupled.meeting import SignedAccumulator
@@ -90,6 +90,26 @@ class Layers(NamedTuple):
         return apart, apart if self.read == self.chain else apart | _mark_apart(both, self.read)
 
 
+class Horizon(NamedTuple):
+    """The weights of sweeps in H_{k:m}, times that of the estimate; see ``run_pairs``."""
+
+    k: int
+    m: int
+    lag: int
+    weight: float
+
+    def average(self, t: int) -> float:
+        """Returns the weight of f(X_t)."""
+        return self.weight / (self.m - self.k + 1) if self.k <= t <= self.m else 0.0
+
+    def correction(self, t: int) -> float:
+        """Returns the weight of f(X_t) - f(Y_{t-lag}), by the number of averaged terms that it corrects."""
+        k, m, lag = self.k, self.m, self.lag
+        if t < k + lag:
+            return 0.0
+        return self.weight * (((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1))
+
+
 @record
 class _Seen(NamedTuple):
     """Some sweeps of the same pairs, on the device.
@@ -109,7 +129,7 @@ class _Seen(NamedTuple):
 
 @final
 class RunAhead:
-    """Moves pairs that have passed the horizon until all have met.
+    """Moves pairs, both of whose chains have set out, until all have met and passed the horizon.
 
     Where the device records, the sweeps between two looks are one recording, of one of a few numbers of
     pairs, so that the runs of a training find their recordings again. A pair that has met goes on until the
@@ -122,6 +142,7 @@ class RunAhead:
         layers: what is looked at.
         generator: source of noise.
         max_steps: the sweep at which pairs are given up, or None.
+        horizon: which sweeps have which weights.
     """
 
     def __init__(
@@ -131,7 +152,9 @@ class RunAhead:
         layers: Layers,
         generator: torch.Generator,
         max_steps: int | None,
+        horizon: Horizon,
     ) -> None:
+        self._horizon = horizon
         self._hamiltonian, self._kernel, self._layers = hamiltonian, kernel, layers
         self._generator, self._max_steps = generator, max_steps
         self._records = (
@@ -142,63 +165,80 @@ class RunAhead:
             and all(p.dim() == 1 for theta in hamiltonian.thetas for p in theta)
         )
 
+    @property
+    def least(self) -> int:
+        """Returns the sweeps from which on pairs are moved: the lag where sweeps are recorded, else m too."""
+        return self._horizon.lag if self._records else max(self._horizon.m, self._horizon.lag)
+
     def finish(
         self,
         both: ChainState,
-        apart: Tensor,
+        pairs: Tensor,
+        met: int,
         t: int,
         tally: Tally,
         accumulator: SignedAccumulator,
-        weigh: Callable[[int], float],
+        at_horizon: States,
     ) -> None:
         """Moves pairs that have taken t sweeps to their end.
 
         Args:
             both: where they are, 2 · pairs rows.
-            apart: their numbers, (pairs,).
-            t: at least the horizon and the lag.
+            pairs: their numbers, (pairs,); those that have met come last.
+            met: how many have.
+            t: at least ``least``.
             tally: what is counted, grown in place.
-            accumulator: takes their differences.
-            weigh: gives the weight of the differences after a sweep.
+            accumulator: takes averages and differences.
+            at_horizon: takes the states of the first chains after m sweeps, for each layer (pairs, width_l).
         """
-        device, all_pairs = apart.device, len(tally.times)
+        device, m, layers = pairs.device, self._horizon.m, self._layers
         # The host counts: what it reads at a look is all that it needs for it.
-        pair, live = (
-            torch.arange(len(apart), device="cpu"),
-            torch.ones(len(apart), dtype=torch.bool, device="cpu"),
-        )
-        times, capped, cost, tries = torch.zeros(4, len(apart), dtype=torch.int64, device="cpu")
-        law, width = self._select(apart), sum(both.states[l].shape[1] for l in self._layers.kept)
-        while bool(live.any()):
-            chosen, live = self._choose(live, all_pairs)
+        pair = torch.arange(len(pairs), device="cpu")
+        live = pair < len(pairs) - met
+        times, capped, cost, tries = torch.zeros(4, len(pairs), dtype=torch.int64, device="cpu")
+        law, width = self._select(pairs), sum(both.states[l].shape[1] for l in layers.kept)
+        while bool(live.any()) or t < m:
+            chosen = None
+            if t >= m:
+                chosen, live = self._choose(live, len(tally.times))
             if chosen is not None:
                 at, pair = _device.to_device(chosen, device), pair[chosen]
                 both = both.select_rows(torch.cat((at, at + len(both.states[0]) // 2)))
-                law = self._select(apart[_device.to_device(pair, device)])
+                law = self._select(pairs[_device.to_device(pair, device)])
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
+            both = both.without(layers.drawn_anew)
             seen, read = self._look(law, both, _device.to_device(live, device), most)
-            number, places = len(read), seen.places[1 : len(read) + 1]
+            number, places, rows = len(read), seen.places[1 : len(read) + 1], len(pair)
             tried, all_apart, different = read[:, 2:].chunk(3, 1)
             all_apart, different = all_apart.bool(), different.bool()
             apart_before = torch.cat((live.unsqueeze(0), live & all_apart[:-1]))
+            alone = ~apart_before & (torch.arange(t, t + number, device="cpu") < m).unsqueeze(1)
             tries.index_add_(0, pair, tried.sum(0))
-            cost.index_add_(0, pair, 2 * apart_before.sum(0))
+            cost.index_add_(0, pair, 2 * apart_before.sum(0) + alone.sum(0))
             tally.flipped = int(read[:, 1].sum()) + tally.flipped
             tally.seen += int(apart_before.sum()) * width
-            weights = [weigh(t + s + 1) for s in range(number)]
-            self._add(accumulator, places, apart, pair, live & different, weights)
+            averaged = [s for s in range(number) if self._horizon.average(t + s + 1)]
+            if averaged:  # all pairs are there
+                first_chains = self._join([places[s].select_rows(slice(0, rows)) for s in averaged])
+                accumulator.add(first_chains, pairs.repeat(len(averaged)), self._horizon.average(m))
+            if t < m <= t + number:
+                for l, x in enumerate(places[m - t - 1].states):
+                    at_horizon[l] = at_horizon[l].index_copy(0, pairs, x[:rows])
+            weights = [self._horizon.correction(t + s + 1) for s in range(number)]
+            self._add(accumulator, places, pairs, pair, live & different, weights)
             after = live & all_apart[-1]
             given_up = after & (t + number == self._max_steps)
             ends = live & (given_up | ~all_apart[-1])
             when = t + torch.where(given_up, number, 1 + all_apart.sum(0))
             times[pair[ends]], capped[pair[given_up]] = when[ends], 1
             t, live, both = t + number, after & ~given_up, places[-1]
-        times, capped, cost, tries = _device.to_device(torch.stack((times, capped, cost, tries)), device)
-        tally.times.index_copy_(0, apart, times)
-        tally.capped.index_copy_(0, apart, capped.bool())
-        tally.cost.index_add_(0, apart, cost)
-        tally.tries.index_add_(0, apart, tries)
+        # Of pairs that had met before, the times stand.
+        first, counts = len(pairs) - met, _device.to_device(torch.stack((times, capped, cost, tries)), device)
+        tally.times.index_copy_(0, pairs[:first], counts[0, :first])
+        tally.capped.index_copy_(0, pairs[:first], counts[1, :first].bool())
+        tally.cost.index_add_(0, pairs, counts[2])
+        tally.tries.index_add_(0, pairs, counts[3])
 
     def _select(self, pairs: Tensor) -> Hamiltonian:
         """Returns the law of both chains of some pairs."""
@@ -266,8 +306,12 @@ class RunAhead:
             if len(s):
                 x = 2 * rows * s + column
                 sent = _device.to_device(torch.cat((x, x + rows, pair[column])), apart.device)
-                moved = join_states(*(places[s] for s in some)).select_rows(sent[: 2 * len(s)])
+                moved = self._join([places[s] for s in some]).select_rows(sent[: 2 * len(s)])
                 accumulator.add_difference(moved, apart[sent[2 * len(s) :]], weight)
+
+    def _join(self, places: Sequence[ChainState]) -> ChainState:
+        """Returns the rows of several places, in new tensors, without layers that are not read."""
+        return join_states(*(place.without(self._layers.drawn_anew) for place in places))
 
     def _choose(self, live: Tensor, pairs: int) -> tuple[Tensor | None, Tensor]:
         """Returns which pairs go on, None for all, and which of these are live.
@@ -334,11 +378,12 @@ def _join(
     layers: Layers,
 ) -> _Joined:
     """Returns a sweep with what is to be read of it; ``apart`` marks pairs that had not met before."""
-    state, rows = sweep.state.without(layers.drawn_anew), len(apart)
+    state, rows = sweep.state, len(apart)
     changed = [(before.states[l][:rows] != state.states[l][:rows]).sum(-1) for l in layers.kept]
     # Equal chains may get fields that differ by rounding, which would part a pair that has met.
-    for x in state.states:
-        _repeat_first(x, apart)
+    for l, x in enumerate(state.states):
+        if l not in layers.drawn_anew:
+            _repeat_first(x, apart)
     apart, different = layers.mark_apart(state)
     both = kernel.prepare(law, state, 2)
     for x in both.fields.values():
@@ -364,9 +409,8 @@ def _close(made: Sequence[_Joined], before: ChainState, apart: Tensor) -> _Seen:
 
 def _repeat_first(x: Tensor, apart: Tensor) -> None:
     """Sets the second chains of pairs, (2 · pairs, ...), to the first but where these are apart, in place."""
-    if x.shape[-1]:
-        first, second = x.chunk(2)
-        torch.where(apart.unsqueeze(-1), second, first, out=second)
+    first, second = x.chunk(2)
+    torch.where(apart.unsqueeze(-1), second, first, out=second)
 
 
 def _mark_apart(both: ChainState, layers: tuple[int, ...]) -> Tensor:

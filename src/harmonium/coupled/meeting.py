@@ -15,7 +15,7 @@ from harmonium import _checks, _device, _html, _random
 from harmonium._checks import Numbers
 from harmonium.backends import choice
 from harmonium.chains import initial_states
-from harmonium.coupled.ahead import Layers, RunAhead, Tally
+from harmonium.coupled.ahead import Horizon, Layers, RunAhead, Tally
 from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, join_states
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
@@ -210,16 +210,19 @@ def run_pairs(
     # m, since a pair that has met stays together. H_{k:m} (FORMULAS §3; Jacob, O'Leary & Atchadé 2020) is the
     # mean of f(X_t) over k..m, added as states come, and the weighted differences f(X_t) - f(Y_{t-lag}),
     # which are 0 from the meeting on.
-    t = 0
+    t, weights = 0, Horizon(k, m, lag, weight)
+    ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_steps, weights)
     while len(apart) or len(together):
-        if t >= max(m, lag) and _device.is_async(device):
-            ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_steps)
-            ahead.finish(
-                both, apart, t, tally, accumulator, lambda t: weight * correction_weight(t, k, m, lag)
-            )
+        if t >= ahead.least and _device.is_async(device):
+            if len(together):
+                x, y = (both.select_rows(half) for half in (slice(0, len(apart)), slice(len(apart), None)))
+                alone = alone.without(drawn_anew)
+                both = join_states(x, alone, y, alone)
+            pairs_left = torch.cat((apart, together))
+            ahead.finish(both, pairs_left, len(together), t, tally, accumulator, horizon)
             break
         t += 1
-        average = weight / (m - k + 1) if k <= t <= m else 0.0
+        average = weights.average(t)
         if len(together):
             law = hamiltonian.select_rows(together)
             alone = pair_kernel.prepare(law, pair_kernel.single(law, alone, generator), copies=1)
@@ -260,7 +263,7 @@ def run_pairs(
                 both = both.without(drawn_anew)
             apart, both, met = _drop(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
             both = pair_kernel.prepare(hamiltonian.select_rows(torch.cat((apart, apart))), both, copies=2)
-            accumulator.add_difference(both, apart, weight * correction_weight(t, k, m, lag))
+            accumulator.add_difference(both, apart, weights.correction(t))
             apart, both, met = _drop(met, apart, both, met)
             if t == max_steps:
                 apart, both = apart[:0], both.select_rows(slice(0, 0))
@@ -335,13 +338,6 @@ class SignedAccumulator:
         self._lots.append((state.without(self.unread), pairs, signs if weight > 0 else -signs))
         if sum(len(lot[1]) for lot in self._lots) >= _ROWS:
             self.flush()
-
-
-def correction_weight(t: int, k: int, m: int, lag: int) -> float:
-    """Returns w_t of H_{k:m}: the number of averaged terms that t ≥ k + lag corrects, over m - k + 1."""
-    if t < k + lag:
-        return 0.0
-    return ((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1)
 
 
 def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[Tensor, ChainState, Tensor]:
