@@ -29,7 +29,7 @@ from harmonium.backends.tensor_cores import Pair, Tile
 
 SHAPES = ((100, 784, 500), (1000, 784, 500), (10_000, 784, 500), (512, 784, 4096), (512, 4096, 784))
 """Rows, units that are given and units that are drawn."""
-LAW, OF_LAW, OTHER = (10_000, 784, 500), Tile(128, 128, 64, 8, 3, cut=True), Tile(64, 64, 64, 4, 3)
+LAW, OF_LAW, OTHER = (10_000, 784, 500), Tile(256, 64, 128, 8, 3, cut=True), Tile(64, 64, 64, 4, 3)
 """The shape in which draws are held against their law, how it is cut, and another way."""
 WORKERS = 14
 """Processes that compile at the start; the machine has 16 cores."""
