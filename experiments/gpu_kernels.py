@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
-from harmonium.backends import tensor_cores as cores
-from harmonium.backends.tensor_cores import Pair, Tile
+from harmonium.backends import tensor_core_sums as core_sums, tensor_cores as cores
+from harmonium.backends.tensor_core_sums import Pair
+from harmonium.backends.tensor_cores import Tile
 
 SHAPES = ((100, 784, 500), (1000, 784, 500), (10_000, 784, 500), (512, 784, 4096), (512, 4096, 784))
 """Rows, units that are given and units that are drawn."""
@@ -97,10 +98,10 @@ class Case:
         couplings = cores.Couplings(W)  # cut once a graph of 20 calls
         across = cores.Couplings(W.t().contiguous())  # the same matrix from its other side
         state = x.clone()  # as if it were drawn, with its 8 bits beside it
-        beside = cores._short_of(state)
+        beside = cores.short_of(state)
 
         def half_step(tile: Tile | None) -> Any:
-            cores._keep_short(state, beside)  # in the graph too, as a draw there would
+            cores.keep_short(state, beside)  # in the graph too, as a draw there would
             return cores.half_step(state, couplings, theta, values, key, tile=tile)
 
         for each in HALF_STEPS[self.shape]:
@@ -121,19 +122,19 @@ class Case:
 
         def shorten() -> Tensor:
             cores.forget()
-            return cores._short_of(x)
+            return cores.short_of(x)
 
         yield "x to 8 bits", None, shorten
-        yield "x turned", None, lambda: cores._turn(state, True, True)
-        yield "means turned", None, lambda: cores._turn(self.y, False, True)
+        yield "x turned", None, lambda: core_sums.turn(state, True, True)
+        yield "means turned", None, lambda: core_sums.turn(self.y, False, True)
         field = torch.zeros(rows, W.shape[1], device=x.device)
         yield "draw from a field", None, lambda: cores.draw(field, theta, values, key)
         yield "mean of a field", None, lambda: cores.mean_of_field(field, theta, values)
         pairs = [Pair(state, self.y, 1 / rows), Pair(state, self.y_2, -1 / rows)]
 
         def sums(tile: Tile | None) -> Any:
-            cores._keep_short(state, beside)
-            return cores.statistics(pairs, tile=tile)
+            cores.keep_short(state, beside)
+            return core_sums.statistics(pairs, tile=tile)
 
         for each in SUMS[self.shape]:
             tile = Tile(*each)
@@ -240,7 +241,7 @@ def check_accuracy(case: Case, tell: Callable[..., None]) -> bool:
     for tile in (None, *(Tile(*each) for each in SUMS[case.shape])):
         if tile is not None and not tile.apart:
             continue
-        made, again = (cores.statistics(case.pairs, tile=tile) for _ in range(2))
+        made, again = (core_sums.statistics(case.pairs, tile=tile) for _ in range(2))
         same &= all(torch.equal(a, b) for a, b in zip(made, again, strict=True))
         of_x, of_y = error(made.x, sums[0]), error(made.y, sums[1])
         ours = error(made.products, exact)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.backends import choice, tensor_cores
-from harmonium.backends.tensor_cores import Couplings, Drawn, Pair, Sums
+from harmonium.backends import choice, tensor_core_sums, tensor_cores
+from harmonium.backends.tensor_core_sums import Pair, Sums
+from harmonium.backends.tensor_cores import Couplings, Drawn
 from harmonium.machine import Statistics, statistics as statistics_module
 from harmonium.sums import expect
 
@@ -93,9 +94,9 @@ def statistics(pairs: Sequence[Pair]) -> Sums:
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     USED.clear()
-    written = (half_step, mean, field, statistics, mean_of_field, draw, probabilities, draw_one_hot)
-    for function in written:
+    for function in (half_step, mean, field, mean_of_field, draw, probabilities, draw_one_hot):
         monkeypatch.setattr(tensor_cores, function.__name__, function)
+    monkeypatch.setattr(tensor_core_sums, "statistics", statistics)
     monkeypatch.setattr(choice, "HALF_STEP", 1)
     monkeypatch.setattr(choice, "COMPILED", False)
     monkeypatch.setattr(choice, "WORTHWHILE", 1)

@@ -19,7 +19,7 @@ import triton.language as tl
 
 
 @triton.jit
-def _parts(a):
+def parts_of(a):
     """Returns three bfloat16 numbers whose sum is a float32 number, the largest first."""
     first = a.to(tl.bfloat16)
     rest = a - first.to(tl.float32)
@@ -29,7 +29,7 @@ def _parts(a):
 
 
 @triton.jit
-def _add_product(
+def add_product(
     total, a1, a2, a3, b1, b2, b3,
     A_PARTS: tl.constexpr, B_PARTS: tl.constexpr, APART: tl.constexpr,
 ):  # fmt: skip
@@ -92,7 +92,7 @@ def _conclude(
         field += tl.load(addend_ptr + place, mask=inside, other=0.0)
     field *= beta
     if BETA:
-        field *= tl.load(beta_ptr + row * beta_row, mask=row < rows, other=0.0)[:, None]
+        field *= tl.load(beta_ptr + row * beta_row, mask=row < rows, other=0.0)[:, None].to(tl.float32)
     if FIELD:
         tl.store(field_ptr + place, field, mask=inside)
     if STATE or MEAN:
@@ -184,9 +184,9 @@ def half_step(
             left = k - done - part * TERMS
             x = tl.load(x_at + part * TERMS, mask=row_inside & (depth[None, :] < left), other=0.0)
             w = tl.load(w_at + part * TERMS * w_step, mask=column_inside & (depth[:, None] < left), other=0.0)
-            w1, w2, w3 = _parts(w)
-            x1, x2, x3 = _parts(x)
-            field = _add_product(field, x1, x2, x3, w1, w2, w3, X_PARTS, W_PARTS, APART)
+            w1, w2, w3 = parts_of(w)
+            x1, x2, x3 = parts_of(x)
+            field = add_product(field, x1, x2, x3, w1, w2, w3, X_PARTS, W_PARTS, APART)
         x_at += DEPTH
         w_at += w_step * DEPTH
     _end(
@@ -197,7 +197,7 @@ def half_step(
 
 
 @triton.jit
-def _digits(whole, PARTS: tl.constexpr):
+def digits_of(whole, PARTS: tl.constexpr):
     """Returns whole numbers, rounded float32 below 2^23, as one, two or three digits of 8 bits, the first the
     highest."""
     whole = (whole + tl.where(whole < 0, -0.5, 0.5)).to(tl.int32)
@@ -212,25 +212,26 @@ def _digits(whole, PARTS: tl.constexpr):
 
 
 @triton.jit
-def _whole(x, unit):
+def whole_of(x, unit):
     """Returns x as a multiple of a unit, which is 0 where all such x are."""
     return tl.where(unit > 0, tl.div_rn(x, tl.where(unit > 0, unit, 1.0)), 0.0)
 
 
 @triton.jit(do_not_specialize=["rows", "share", "beta", "beta_row", "stream", "mirrored_from"])
 def half_step_of_digits(
-    x_at, w_at, unit_ptr, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
+    x_at, w_at, x_largest_ptr, w_largest_ptr, partial_ptr, theta_ptr, key_ptr, beta_ptr, addend_ptr,
     state_ptr, field_ptr, mean_ptr, short_ptr,
-    rows, share, k, width,
+    rows, share, k, width, unit_of_one,
     beta, beta_row, low, gain, stream, mirrored_from, short_row,
-    PARTS: tl.constexpr, STATE: tl.constexpr, FIELD: tl.constexpr, MEAN: tl.constexpr, SHORT: tl.constexpr,
-    BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    X_PARTS: tl.constexpr, PARTS: tl.constexpr, STATE: tl.constexpr, FIELD: tl.constexpr,
+    MEAN: tl.constexpr, SHORT: tl.constexpr, BETA: tl.constexpr, ADDEND: tl.constexpr, SPLITS: tl.constexpr,
+    VECTOR: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """Computes what ``half_step`` does from states and digits of W, which the copy engine brings.
+    """Computes what ``half_step`` does from digits of x and of W, which the copy engine brings.
 
-    x_at describes x, (rows, k), and w_at the digits of Wᵀ in the units of its rows, (n,), one below the
-    other, each (n, k). Beyond k both are read as 0.
+    x_at describes states x, (rows, k), and w_at the digits of Wᵀ one below the other, each (n, k), in the
+    units of its rows, ``w_largest``, (n,), times ``unit_of_one``. Or x has three digits as well, as
+    ``share_out`` writes them, and W is in the units that it takes. Beyond k both are read as 0.
     """
     n = width * VECTOR
     tiles = tl.cdiv(n, COLUMNS)
@@ -241,15 +242,28 @@ def half_step_of_digits(
     high = tl.zeros((ROWS, COLUMNS), tl.int32)
     middle, small = high, high
     for done in range(begin, end, DEPTH):
-        x = x_at.load([first, done])
-        high = tl.dot(x, tl.trans(w_at.load([start, done])), high, out_dtype=tl.int32)
+        x1, w1 = x_at.load([first, done]), tl.trans(w_at.load([start, done]))
+        high = tl.dot(x1, w1, high, out_dtype=tl.int32)
         if PARTS >= 2:
-            middle = tl.dot(x, tl.trans(w_at.load([n + start, done])), middle, out_dtype=tl.int32)
+            w2 = tl.trans(w_at.load([n + start, done]))
+            middle = tl.dot(x1, w2, middle, out_dtype=tl.int32)
         if PARTS >= 3:
-            small = tl.dot(x, tl.trans(w_at.load([2 * n + start, done])), small, out_dtype=tl.int32)
-    column = start + tl.arange(0, COLUMNS)
-    unit = tl.load(unit_ptr + column, mask=column < n, other=0.0)
-    field = _sum_digits(high, middle, small, PARTS) * unit[None, :]
+            small = tl.dot(x1, tl.trans(w_at.load([2 * n + start, done])), small, out_dtype=tl.int32)
+        if X_PARTS == 3:
+            x2 = x_at.load([rows + first, done])
+            middle = tl.dot(x2, w1, middle, out_dtype=tl.int32)
+            small = tl.dot(x2, w2, small, out_dtype=tl.int32)
+            small = tl.dot(x_at.load([2 * rows + first, done]), w1, small, out_dtype=tl.int32)
+    field = sum_digits(high, middle, small, PARTS)
+    if X_PARTS == 3:
+        row = first + tl.arange(0, ROWS)
+        unit = tl.load(x_largest_ptr + row, mask=row < rows, other=0.0) * (
+            unit_of_one * 65536.0 * unit_of_one
+        )
+        field *= unit[:, None]
+    else:
+        column = start + tl.arange(0, COLUMNS)
+        field *= (tl.load(w_largest_ptr + column, mask=column < n, other=0.0) * unit_of_one)[None, :]
     # One half after the other, so that the registers suffice.
     halves = tl.split(tl.permute(tl.reshape(field, (ROWS, 2, COLUMNS // 2)), (0, 2, 1)))
     for half in tl.static_range(2):
@@ -262,7 +276,7 @@ def half_step_of_digits(
 
 
 @triton.jit
-def _sum_digits(high, middle, small, PARTS: tl.constexpr):
+def sum_digits(high, middle, small, PARTS: tl.constexpr):
     """Returns the sum that digits stand for, in float32."""
     total = high.to(tl.float32)
     if PARTS == 2:
@@ -356,233 +370,83 @@ def shorten(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def turn(
-    x_ptr, unit_ptr, turned_ptr, rows, width, x_row, turned_row, unit, most,
-    PARTS: tl.constexpr, UNITS: tl.constexpr, VECTOR: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+def share_out(
+    x_ptr, by_ptr, digits_ptr, largest_ptr, rows, width, x_row, digits_row, unit_of_one,
+    VECTOR: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Writes the digits of xᵀ, (parts, n + 1, 16 · turned_row), zeros beyond the rows and a 1 below each row.
+    """Writes three digits of x · by, (3, rows, 16 · digits_row), in units of its rows.
 
-    Numbers are multiples of ``unit``, or of a unit for every column; of one digit they are whole.
-    ``most`` is the 1, as a multiple of ``unit``.
+    They are ``largest``, which is filled, times ``unit_of_one``.
+
+    ``by``, (n,), is the largest coupling of each unit: what is written is the largest share of a field that
+    comes from it. ``WIDTH`` is n, rounded up to a power of two.
     """
     n = width * VECTOR
-    tiles = tl.cdiv(n + 1, COLUMNS)
-    tile = tl.program_id(0)
-    row = (tile // tiles) * ROWS + tl.arange(0, ROWS)
-    column = (tile % tiles) * COLUMNS + tl.arange(0, COLUMNS)
-    there = (row[:, None] < rows) & (column[None, :] < n)
-    x = tl.load(x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=there, other=0)
-    x = x.to(tl.float32)
-    if PARTS > 1:
-        by = unit
-        if UNITS:
-            by = tl.load(unit_ptr + column, mask=column < n, other=0.0)[None, :]
-        x = _whole(x, by + tl.zeros_like(x))
-    x = tl.where((column[None, :] == n) & (row[:, None] < rows), most, x)
-    first, second, third = _digits(x, PARTS)
-    length = turned_row * 16
-    at = turned_ptr + column[None, :].to(tl.int64) * length + row[:, None]
-    inside = (column[None, :] <= n) & (row[:, None] < length)
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    inside = (row[:, None] < rows) & (column[None, :] < n)
+    x = tl.load(
+        x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=inside, other=0.0
+    )
+    x *= tl.load(by_ptr + column, mask=column < n, other=0.0)[None, :]
+    bits = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, 1)  # NaN is the largest
+    largest = bits.to(tl.float32, bitcast=True)
+    tl.store(largest_ptr + row, largest, mask=row < rows)
+    first, second, third = digits_of(whole_of(x, (largest * unit_of_one)[:, None] + tl.zeros_like(x)), 3)
+    length = digits_row * 16
+    at = digits_ptr + row[:, None].to(tl.int64) * length + column[None, :]
+    part = rows.to(tl.int64) * length
+    inside = (row[:, None] < rows) & (column[None, :] < length)
     tl.store(at, first, mask=inside)
-    if PARTS >= 2:
-        tl.store(at + (n + 1).to(tl.int64) * length, second, mask=inside)
-    if PARTS >= 3:
-        tl.store(at + 2 * (n + 1).to(tl.int64) * length, third, mask=inside)
-
-
-@triton.jit(do_not_specialize=["rows", "share", "scale", "x_unit", "y_unit"])
-def statistics_of_digits(
-    x_at, y_at, x_unit_ptr, y_unit_ptr, weight_ptr, partial_ptr, rows, share, k, n, scale, x_unit, y_unit,
-    partial_row, partial_size,
-    X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, X_UNITS: tl.constexpr, Y_UNITS: tl.constexpr,
-    WEIGHT: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Writes scale · weight · Σ x ⊗ y over shares of the rows, for ``add_partial``.
-
-    x_at and y_at describe what ``turn`` made of x and y, whose last units are 1 in every row, so that the
-    sums of y and of x stand there. Products of digits below the last one are left out.
-    """
-    tiles = tl.cdiv(n + 1, ABOVE)
-    tile, split = tl.program_id(0), tl.program_id(1)
-    start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
-    below, above = start_below + tl.arange(0, BELOW), start_above + tl.arange(0, ABOVE)
-    first = split * share
-    high = tl.zeros((BELOW, ABOVE), tl.int32)
-    middle, small = high, high
-    for row in range(first, tl.minimum(first + share, rows), ROWS):
-        x1, y1 = x_at.load([start_below, row]), tl.trans(y_at.load([start_above, row]))
-        high = tl.dot(x1, y1, high, out_dtype=tl.int32)
-        if X_PARTS == 3:
-            x2 = x_at.load([k + 1 + start_below, row])
-            x3 = x_at.load([2 * (k + 1) + start_below, row])
-            middle = tl.dot(x2, y1, middle, out_dtype=tl.int32)
-            small = tl.dot(x3, y1, small, out_dtype=tl.int32)
-        if Y_PARTS == 3:
-            y2 = tl.trans(y_at.load([n + 1 + start_above, row]))
-            y3 = tl.trans(y_at.load([2 * (n + 1) + start_above, row]))
-            middle = tl.dot(x1, y2, middle, out_dtype=tl.int32)
-            small = tl.dot(x1, y3, small, out_dtype=tl.int32)
-            if X_PARTS == 3:
-                small = tl.dot(x2, y2, small, out_dtype=tl.int32)
-    total = _sum_digits(high, middle, small, max(X_PARTS, Y_PARTS))
-    if X_PARTS == 3 and Y_PARTS == 3:
-        total *= 65536.0
-    if WEIGHT:
-        scale *= tl.load(weight_ptr)
-    of_x, of_y = tl.full((BELOW,), 1.0, tl.float32) * x_unit, tl.full((ABOVE,), 1.0, tl.float32) * y_unit
-    if X_UNITS:
-        of_x = tl.where(below < k, tl.load(x_unit_ptr + below, mask=below < k, other=0.0), of_x)
-    if Y_UNITS:
-        of_y = tl.where(above < n, tl.load(y_unit_ptr + above, mask=above < n, other=0.0), of_y)
-    at = partial_ptr + split.to(tl.int64) * partial_size
-    tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :],
-             total * of_x[:, None] * of_y[None, :] * scale)  # fmt: skip
+    tl.store(at + part, second, mask=inside)
+    tl.store(at + 2 * part, third, mask=inside)
 
 
 @triton.jit
-def _sum_rows(
-    x_ptr, y_ptr, weight_ptr, first, last, x_row, y_row, weight_row,
-    below, above, k, n, X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr,
-    WEIGHTS: tl.constexpr, SUMS: tl.constexpr, APART: tl.constexpr,
-    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+def find_largest(
+    x_ptr, of_rows_ptr, of_columns_ptr, rows, width, x_row, x_column,
+    OF_ROWS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Returns Σ weight · x ⊗ y over rows first..last for a tile of units below and above.
+    """Raises numbers, from 0 on, to the largest magnitude of each column and, if asked, of each row of x.
 
-    With ``SUMS`` x and y have a unit more that is 1 in every row, so that the sums of y and of x stand there.
+    Their bits are compared, which rise with what is not negative, to infinity and NaN: in any order the
+    results are the same.
     """
-    total = tl.zeros((BELOW, ABOVE), tl.float32)
-    step = tl.arange(0, ROWS)
-    x_at = x_ptr + (first + step)[:, None].to(tl.int64) * x_row + below[None, :]
-    y_at = y_ptr + (first + step)[:, None].to(tl.int64) * y_row + above[None, :]
-    for row in range(first, last, ROWS):
-        inside = row + step < last
-        y = tl.load(y_at, mask=inside[:, None] & (above[None, :] < n), other=0.0)
-        x = tl.load(x_at, mask=inside[:, None] & (below[None, :] < k), other=0.0)
-        # Also without sums: what passes through registers is read 16 bytes at a time.
-        x = tl.where(below[None, :] == k, 1.0 if SUMS else 0.0, x.to(tl.float32))
-        y = tl.where(above[None, :] == n, 1.0 if SUMS else 0.0, y.to(tl.float32))
-        if WEIGHTS:
-            weight = tl.load(weight_ptr + (row + step) * weight_row, mask=inside, other=0.0)
-            y = y * weight[:, None]
-        y1, y2, y3 = _parts(y)
-        x1, x2, x3 = _parts(tl.trans(x))
-        total = _add_product(total, x1, x2, x3, y1, y2, y3, X_PARTS, Y_PARTS, APART)
-        x_at += ROWS * x_row
-        y_at += ROWS * y_row
-    return total
-
-
-@triton.jit
-def _write(
-    sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n,
-    GROW: tl.constexpr, SUMS: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
-):  # fmt: skip
-    """Writes a tile of Σ x ⊗ y, and of Σ x and Σ y beyond its edges, or adds it to what stands there."""
-    below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
-    place = below[:, None].to(tl.int64) * n + above[None, :]
-    inside = (below[:, None] < k) & (above[None, :] < n)
-    value = sums
-    if GROW:
-        value += tl.load(total_ptr + place, mask=inside, other=0.0)
-    tl.store(total_ptr + place, value, mask=inside)
-    if SUMS:
-        if start + ABOVE > n:  # the last tile of its row, whose column n is Σ x
-            of_x = tl.sum(tl.where(above[None, :] == n, sums, 0.0), 1)
-            if GROW:
-                of_x += tl.load(x_sum_ptr + below, mask=below < k, other=0.0)
-            tl.store(x_sum_ptr + below, of_x, mask=below < k)
-        if first + BELOW > k:  # the last of its column, whose row k is Σ y
-            of_y = tl.sum(tl.where(below[:, None] == k, sums, 0.0), 0)
-            if GROW:
-                of_y += tl.load(y_sum_ptr + above, mask=above < n, other=0.0)
-            tl.store(y_sum_ptr + above, of_y, mask=above < n)
-
-
-@triton.jit(do_not_specialize=["rows", "share", "rows_2", "share_2", "scale", "scale_2"])
-def statistics(
-    x_ptr, y_ptr, weight_ptr, x_ptr_2, y_ptr_2, weight_ptr_2,
-    total_ptr, x_sum_ptr, y_sum_ptr, partial_ptr,
-    rows, share, rows_2, share_2, inner, width,
-    x_row, y_row, weight_row, x_row_2, y_row_2, weight_row_2,
-    scale, scale_2, partial_row, partial_size,
-    X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, WEIGHTS: tl.constexpr,
-    X_PARTS_2: tl.constexpr, Y_PARTS_2: tl.constexpr, WEIGHTS_2: tl.constexpr,
-    PAIRS: tl.constexpr, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
-    VECTOR: tl.constexpr, APART: tl.constexpr,
-    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Computes Σ scale · weight · x ⊗ y over the rows of one or two pairs, (k, n), and Σ x and Σ y.
-
-    Several ``SPLITS`` take ``share`` rows each and write their sums to ``partial``, (splits, whole tiles),
-    for ``add_partial``: in an order that is fixed, so that the bits stay.
-    """
-    k, n = inner * VECTOR, width * VECTOR
-    edge: tl.constexpr = 1 if SUMS else 0
-    tiles = tl.cdiv(n + edge, ABOVE)
-    tile, split = tl.program_id(0), tl.program_id(1)
-    start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
-    below, above = start_below + tl.arange(0, BELOW), start_above + tl.arange(0, ABOVE)
-    first = split * share
-    sums = _sum_rows(
-        x_ptr, y_ptr, weight_ptr, first, tl.minimum(first + share, rows), x_row * VECTOR, y_row * VECTOR,
-        weight_row, below, above, k, n, X_PARTS, Y_PARTS, WEIGHTS, SUMS, APART, BELOW, ABOVE, ROWS,
-    ) * scale  # fmt: skip
-    if PAIRS == 2:
-        first = split * share_2
-        sums += _sum_rows(
-            x_ptr_2, y_ptr_2, weight_ptr_2, first, tl.minimum(first + share_2, rows_2), x_row_2 * VECTOR,
-            y_row_2 * VECTOR, weight_row_2, below, above, k, n, X_PARTS_2, Y_PARTS_2,
-            WEIGHTS_2, SUMS, APART, BELOW, ABOVE, ROWS,
-        ) * scale_2  # fmt: skip
-    if SPLITS == 1:
-        _write(
-            sums, total_ptr, x_sum_ptr, y_sum_ptr, start_below, start_above, k, n, GROW, SUMS, BELOW, ABOVE
-        )
-    else:
-        at = partial_ptr + split.to(tl.int64) * partial_size
-        tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], sums)
-
-
-@triton.jit
-def add_partial(
-    partial_ptr, total_ptr, x_sum_ptr, y_sum_ptr, inner, width,
-    partial_row, partial_size, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
-    VECTOR: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
-):  # fmt: skip
-    """Sums what the splits of ``statistics`` wrote, or ``statistics_of_digits``."""
-    k, n = inner * VECTOR, width * VECTOR
-    edge: tl.constexpr = 1 if SUMS else 0
-    tiles = tl.cdiv(n + edge, ABOVE)
+    tiles = tl.cdiv(width, COLUMNS)
     tile = tl.program_id(0)
-    first, start = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
-    below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
-    at = partial_ptr + below[:, None].to(tl.int64) * partial_row + above[None, :]
-    inside = (below[:, None] < k + edge) & (above[None, :] < n + edge)
-    sums = tl.load(at, mask=inside, other=0.0)
-    for _ in tl.static_range(1, SPLITS):
-        at += partial_size
-        sums += tl.load(at, mask=inside, other=0.0)
-    _write(sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n, GROW, SUMS, BELOW, ABOVE)
+    row, column = (
+        (tile // tiles) * ROWS + tl.arange(0, ROWS),
+        (tile % tiles) * COLUMNS + tl.arange(0, COLUMNS),
+    )
+    inside = (row[:, None] < rows) & (column[None, :] < width)
+    at = x_ptr + row[:, None].to(tl.int64) * x_row + column[None, :].to(tl.int64) * x_column
+    bits = tl.load(at, mask=inside, other=0.0).to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    tl.atomic_max(of_columns_ptr + column, tl.max(bits, 0), mask=column < width, sem="relaxed")
+    if OF_ROWS:
+        tl.atomic_max(of_rows_ptr + row, tl.max(bits, 1), mask=row < rows, sem="relaxed")
 
 
 @triton.jit
 def cut(
-    w_ptr, across_unit_ptr, down_unit_ptr, across_ptr, down_ptr, inner, width, w_k, w_n,
-    across_row, down_row, PARTS: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
+    w_ptr, of_columns_ptr, of_rows_ptr, across_ptr, down_ptr, inner, width, w_k, w_n,
+    across_row, down_row, unit_of_one, PARTS: tl.constexpr, SHARES: tl.constexpr,
+    K: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     """Writes the digits of W, (k, n) with strides, for products with W and with Wᵀ.
 
-    ``across`` is (parts, n, 16 · across_row), in units of columns of W, (n,), and ``down`` (parts, k, 16 ·
-    down_row), in units of rows, (k,).
+    ``across`` is (parts, n, 16 · across_row), in units of columns of W, and ``down`` (parts, k, 16 ·
+    down_row), in units of rows: their largest magnitudes, (n,) and (k,), times ``unit_of_one``. ``SHARES``
+    are in the units of rows in ``across``, and of columns in ``down``.
     """
     tiles = tl.cdiv(width, N)
     tile = tl.program_id(0)
     i, j = (tile // tiles) * K + tl.arange(0, K), (tile % tiles) * N + tl.arange(0, N)
     inside = (i[:, None] < inner) & (j[None, :] < width)
     w = tl.load(w_ptr + i[:, None].to(tl.int64) * w_k + j[None, :].to(tl.int64) * w_n, mask=inside, other=0.0)
-    unit = tl.load(across_unit_ptr + j, mask=j < width, other=0.0)[None, :] + tl.zeros_like(w)
-    first, second, third = _digits(_whole(w, unit), PARTS)
+    of_columns = tl.load(of_columns_ptr + j, mask=j < width, other=0.0)[None, :] + tl.zeros_like(w)
+    of_rows = tl.load(of_rows_ptr + i, mask=i < inner, other=0.0)[:, None] + tl.zeros_like(w)
+    if SHARES:
+        of_columns, of_rows = of_rows, of_columns
+    first, second, third = digits_of(whole_of(w, of_columns * unit_of_one), PARTS)
     at = across_ptr + j[None, :].to(tl.int64) * (across_row * 16) + i[:, None]
     part = width.to(tl.int64) * (across_row * 16)
     inside = (i[:, None] < across_row * 16) & (j[None, :] < width)
@@ -591,8 +455,7 @@ def cut(
         tl.store(at + part, second, mask=inside)
     if PARTS >= 3:
         tl.store(at + 2 * part, third, mask=inside)
-    unit = tl.load(down_unit_ptr + i, mask=i < inner, other=0.0)[:, None] + tl.zeros_like(w)
-    first, second, third = _digits(_whole(w, unit), PARTS)
+    first, second, third = digits_of(whole_of(w, of_rows * unit_of_one), PARTS)
     at = down_ptr + i[:, None].to(tl.int64) * (down_row * 16) + j[None, :]
     part = inner.to(tl.int64) * (down_row * 16)
     inside = (i[:, None] < inner) & (j[None, :] < down_row * 16)

@@ -19,16 +19,15 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 _TERMS = 64  # terms of a sum that matrix units add up by themselves, which they cut where float32 rounds
-_ALIGNED = 16  # bytes that the copy engine's rows are a multiple of
+ALIGNED = 16  # bytes that the copy engine's rows are a multiple of
 _HOPPER = (9, 0)  # the first of NVIDIA's GPUs with a copy engine for tiles
 # Where one way to cut the work becomes faster than another: between the shapes that were measured.
-_FEW = 256  # rows up to which a product is too small to cut its factors first
-_MANY = 1 << 13  # rows of a sum from which on more programs share them
-_LOT = 1 << 15  # rows of whose digits, three products at a time, 32 bits hold the sum
+FEW = 256  # rows up to which a product is too small to cut its factors first
 _MOST_TERMS = 1 << 16  # of a half-step, whose two lower digits 32 bits hold the sum of
+_MOST_WIDTH = 1 << 13  # of rows that one program cuts into digits
 _LONG = 2048  # terms of a sum from which on programs share them
-_SMALL = 1 << 20  # entries of a result up to which small tiles are better, so that all processors have one
-_PROGRAMS = 128  # that keep an H100 or H200 busy, which has 132 processors
+SMALL = 1 << 20  # entries of a result up to which small tiles are better, so that all processors have one
+PROGRAMS = 128  # that keep an H100 or H200 busy, which has 132 processors
 _SHORT: MutableMapping[Tensor, tuple[int, Tensor]] = WeakTensorKeyDictionary()
 _RECORDING = [0, 0]  # whether a graph is recorded, and how often that changed
 Values = tuple[float, float]
@@ -48,11 +47,12 @@ class Digits(NamedTuple):
 
     Attributes:
         digits: (parts · n, k), int8: the highest of all numbers, then the next.
-        unit: (n,), float32.
+        largest: the largest magnitude of every row, (n,), float32, of which the unit is a share; or of every
+            column, (k,).
     """
 
     digits: Tensor
-    unit: Tensor
+    largest: Tensor
 
 
 @final
@@ -64,59 +64,33 @@ class Couplings:
 
     def __init__(self, W: Tensor, parts: int = 3) -> None:
         self.W, self.count = W, parts
-        self._made: tuple[int, int, tuple[Digits, Digits]] | None = None
+        self._made: dict[bool, tuple[tuple[int, int], tuple[Digits, Digits]]] = {}
 
-    def digits(self, transposed: bool) -> Digits:
-        """Returns Wᵀ, whose rows are the columns that x is multiplied by; with ``transposed``, W."""
+    def digits(self, transposed: bool, shares: bool = False) -> Digits:
+        """Returns Wᵀ, whose rows are the columns that x is multiplied by; with ``transposed``, W.
+
+        ``shares``: for an x in digits, in units of columns of what is returned instead of rows.
+        """
         W = self.W
         state = -1 if W.is_inference() else W._version, _recording(W)
-        if self._made is None or self._made[:2] != state:
+        if shares not in self._made or self._made[shares][0] != state:
             k, n = W.shape
             made = []
-            for dim, (rows, columns) in enumerate(((n, k), (k, n))):
-                row = -(-columns // _ALIGNED) * _ALIGNED
-                digits = torch.empty(self.count * rows, row, dtype=torch.int8, device=W.device)
-                unit = torch.linalg.vector_norm(W, torch.inf, dim=dim) * _unit(self.count)
-                made.append(Digits(digits[:, :columns], unit))
+            for largest, columns in zip(find_largest(W, of_rows=True), (k, n), strict=True):
+                row = -(-columns // ALIGNED) * ALIGNED
+                digits = torch.empty(self.count * len(largest), row, dtype=torch.int8, device=W.device)
+                made.append(Digits(digits[:, :columns], largest))
             across, down = made
-            with _on(W):
+            with on_device(W):
                 _kernels().cut[(-(-k // 32) * -(-n // 64),)](
-                    W, across.unit, down.unit, across.digits, down.digits, k, n, *W.stride(),
-                    *(side.digits.stride(0) // _ALIGNED for side in made), PARTS=self.count, K=32, N=64,
-                    num_warps=4,
+                    W, across.largest, down.largest, across.digits, down.digits, k, n, *W.stride(),
+                    *(side.digits.stride(0) // ALIGNED for side in made), unit_of(self.count),
+                    PARTS=self.count, SHARES=shares, K=32, N=64, num_warps=4,
                 )  # fmt: skip
-            self._made = *state, (across, down)
-        return self._made[2][transposed]
-
-
-class Pair(NamedTuple):
-    """States or means of two layers, whose products are summed over rows.
-
-    Attributes:
-        x: (rows, k), float32, its columns side by side in memory.
-        y: (rows, n), likewise.
-        weight: a number; or a tensor (rows,) or (1,).
-        x_exact: whether x is one of -1, 0 and 1 throughout.
-        y_exact: whether y is.
-        x_bounded: whether x is between -1 and 1 throughout.
-        y_bounded: whether y is.
-    """
-
-    x: Tensor
-    y: Tensor
-    weight: float | Tensor = 1.0
-    x_exact: bool = True
-    y_exact: bool = False
-    x_bounded: bool = True
-    y_bounded: bool = True
-
-
-class Sums(NamedTuple):
-    """Sums over rows: of x ⊗ y, (k, n), of x, (k,), and of y, (n,)."""
-
-    products: Tensor
-    x: Tensor
-    y: Tensor
+            if shares:
+                across, down = across._replace(largest=down.largest), down._replace(largest=across.largest)
+            self._made[shares] = state, (across, down)
+        return self._made[shares][1][transposed]
 
 
 class Tile(NamedTuple):
@@ -284,7 +258,7 @@ def _one_hot(
     made = [torch.empty_like(field) if asked else None for asked in (state, mean)]
     width = max(2, 1 << (n_states - 1).bit_length())
     count = max(1, 1024 // width)  # units of a program: eight numbers for each of its threads
-    with _on(field):
+    with on_device(field):
         _kernels().draw_one_hot[(-(-rows * (n // n_states) // count),)](
             field, theta, key, *made, rows, n // n_states, stream,
             Q=n_states, STATE=state, MEAN=mean, UNITS=count, WIDTH=width, num_warps=4,
@@ -292,189 +266,25 @@ def _one_hot(
     return made[0], made[1]
 
 
-def statistics(
-    pairs: Sequence[Pair], into: Sums | None = None, *, sums: bool = True, tile: Tile | None = None
-) -> Sums:
-    """Sums weight · x ⊗ y, weight · x and weight · y over the rows of one or two pairs.
-
-    Args:
-        pairs: of the same two layers, for instance the data's with a weight 1/rows and the chains' with
-            -1/chains.
-        into: contiguous sums that grow in place; None: new ones are returned.
-        sums: whether x and y are summed too; if not, their sums are left as they are, or empty.
-        tile: how the work is cut, its rows and columns those of the result and its depth rows of x and y;
-            None: ``statistics_tile`` decides by the shape.
-    """
-    if len(pairs) not in (1, 2):
-        raise ValueError(f"pairs: expected one or two, received {len(pairs)}")
-    first = pairs[0]
-    k, n = first.x.shape[1], first.y.shape[1]
-    if into is None:
-        edges = (k, n) if sums else (0, 0)
-        out = Sums(*(first.x.new_empty(size, dtype=torch.float32) for size in ((k, n), *edges)))
-    else:
-        out = into
-    by_row = any(isinstance(pair.weight, Tensor) and pair.weight.numel() > 1 for pair in pairs)
-    if tile is None:
-        may_cut = _copies(first.x) and not by_row
-        tile = statistics_tile([len(pair.x) for pair in pairs], k, n, may_cut)
-    if tile.cut and not by_row:
-        _sum_digits(pairs, out, tile, sums, into is not None)
-    else:
-        _sum_in_bfloat16(pairs, out, tile, sums, into is not None)
-    return out
-
-
-def _sum_in_bfloat16(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
-    """Computes ``statistics`` of factors that are cut into bfloat16 in registers."""
-    first, second = pairs[0], pairs[-1]
-    k, n = first.x.shape[1], first.y.shape[1]
-    tiles, row, size = _cover(k, n, tile, int(sums))
-    partial = None
-    if tile.splits > 1:
-        partial = torch.empty(tile.splits, size, dtype=torch.float32, device=first.x.device)
-    vector = _vector(k, n, *(side.stride(0) for pair in pairs for side in (pair.x, pair.y)))
-    pointers, rows, strides, scales, options = [], [], [], [], {}
-    for suffix, pair in (("", first), ("_2", second)):
-        weights = pair.weight if isinstance(pair.weight, Tensor) else None
-        pointers += [pair.x, pair.y, weights]
-        lots = -(-len(pair.x) // tile.depth)
-        rows += [len(pair.x), -(-lots // tile.splits) * tile.depth]
-        by_row = weights is not None and weights.numel() > 1
-        strides += [pair.x.stride(0) // vector, pair.y.stride(0) // vector]
-        strides += [weights.stride(0) if weights is not None and by_row else 0]
-        scales += [1.0 if isinstance(pair.weight, Tensor) else float(pair.weight)]
-        options["X_PARTS" + suffix] = 1 if pair.x_exact else 3
-        # Weights of rows leave no y exact.
-        options["Y_PARTS" + suffix] = 1 if pair.y_exact and weights is None else 3
-        options["WEIGHTS" + suffix] = weights is not None
-    with _on(first.x):
-        _kernels().statistics[(tiles, tile.splits)](
-            *pointers, *out, partial, *rows, k // vector, n // vector, *strides, *scales, row, size,
-            **options, PAIRS=len(pairs), SPLITS=tile.splits, GROW=grow, SUMS=sums,
-            VECTOR=vector, APART=tile.apart, BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth,
-            num_warps=tile.warps, num_stages=tile.stages,
-        )  # fmt: skip
-    if partial is not None:
-        _add_partial(partial, out, row, size, sums, grow)
-
-
-def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
-    """Computes ``statistics`` of factors that are written in digits, one pair after the other."""
-    first = pairs[0]
-    k, n = first.x.shape[1], first.y.shape[1]
-    splits = max(tile.splits, *(-(-len(pair.x) // _LOT) for pair in pairs))
-    tiles, row, size = _cover(k, n, tile, 1)
-    partial = torch.empty(splits * len(pairs), size, dtype=torch.float32, device=first.x.device)
-    for number, pair in enumerate(pairs):
-        rows = len(pair.x)
-        lots = -(-rows // tile.depth)
-        share = -(-lots // splits) * tile.depth
-        x, y = _turn(pair.x, pair.x_exact, pair.x_bounded), _turn(pair.y, pair.y_exact, pair.y_bounded)
-        weight, scale = pair.weight if isinstance(pair.weight, Tensor) else None, 1.0
-        if not isinstance(pair.weight, Tensor):
-            scale = float(pair.weight)
-        x_at = _described(x.digits, [tile.rows, tile.depth])
-        y_at = _described(y.digits, [tile.columns, tile.depth])
-        with _on(first.x):
-            _kernels().statistics_of_digits[(tiles, splits)](
-                x_at, y_at, x.units, y.units, weight, partial[number * splits :], rows, share, k, n, scale,
-                x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
-                X_UNITS=x.units is not None, Y_UNITS=y.units is not None, WEIGHT=weight is not None,
-                BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
-                num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
-            )  # fmt: skip
-    _add_partial(partial, out, row, size, sums, grow)
-
-
-def _cover(k: int, n: int, tile: Tile, edge: int) -> tuple[int, int, int]:
-    """Returns the tiles of a result with edges, the length of a row of them, and the size of all."""
-    across, down = -(-(n + edge) // tile.columns), -(-(k + edge) // tile.rows)
-    return across * down, across * tile.columns, down * tile.rows * across * tile.columns
-
-
-def _add_partial(partial: Tensor, out: Sums, row: int, size: int, sums: bool, grow: bool) -> None:
-    """Adds the sums of several splits up, in their order."""
-    k, n = out.products.shape
-    vector, edge = _vector(k, n), int(sums)
-    with _on(partial):
-        _kernels().add_partial[(-(-(k + edge) // 16) * -(-(n + edge) // 64),)](
-            partial, *out, k // vector, n // vector, row, size, SPLITS=len(partial), GROW=grow,
-            SUMS=sums, VECTOR=vector, BELOW=16, ABOVE=64, num_warps=4,
-        )  # fmt: skip
-
-
-class _Turned(NamedTuple):
-    """Numbers in digits, transposed, each row with a 1 below it.
-
-    Attributes:
-        digits: (parts · (n + 1), rows), int8.
-        parts: digits of a number.
-        units: of every column, (n,); None: ``unit`` holds for all.
-        unit: what the lowest digit counts, in the row of ones too.
-    """
-
-    digits: Tensor
-    parts: int
-    units: Tensor | None
-    unit: float
-
-
-def _turn(x: Tensor, exact: bool, bounded: bool) -> _Turned:
-    """Writes states as one digit, or numbers as three; ``bounded``: they are between -1 and 1."""
-    rows, n = x.shape
-    parts = 1 if exact else 3
-    length = -(-rows // _ALIGNED) * _ALIGNED
-    digits = torch.empty(parts * (n + 1), length, dtype=torch.int8, device=x.device)[:, :rows]
-    units: Tensor | None = None
-    short = _find_short(x) if exact else None
-    source = x if short is None else short
-    unit = 1.0 if exact else _unit(parts)
-    if not exact and not bounded:
-        units = torch.linalg.vector_norm(x, torch.inf, dim=0) * unit
-    vector = _vector(n, source.stride(0))
-    with _on(x):
-        _kernels().turn[(-(-rows // 64) * -(-(n + 1) // 64),)](
-            source, units, digits, rows, n // vector, source.stride(0) // vector, length // _ALIGNED, unit,
-            1 / unit, PARTS=parts, UNITS=units is not None, VECTOR=vector, ROWS=64, COLUMNS=64, num_warps=4,
-        )  # fmt: skip
-    return _Turned(digits, parts, units, unit)
-
-
-def _unit(parts: int) -> float:
-    """Returns the unit of numbers between -1 and 1 with so many digits, of which the highest is up to 127."""
-    return 1.0 / (127 << 8 * (parts - 1))
-
-
-def tile_of(rows: int, k: int, n: int, cut: bool) -> Tile:
+def tile_of(rows: int, k: int, n: int, cut: bool, exact: bool = True) -> Tile:
     """Returns how a product (rows, k) @ (k, n) is cut, by its shape alone; ``cut``: whether it may be.
 
     These were the fastest that experiments/gpu_kernels.py tried on an H200, at 100 to 10,000 rows and 500 to
     4,096 units, but where as fast a one keeps all in registers that also writes the field.
     """
-    if rows <= _FEW:
+    if rows <= FEW:
         return Tile(16, 32, 128, 4, 3)
-    if cut and k <= _MOST_TERMS:
-        if -(-rows // 256) * -(-n // 64) >= _PROGRAMS:
+    if cut and not exact and k <= _MOST_WIDTH and -(-rows // 128) * -(-n // 128) >= PROGRAMS // 2:
+        return Tile(128, 128, 128, 8, 2, cut=True)
+    if cut and exact and k <= _MOST_TERMS:
+        if -(-rows // 256) * -(-n // 64) >= PROGRAMS:
             return Tile(256, 64, 128, 8, 3, cut=True)
-        splits = min(8, _PROGRAMS // (-(-rows // 128) * -(-n // 64))) if k >= _LONG else 1
-        return Tile(128, 64, 128, 4, 3, splits=max(1, splits), cut=True)
-    small = rows * n <= _SMALL
+        splits = 2 if k >= _LONG else 1
+        return Tile(64, 64, 128, 4, 3, splits=splits, cut=True)
+    small = rows * n <= SMALL
     if k >= _LONG and small:
         return Tile(64, 64, 64, 4, 3, splits=3)
     return Tile(64, 32, 64, 4, 4) if small else Tile(128, 64, 64, 8, 3)
-
-
-def statistics_tile(rows: Sequence[int], k: int, n: int, cut: bool) -> Tile:
-    """Returns how sums over the rows of one or two pairs are cut, by their shape; see ``tile_of``."""
-    large = k * n > _SMALL  # as many tiles as keep the device busy without a share of the rows each
-    if sum(rows) <= 2 * _FEW:
-        return Tile(64, 32, 64, 4, 2)
-    if not cut:
-        splits = 4 if sum(rows) <= _MANY else 9
-        return Tile(128, 128, 32, 8, 4) if large else Tile(128, 128, 32, 8, 3, splits=splits)
-    splits = max(1, _PROGRAMS // (-(-(k + 1) // 128) * -(-(n + 1) // 128)))
-    return Tile(128, 128, 128, 8, 3, splits=min(splits, -(-max(rows) // 128)), cut=True)
 
 
 def _multiply(
@@ -496,9 +306,9 @@ def _multiply(
     if x.stride(1) != 1:
         x = x.contiguous()
     (rows, k), n = x.shape, matrix.shape[1]
-    may_cut = couplings is not None and couplings.count == parts and exact and _copies(x)
-    tile = tile_of(rows, k, n, may_cut) if tile is None else tile
-    cut = tile.cut and couplings is not None and exact
+    may_cut = couplings is not None and couplings.count == parts and copies(x)
+    tile = tile_of(rows, k, n, may_cut, exact) if tile is None else tile
+    cut = tile.cut and couplings is not None
     kernels, splits = _kernels(), tile.splits
     partial = torch.empty(splits, rows, n, dtype=torch.float32, device=x.device) if splits > 1 else None
     depth = tile.depth
@@ -509,18 +319,20 @@ def _multiply(
     out, tensors, numbers, flags = _ends(x, n, units, now, beta, addend, cut)
     flags |= {"SPLITS": splits, "ROWS": tile.rows, "COLUMNS": tile.columns}
     flags |= {"DEPTH": depth, "num_warps": tile.warps, "num_stages": tile.stages}
-    with _on(x):
+    with on_device(x):
         if cut and couplings is not None:
-            vector, digits = _vector(n), couplings.digits(transposed)
+            vector, W_digits = vector_of(n), couplings.digits(transposed, shares=not exact)
+            x_digits = Digits(short_of(x), x) if exact else _share_out(x, W_digits.largest)
             kernels.half_step_of_digits[grid](
-                _described(_short_of(x), [tile.rows, depth]),
-                _described(digits.digits, [tile.columns, depth]), digits.unit, partial,
-                *tensors, rows, share, k, n // vector, *numbers, PARTS=parts, VECTOR=vector, **flags,
+                described(x_digits.digits, [tile.rows, depth]),
+                described(W_digits.digits, [tile.columns, depth]), x_digits.largest, W_digits.largest,
+                partial, *tensors, rows, share, k, n // vector, unit_of(parts), *numbers,
+                X_PARTS=1 if exact else 3, PARTS=parts, VECTOR=vector, **flags,
             )  # fmt: skip
         else:
             w_k, w_n = matrix.stride()
             across = w_k == 1 and w_n != 1
-            vector = _vector(k, n, x.stride(0), w_n if across else w_k)
+            vector = vector_of(k, n, x.stride(0), w_n if across else w_k)
             if not across and w_n != 1:
                 vector = 1
             kernels.half_step[grid](
@@ -548,8 +360,8 @@ def _conclude(
     """Computes what is asked for (state, mean, field) of a product that is the sum of its parts."""
     rows, n = shape
     out, tensors, numbers, flags = _ends(partial, n, units, asked, beta, addend, short, rows)
-    vector = _vector(n)
-    with _on(partial):
+    vector = vector_of(n)
+    with on_device(partial):
         _kernels().conclude[(-(-rows // 16) * -(-n // 64),)](
             partial, *tensors, rows, n // vector, *numbers, SPLITS=splits, VECTOR=vector, ROWS=16,
             COLUMNS=64, num_warps=4, **flags,
@@ -577,11 +389,11 @@ def _ends(
         torch.empty(rows, n, dtype=torch.float32, device=like.device) if is_asked else None
         for is_asked in asked
     ]
-    state, short_row = made[0], -(-n // _ALIGNED) * _ALIGNED
+    state, short_row = made[0], -(-n // ALIGNED) * ALIGNED
     beside = None
     if short and state is not None:
         beside = torch.empty(rows, short_row, dtype=torch.int8, device=like.device)[:, :n]
-        _keep_short(state, beside)
+        keep_short(state, beside)
     by_tensor = beta if isinstance(beta, Tensor) else None
     by_row = by_tensor is not None and by_tensor.numel() > 1
     more = None if addend is None else addend.contiguous()
@@ -594,38 +406,54 @@ def _ends(
     return Drawn(state, made[1], made[2], beside), tensors, numbers, flags
 
 
-def _short_of(x: Tensor) -> Tensor:
+def short_of(x: Tensor) -> Tensor:
     """Returns states in 8 bits, in rows that the copy engine reads: those that a draw kept beside them."""
-    kept = _find_short(x)
+    kept = find_short(x)
     if kept is not None:
         return kept
     rows, n = x.shape
-    row = -(-n // _ALIGNED) * _ALIGNED
+    row = -(-n // ALIGNED) * ALIGNED
     made = torch.empty(rows, row, dtype=torch.int8, device=x.device)[:, :n]
-    vector = _vector(n, x.stride(0))
-    with _on(x):
+    vector = vector_of(n, x.stride(0))
+    with on_device(x):
         _kernels().shorten[(-(-rows // 32) * -(-n // 128),)](
-            x, made, rows, n // vector, x.stride(0) // vector, row // _ALIGNED, VECTOR=vector,
+            x, made, rows, n // vector, x.stride(0) // vector, row // ALIGNED, VECTOR=vector,
             ROWS=32, COLUMNS=128, num_warps=4,
         )  # fmt: skip
-    _keep_short(x, made)
+    keep_short(x, made)
     return made
 
 
-def _find_short(x: Tensor) -> Tensor | None:
+def _share_out(x: Tensor, by: Tensor) -> Digits:
+    """Returns x · by in three digits, (3 · rows, k), and the largest magnitude of every row, (rows,)."""
+    rows, k = x.shape
+    row = -(-k // ALIGNED) * ALIGNED
+    digits = torch.empty(3 * rows, row, dtype=torch.int8, device=x.device)[:, :k]
+    largest, vector = torch.empty(rows, device=x.device), vector_of(k, x.stride(0))
+    width = 1 << (k - 1).bit_length()
+    count = max(1, 4096 // width)
+    with on_device(x):
+        _kernels().share_out[(-(-rows // count),)](
+            x, by, digits, largest, rows, k // vector, x.stride(0) // vector, row // ALIGNED, unit_of(3),
+            VECTOR=vector, ROWS=count, WIDTH=width, num_warps=8,
+        )  # fmt: skip
+    return Digits(digits, largest)
+
+
+def find_short(x: Tensor) -> Tensor | None:
     """Returns the states in 8 bits that are kept beside x."""
     kept = _kept(x).get(x)
     return kept[1] if kept is not None and not x.is_inference() and kept[0] == x._version else None
 
 
-def _keep_short(state: Tensor, short: Tensor) -> None:
+def keep_short(state: Tensor, short: Tensor) -> None:
     """Keeps a state in 8 bits beside it, until its values change."""
     if not state.is_inference():
         _kept(state)[state] = state._version, short
 
 
 def _kept(like: Tensor) -> MutableMapping[Tensor, tuple[int, Tensor]]:
-    """Returns what ``_keep_short`` kept, by state, with its version."""
+    """Returns what ``keep_short`` kept, by state, with its version."""
     _recording(like)
     return _SHORT
 
@@ -649,13 +477,31 @@ def _recording(like: Tensor) -> int:
     return _RECORDING[1]
 
 
-def _described(x: Tensor, block: list[int]) -> Any:
+def find_largest(x: Tensor, of_rows: bool = False) -> tuple[Tensor, ...]:
+    """Returns the largest magnitude of each column of x, (n,), and of each row, if asked, (rows,)."""
+    rows, n = x.shape
+    bits = torch.zeros(n + rows if of_rows else n, dtype=torch.int32, device=x.device)
+    columns, others = bits[:n], bits[n:] if of_rows else None
+    with on_device(x):
+        _kernels().find_largest[(-(-rows // 64) * -(-n // 64),)](
+            x, others, columns, rows, n, *x.stride(), OF_ROWS=of_rows, ROWS=64, COLUMNS=64, num_warps=4
+        )
+    made = bits.view(torch.float32)
+    return (made[:n], made[n:]) if of_rows else (made,)
+
+
+def unit_of(parts: int) -> float:
+    """Returns the unit of numbers between -1 and 1 with so many digits, of which the highest is up to 127."""
+    return 1.0 / (127 << 8 * (parts - 1))
+
+
+def described(x: Tensor, block: list[int]) -> Any:
     """Describes a matrix to the copy engine, which brings blocks of it and zeros beyond its edges."""
     descriptor = import_module("triton.tools.tensor_descriptor").TensorDescriptor
     return descriptor(x, list(x.shape), list(x.stride()), block)
 
 
-def _copies(x: Tensor) -> bool:
+def copies(x: Tensor) -> bool:
     """Returns whether the device has a copy engine for tiles."""
     return x.is_cuda and _capability(x.device) >= _HOPPER
 
@@ -665,12 +511,12 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
-def _vector(*sizes: int) -> int:
+def vector_of(*sizes: int) -> int:
     """Returns 4 where all sizes are multiples of it, so that 16 bytes are read at a time, else 1."""
     return 1 if any(size % 4 for size in sizes) else 4
 
 
-def _on(x: Tensor) -> AbstractContextManager[Any]:
+def on_device(x: Tensor) -> AbstractContextManager[Any]:
     """Makes the device of a tensor current, where Triton starts kernels."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
 

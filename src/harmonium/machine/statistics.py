@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium.backends import OuterProductSum, choice, sum_of_lots, tensor_cores
+from harmonium.backends import OuterProductSum, choice, sum_of_lots, tensor_core_sums
 from harmonium.machine.hamiltonian import Hamiltonian
 
 _WAITING = 1 << 24  # numbers of lots of one weight that wait, 64 MB: one product of more is no faster
@@ -21,17 +21,19 @@ class _Lot(NamedTuple):
 
     Attributes:
         means: of every layer, those of several ``add`` of the same weight.
+        states: the layers whose are states, and not means.
     """
 
     means: list[list[Tensor]]
     weight: float | Tensor
     short: list[bool]
+    states: list[bool]
 
-    def takes(self, weight: float | Tensor, short: list[bool]) -> bool:
+    def takes(self, weight: float | Tensor, short: list[bool], states: list[bool]) -> bool:
         """Returns whether more rows of this weight may wait with these."""
         if isinstance(weight, Tensor) or isinstance(self.weight, Tensor):
             return False
-        return weight == self.weight and short == self.short
+        return weight == self.weight and short == self.short and states == self.states
 
 
 @final
@@ -128,16 +130,19 @@ class Statistics:
                         else hamiltonian.expected_statistics(l, known)
                     )
                     means[l] = terms[0]
+                elif queued and hamiltonian.graph.joints[l]:
+                    continue  # added with all that wait
                 else:
                     terms = layer.statistics(states[l])
                 self.add_terms(l, terms, weight, first=1 if queued and hamiltonian.graph.joints[l] else 0)
             read.append(means)
             if queued:
+                drawn = [l not in reading for l in range(len(hamiltonian.layers))]
                 short = [
                     exact and layer.short and l not in reading for l, layer in enumerate(hamiltonian.layers)
                 ]
                 each = weight.to(hamiltonian.dtype) if isinstance(weight, Tensor) else weight
-                self._queue(means, each, short)
+                self._queue(means, each, short, drawn)
                 return
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
@@ -200,13 +205,15 @@ class Statistics:
         rows = max(len(x) for x in states)
         return choice.tensor_cores(hamiltonian, rows, min(J.numel() for J in hamiltonian.J))
 
-    def _queue(self, means: list[Tensor], weight: float | Tensor, short: list[bool]) -> None:
+    def _queue(
+        self, means: list[Tensor], weight: float | Tensor, short: list[bool], states: list[bool]
+    ) -> None:
         """Lets states or means wait for others; adds them where there are enough."""
-        lot = next((lot for lot in self._lots if lot.takes(weight, short)), None)
+        lot = next((lot for lot in self._lots if lot.takes(weight, short, states)), None)
         if lot is None:
             if len(self._lots) == 2:  # as many as one kernel takes: data and chains
                 self._flush()
-            self._lots.append(_Lot([[x] for x in means], weight, short))
+            self._lots.append(_Lot([[x] for x in means], weight, short, states))
             return
         for waiting, x in zip(lot.means, means, strict=True):
             waiting.append(x)
@@ -220,14 +227,18 @@ class Statistics:
         lots, counted = [*self._lots], set[int]()
         means = [[x[0] if len(x) == 1 else torch.cat(x) for x in lot.means] for lot in lots]
         self._lots.clear()
-        layers = self._hamiltonian.layers
+        layers, joints = self._hamiltonian.layers, self._hamiltonian.graph.joints
+        for x, lot in zip(means, lots, strict=True):
+            for l, units in enumerate(layers):
+                if lot.states[l] and joints[l] and len(self._thetas[l]) > 1:
+                    self.add_terms(l, units.statistics(x[l]), lot.weight, first=1)
         for edge, (l, m) in enumerate(self._hamiltonian.graph.edges):
             bounded = layers[l].short, layers[m].short
             pairs = [
-                tensor_cores.Pair(x[l], x[m], lot.weight, lot.short[l], lot.short[m], *bounded)
+                tensor_core_sums.Pair(x[l], x[m], lot.weight, lot.short[l], lot.short[m], *bounded)
                 for x, lot in zip(means, lots, strict=True)
             ]
-            made = tensor_cores.statistics(pairs)
+            made = tensor_core_sums.statistics(pairs)
             self._products[edge].grow(made.products)
             for layer, total in ((l, made.x), (m, made.y)):
                 before = self._thetas[layer][0]
