@@ -107,7 +107,7 @@ def modules() -> dict[str, ModuleType]:
     infos = list(walk_packages(hm.__path__, "harmonium."))
     for info in sorted(infos, key=lambda info: (info.name.count("."), not info.ispkg)):
         if not info.name.endswith("__main__"):
-            needs = "triton" if info.name.endswith("tensor_core_kernels") else "numpy"  # and is empty without
+            needs = "triton" if info.name.endswith("_kernels") else "numpy"  # and is empty without
             module = import_module(info.name) if find_spec(needs) else ModuleType(info.name)
             parts = info.name.split(".")
             for start in range(len(parts)):
