@@ -24,7 +24,7 @@ from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, hidden_for
-from harmonium.tables import Codec, Table, find_lost_links, fit_exactly
+from harmonium.tables import Codec, Table, find_broken_order, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
     EarlyStopping,
@@ -480,7 +480,7 @@ def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMach
 
 
 def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
-    """Warns where a machine learned little of what pairs of columns show (``tables.find_lost_links``)."""
+    """Warns where a machine learned little of what pairs of columns show, or breaks their order."""
     if fitted.rows is None or fitted.data_width < fitted.rows.shape[1]:
         return
     lost = find_lost_links(fitted.machine, fitted.rows, fitted.encoder, row_score)
@@ -490,3 +490,6 @@ def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
             'or with chains more epochs or optimizer="adam" with centred=False',
             ConvergenceWarning,
         )
+    broken = find_broken_order(fitted.machine, fitted.rows, fitted.encoder, fitted.stream("order"))
+    if broken is not None:
+        _checks.warn(f"{name}: {broken}")

@@ -23,7 +23,11 @@ from harmonium.tables.linear import (
     mean_states as mean_states,
     spread_draws as spread_draws,
 )
-from harmonium.tables.lost_links import LOOKED_AT as LOOKED_AT, find_lost_links as find_lost_links
+from harmonium.tables.lost_links import (
+    LOOKED_AT as LOOKED_AT,
+    find_broken_order as find_broken_order,
+    find_lost_links as find_lost_links,
+)
 from harmonium.tables.table import (
     UNKNOWN as UNKNOWN,
     Table as Table,

@@ -1,18 +1,22 @@
-"""Links between columns that a machine has not learned."""
+"""Links between columns, and orders of them, that a machine has not learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import log1p, sqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium import _random
 from harmonium.data import Encoder
+from harmonium.data.transforms import Array
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import affordable, unit_updates
+from harmonium.sums import HiddenStates, affordable, has_hidden_states, unit_updates
 from harmonium.tables.baselines import score_baselines, separate
+from harmonium.tables.column import Column
 from harmonium.tables.table import Table
 
 LOOKED_AT = 256
@@ -22,6 +26,9 @@ _STRONG, _SURE = 0.3, 5.0  # correlation, and standard errors of none, of a link
 _SHARE = 0.05  # of what a Gaussian of that pair alone would gain
 _HALF = 0.5  # of what pairs of columns gain: a machine below it has missed more than it has learned
 _LEAST_REACH = 0.1  # nats a row that pairs gain where there is something to learn
+_DRAWS = 500  # of whole rows: a share of 0.3 is then known to 0.02
+_OVERLAP = 0.1  # of independent draws that break an order, where it is no matter of the two ranges
+_ROUNDING = 1e-4  # of a deviation: what states of float32 make of equal cells
 _SHARE_OF_SUMS = 1 / 16  # of the largest automatic sum: a fifth of a second beside a training of one or more
 
 
@@ -78,6 +85,64 @@ def find_lost_links(
         f"pairs of columns alone raise ln p of a row by {reach:.2g} nats above independent columns, "
         f"the machine by {gain:.2g}"
     )
+
+
+@torch.no_grad()
+def find_broken_order(
+    machine: BoltzmannMachine, rows: Tensor, encoder: Encoder, seed: int | torch.Generator = 0
+) -> str | None:
+    """Finds two columns of numbers or dates whose order all rows keep and draws break, as start and end.
+
+    Such columns lie closer together than a machine learns either. Draws are from the exact distribution, and
+    break the order at least half as often as independent columns would.
+
+    Args:
+        machine: Trained machine of a table.
+        rows: visible states, (rows, visible_width), NaN where missing.
+        encoder: Encoder of the rows.
+        seed: Seed of the draws, an int or a generator.
+
+    Returns:
+        What is broken and what to do, in one sentence; None: nothing, there are fewer than 50 rows, or the
+        machine has too many hidden states to draw from exactly.
+    """
+    if not isinstance(encoder, Table) or len(rows) < _LEAST:
+        return None
+    if not has_hidden_states(machine.graph, machine.layers):
+        return None
+    law, generator = HiddenStates.of(machine), _random.as_generator(seed, machine.device)
+    columns, seen = _read_numbers(encoder, rows)
+    drawn = _read_numbers(encoder, law.draw(law.nothing_seen(1), generator, _DRAWS)[:, 0])[1]
+    worst, message = _HALF, None
+    for low, column in enumerate(columns):
+        slack = _ROUNDING * np.nanstd(seen[:, low])
+        broken = (drawn[:, [low]] > drawn + slack).mean(0)
+        for high, other in enumerate(columns):
+            both = seen[~np.isnan(seen[:, [low, high]]).any(1)][:, [low, high]]
+            kept = column.form == other.form and len(both) >= _LEAST
+            if not kept or (both[:, 0] > both[:, 1] + slack).any():
+                continue
+            if (both[:, 0] >= both[:, 1] - slack).mean() > _HALF:  # two columns that are one
+                continue
+            below = np.searchsorted(np.sort(both[:, 1]), both[:, 0]).mean() / len(both)
+            if below >= _OVERLAP and broken[high] > worst * below:
+                worst = broken[high] / below
+                message = (
+                    f"in {broken[high]:.0%} of draws {column.name!r} is above {other.name!r}, and in no row "
+                    "of the data: give the difference of the two in place of one of them"
+                )
+    return message
+
+
+def _read_numbers(table: Table, v: Tensor) -> tuple[list[Column], Array]:
+    """Returns the columns of numbers and dates, and their numbers in states, (rows, columns)."""
+    columns, numbers, start = list[Column](), list[Array](), 0
+    for column in table.columns:
+        if column.coding.width == 1 and (column.ranked or not column.values):
+            columns.append(column)
+            numbers.append(column.numbers(v[:, start : start + 1].double().cpu().numpy())[:, 0])
+        start += column.coding.width
+    return columns, np.stack(numbers, 1) if numbers else np.zeros((len(v), 0))
 
 
 def _find_link(machine: BoltzmannMachine, v: Tensor) -> tuple[float, int, int]:

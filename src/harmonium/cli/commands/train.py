@@ -26,7 +26,7 @@ from harmonium.data import DataSet, Rows, read
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import LOOKED_AT, Codec, find_lost_links, fit_exactly
+from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_lost_links, fit_exactly
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -165,9 +165,13 @@ def train(
         raise Unfinished(result, 128 + run.signal)
     if coding.label is None:
         trained = run.averaged_machine or run.machine
-        lost = find_lost_links(trained, spread(X, LOOKED_AT), coding.encoder)
+        looked_at = spread(X, LOOKED_AT)
+        lost = find_lost_links(trained, looked_at, coding.encoder)
         if lost is not None:
             note(f"warning: {lost}: another --seed, more units (--hidden) or more --updates may mend it")
+        broken = find_broken_order(trained, looked_at, coding.encoder, settings.seed)
+        if broken is not None:
+            note(f"warning: {broken}")
     return result
 
 
