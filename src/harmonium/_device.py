@@ -7,7 +7,7 @@ anything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -95,6 +95,27 @@ def to_vector(values: Sequence[float | Tensor], like: Tensor) -> Tensor:
 def read_numbers(numbers: Mapping[str, float | Tensor]) -> dict[str, float]:
     """Returns numbers by name as floats, with one wait for all that are on a device."""
     return dict(zip(numbers, to_floats([*numbers.values()]), strict=True))
+
+
+@final
+class Reading:
+    """Numbers of a device, (numbers,), on their way to the host, which waits for them where they are read."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._event: Any = None
+        self._numbers = numbers
+        if numbers.device.type == "cuda":
+            self._numbers = host_empty(tuple(numbers.shape), numbers.dtype, numbers.device)
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(numbers.device))
+
+    def read(self) -> list[float]:
+        """Returns the numbers, as they were when they were sent."""
+        if self._event is not None:
+            self._event.synchronize()
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
 
 
 def split_indices(rows: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -31,6 +32,8 @@ from harmonium._states import leaves
 from harmonium.backends import Recording, choice, recording as recording_module
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.divergence import DivergenceMonitor
+from harmonium.training.recorded_updates import RecordedUpdates
+from harmonium.training.run_directory import RunDirectory
 
 GENERATOR = torch.Generator().manual_seed(1)
 BITS = (torch.rand(300, 12, generator=GENERATOR) < 0.3).float()
@@ -82,6 +85,7 @@ def train(device: Any = None, **given: Any) -> hm.training.TrainingRun:
     real = "visible" in given
     visible, hidden = given.pop("visible", hm.Bernoulli(12)), given.pop("hidden", [hm.Bernoulli(5)])
     machine = hm.BoltzmannMachine([visible, *hidden], seed=2)
+    given.pop("machine_out", []).append(machine)
     settings = {"rule": "pcd", "batch_size": 30, "updates": 40, "learning_rate": 0.02, "seed": 3} | given
     rows = settings.pop("rows", REAL if real else BITS)
     return hm.train(machine, rows, progress=False, device=device, **settings)
@@ -221,35 +225,140 @@ def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pyt
     assert copies == (1 if share else 16)  # the places of their rows, or rows
 
 
-def test_places_of_the_next_updates_are_sent_before_the_host_waits(recording: pytest.MonkeyPatch) -> None:
-    """So that a device has them when it comes to its next updates; also where a callback changes its mind."""
-    made: list[int | str] = []
-    indices, check = RowBatches.indices, DivergenceMonitor.check_gradients
+def test_a_look_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For norms, diagnostics, a record and a check of the machine together."""
+    monkeypatch.setattr(choice, "RECORDS", frozenset((DEVICE.type,)))
+    monkeypatch.setattr(choice, "LEAST_UPDATES", 20)
+    waits = []
+    for updates in (100, 200):
+        with pretend_device() as counts, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            train(device=DEVICE, updates=updates, record_every=10)
+            waits.append(counts.waits.total())
+    assert waits[1] - waits[0] == 11  # every tenth update, and the 128th
+
+
+@pytest.fixture
+def order(recording: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """In their order, places that are sent, updates that are started, and numbers that are read."""
+    made: list[tuple[str, int]] = []
+    indices, launch, take_in = RowBatches.indices, RecordedUpdates._launch, DivergenceMonitor.check_gradients
 
     def noted_indices(source: RowBatches, step: int, count: int = 1) -> torch.Tensor:
-        made.append(step)
+        made.append(("places", step))
         return indices(source, step, count)
 
-    def noted_check(*given: Any) -> Any:
-        made.append("read")
-        return check(*given)
+    def noted_launch(updates: RecordedUpdates, due: Any) -> Any:
+        lot = launch(updates, due)
+        made.append(("start", lot.stop))
+        return lot
 
-    class Moody:
-        often = False
-
-        def __call__(self, update: Any) -> None:
-            self.often = update.step >= 64
-
-        def wants(self, step: int, total: int) -> bool:
-            return step % (3 if self.often else 16) == 0
+    def noted_read(*given: Any) -> Any:
+        made.append(("read", 0))
+        return take_in(*given)
 
     recording.setattr(RowBatches, "indices", noted_indices)
-    recording.setattr(DivergenceMonitor, "check_gradients", noted_check)
-    run = train(updates=90, record_every=1000)
-    looks = [1, 2, 4, 8, 16, 32, 64]
-    assert made == [0, 0, *(x for step in looks for x in (step, "read")), "read"]  # the first: for a buffer
-    moody = train(updates=90, record_every=1000, callbacks=[Moody()])
-    assert all(torch.equal(x, y) for x, y in zip(numbers(run), numbers(moody), strict=True))
+    recording.setattr(RecordedUpdates, "_launch", noted_launch)
+    recording.setattr(DivergenceMonitor, "check_gradients", noted_read)
+    return made
+
+
+def test_the_next_updates_are_started_before_the_last_are_read(order: list[tuple[str, int]]) -> None:
+    train(updates=90, record_every=1000)
+    looks = [1, 2, 4, 8, 16, 32, 64, 90]
+    started = [entry for entry in order if entry[0] != "places"]
+    assert started == [
+        ("start", 1),
+        *(x for stop in looks[1:] for x in (("start", stop), ("read", 0))),
+        ("read", 0),
+    ]
+    assert [step for name, step in order if name == "places"] == [0, 0, *looks[:-1]]  # the first: a buffer
+
+
+class Every16:
+    """Wants every sixteenth update, and from the 64th on every third."""
+
+    def __init__(self) -> None:
+        self.seen = dict[int, list[torch.Tensor]]()
+
+    def __call__(self, update: hm.training.Update) -> None:
+        self.seen[update.step] = [p.detach().clone() for p in update.machine.parameters()]
+
+    def wants(self, step: int, total: int) -> bool:
+        return step % (3 if any(seen >= 64 for seen in self.seen) else 16) == 0
+
+
+def test_a_callback_sees_the_machine_after_its_updates(order: list[tuple[str, int]]) -> None:
+    """Places are sent before the host waits; nothing is started before the callback was called."""
+    callback = Every16()
+    run = train(updates=90, record_every=5, callbacks=[callback])
+    assert {16, 32, 48, 64, 66, 69} <= {*callback.seen}
+    for step, seen in callback.seen.items():
+        plain = train(updates=step, record_every=1000)
+        assert all(torch.equal(x, y) for x, y in zip(seen, plain.machine.parameters(), strict=True))
+    assert all(map(torch.equal, numbers(run), numbers(train(updates=90))))
+    at = order.index(("start", 16))
+    assert [name for name, _ in order[at : at + 5]] == ["start", "read", "places", "read", "start"]
+
+
+def test_a_checkpoint_has_the_machine_after_its_updates(
+    recording: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that is due by the clock waits until no updates are on their way."""
+    recording.setattr("harmonium.training.trainer._CHECKPOINT_SECONDS", 0.0)
+    saved: dict[int, list[torch.Tensor]] = {}
+    save = RunDirectory.save
+
+    def noted_save(directory: RunDirectory, state: Any, content: Any) -> None:
+        saved[state.step] = [p.detach().clone() for p in state.machine.parameters()]
+        save(directory, state, content)
+
+    recording.setattr(RunDirectory, "save", noted_save)
+    train(updates=60, record_every=7, run_dir=tmp_path)
+    assert len(saved) > 3
+    for step, parameters in saved.items():
+        plain = train(updates=step, record_every=1000)
+        assert all(torch.equal(x, y) for x, y in zip(parameters, plain.machine.parameters(), strict=True))
+
+
+def test_an_interrupted_run_goes_on_with_its_bits(recording: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupting(step: int, total: int) -> float:
+        if step == 20 and not (tmp_path / "interrupted").exists():
+            (tmp_path / "interrupted").touch()
+            signal.raise_signal(signal.SIGINT)
+        return 1.0
+
+    settings: dict[str, Any] = {"updates": 90, "record_every": 7, "schedule": interrupting}
+    cut = train(**settings, run_dir=tmp_path / "run")
+    assert cut.status == "interrupted" and 20 < cut.updates < 60
+    assert [record["step"] for record in cut.history] == [*range(7, cut.updates + 1, 7)]
+    resumed = train(**settings, run_dir=tmp_path / "run", resume=True)
+    whole = train(**settings)
+    assert all(map(torch.equal, numbers(resumed), numbers(whole)))
+    for x, y in zip(resumed.history, whole.history, strict=True):
+        assert {**x, "seconds": 0} == {**y, "seconds": 0}
+
+
+def test_a_run_goes_back_to_the_last_look_that_was_sound(recording: pytest.MonkeyPatch) -> None:
+    """To the parameters of that look, though the device had gone on; the error names the look."""
+    fault = 45
+    estimate = hm.learning.Rule.estimate
+    made = [0]
+
+    def failing(rule: Any, *given: Any, **more: Any) -> Any:
+        made[0] += 1
+        found = estimate(rule, *given, **more)
+        if made[0] > fault:
+            found = found._replace(parameters={name: x * torch.nan for name, x in found.parameters.items()})
+        return found
+
+    sound = train(updates=40, record_every=1000)
+    recording.setattr(hm.learning.Rule, "estimate", failing)
+    with pytest.raises(hm.training.TrainingDiverged, match="put back to those after 40 updates") as raised:
+        train(updates=200, record_every=10, learning_rate=0.02, rule="pcd", machine_out=(kept := []))
+    assert raised.value.step == 50
+    assert made[0] == 60  # one lot was on its way
+    assert all(map(torch.equal, kept[0].parameters(), sound.machine.parameters()))
 
 
 @pytest.mark.parametrize("hidden", [[hm.Bernoulli(5)], [hm.Bernoulli(5), hm.Spin(3)]])

@@ -21,7 +21,7 @@ from harmonium.training.optimizers import Ascent
 from harmonium.training.penalties import L2
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
-from harmonium.training.updates import Made, Updates
+from harmonium.training.updates import Due, Made, Updates
 
 _NUMBERS = 1 << 20  # of the batches of one call
 
@@ -100,13 +100,13 @@ class CompiledUpdates(Updates):
         self._space: tuple[Any, ...] | None = None
         self._blocks, self._floors, self._lows = _describe(visible, hidden, self._gradient.dtype)
 
-    def make(self, quiet: Callable[[int], bool]) -> Made:
+    def make(self, due: Callable[[int], Due]) -> Made:
         from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
         assert isinstance(source, RowBatches)
         count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
-        while count < most and quiet(state.step + count) and self.average is None:
+        while count < most and not any(due(state.step + count)) and self.average is None:
             count += 1
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)

@@ -77,14 +77,26 @@ class Snapshot:
         self.step, self._tensors = step, tensors
         self._copies = [tensor.clone() for tensor in tensors]
 
-    def take(self, step: int) -> None:
-        """Copies the tensors as they are now."""
-        torch._foreach_copy_(self._copies, self._tensors)
+    def take(self, step: int, of: Snapshot | None = None) -> None:
+        """Copies the tensors as they are now, or as another snapshot has them."""
+        torch._foreach_copy_(self._copies, self._tensors if of is None else of._copies)
         self.step = step
 
     def restore(self) -> None:
         """Gives the tensors the values that they had."""
         torch._foreach_copy_(self._tensors, self._copies)
+
+
+class Look(NamedTuple):
+    """The numbers of a machine after ``step`` updates: norms of what is learned and of the couplings.
+
+    ``gap`` is that of ``energy_gap``; None where it was not asked for.
+    """
+
+    step: int
+    norm: float
+    weights: float
+    gap: float | None = None
 
 
 class DivergenceMonitor:
@@ -96,6 +108,9 @@ class DivergenceMonitor:
     noise would be are good, ten times as far is a problem; a run that began further away is measured by that.
     Energies of real units swing without harm: a machine of such units gets a hundred times as much. Where the
     density is but a share of what is learned, a problem is as many times further.
+
+    What a check needs may be measured earlier, and read when a device has come to it (``measure``): the
+    parameters may have moved on by then.
 
     Args:
         machine: Machine in training.
@@ -115,8 +130,13 @@ class DivergenceMonitor:
         self._machine = machine
         self._names = list(parameters)
         self._current = [parameter.detach() for parameter in parameters.values()]
+        self._couplings = [
+            W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")
+        ]
+        self._measured = Snapshot(self._current, step)  # when the last look was asked for
         self._noted = Snapshot(self._current, step)  # finite
         self._good = Snapshot(self._current, step)  # and not run away
+        self._look: Look | None = None
         self._v: Tensor | None = None
         self._sound = self._limit = math.inf
         self._gap = 0.0  # as last seen
@@ -131,7 +151,7 @@ class DivergenceMonitor:
         if density == 0:
             return
         if self._v is None:
-            begun = energy_gap(self._machine, v)
+            begun = float(energy_gap(self._machine, v))
             real = any(not layer.discrete for layer in self._machine.layers)
             least = _REAL if real else 1.0
             self._sound = max(least, begun) if math.isfinite(begun) else math.inf
@@ -151,13 +171,39 @@ class DivergenceMonitor:
                 if not math.isfinite(value):
                     problem = Problem(name, f"the rule's diagnostic {name} is {value}")
                     break
-        return problem and (self._find_not_finite() or self._find_run_away() or problem)
+        if problem:
+            norm = float(global_norm(self._current))
+            problem = self._find_not_finite(norm) or self._find_run_away(self._measure_gap()) or problem
+        return problem
+
+    def measure(self, step: int) -> Tensor:
+        """Returns the numbers of a look after so many updates, on the device: for ``take_in``, once read.
+
+        Keeps a copy of the parameters, which the checks of this look may go back to.
+        """
+        self._measured.take(step)
+        numbers = [global_norm(self._current), global_norm(self._couplings).to(self._current[0].device)]
+        if self.is_due(step) and self._v is not None:
+            numbers.append(energy_gap(self._machine, self._v))
+        return torch.stack([x.double() for x in numbers])
+
+    def take_in(self, step: int, numbers: Sequence[float]) -> None:
+        """Takes in what was read of ``measure``; the checks after so many updates then read nothing."""
+        self._look = Look(step, *numbers)
+
+    def weight_norm(self, step: int) -> float:
+        """Returns the norm of all couplings after so many updates."""
+        return self._look_at(step).weights
+
+    def forget(self) -> None:
+        """Forgets the last look: to be called where the machine may have changed since."""
+        self._look = None
 
     def check_parameters(self, step: int) -> Problem | None:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
-        problem = self._find_not_finite()
-        if not problem:
-            self._noted.take(step)
+        problem = self._find_not_finite(self._look_at(step).norm)
+        if not problem and self._measured.step == step:
+            self._measured, self._noted = self._noted, self._measured
         return problem
 
     def is_due(self, step: int) -> bool:
@@ -166,9 +212,11 @@ class DivergenceMonitor:
 
     def check_machine(self, step: int) -> Problem | None:
         """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
-        problem = self._find_not_finite() or self._find_run_away()
+        look = self._look_at(step)
+        gap = self._measure_gap() if look.gap is None else look.gap
+        problem = self._find_not_finite(look.norm) or self._find_run_away(gap)
         if not problem and self._gap <= self._limit / _ABSURD:
-            self._good.take(step)
+            self._good.take(step, self._measured if self._measured.step == step else self._noted)
         return problem
 
     def warn(self) -> None:
@@ -186,14 +234,22 @@ class DivergenceMonitor:
         if words:
             _checks.warn(f"training ended, but {words}. {_advice(self._clip_norm)}", RuntimeWarning)
 
-    def _find_not_finite(self) -> Problem | None:
-        if math.isfinite(float(global_norm(self._current))):
+    def _look_at(self, step: int) -> Look:
+        """Returns the numbers after so many updates, measured now where they were not taken in."""
+        if self._look is None or self._look.step != step:
+            self.take_in(step, self.measure(step).tolist())
+        assert self._look is not None
+        return self._look
+
+    def _find_not_finite(self, norm: float) -> Problem | None:
+        if math.isfinite(norm):
             return None
         name = self._find_worst(self._current)
         return Problem(name, f"the values of {name} are not finite and were {self._put_parameters_back()}")
 
-    def _find_run_away(self) -> Problem | None:
-        if self._is_plausible():
+    def _find_run_away(self, gap: float) -> Problem | None:
+        self._gap = gap
+        if gap <= self._limit:  # not so for NaN
             return None
         far = f", whose rows lie {self._gap:.3g} times as far below its states as uniform noise would,"
         return Problem(
@@ -202,16 +258,16 @@ class DivergenceMonitor:
             f"parameters were {self._put_parameters_back()}",
         )
 
-    def _is_plausible(self) -> bool:
-        if self._v is not None:
-            self._gap = energy_gap(self._machine, self._v)
-        return self._gap <= self._limit  # not so for NaN
+    def _measure_gap(self) -> float:
+        """Returns the gap of the machine as it is now; the last one where no data are watched."""
+        return self._gap if self._v is None else float(energy_gap(self._machine, self._v))
 
     def _put_parameters_back(self) -> str:
         """Restores the last finite parameters if they are good, else the last that were found good."""
         if self._noted.step > self._good.step:
             self._noted.restore()
-            if self._is_plausible():
+            self._gap = self._measure_gap()
+            if self._gap <= self._limit:
                 return f"put back to those after {self._noted.step} updates"
         self._good.restore()
         return f"put back to those after {self._good.step} updates"

@@ -31,17 +31,17 @@ _SILENT = 0.05
 
 
 @torch.no_grad()
-def energy_gap(machine: BoltzmannMachine, v: Tensor) -> float:
+def energy_gap(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Measures how much less probable data are than the states a sweep towards a mode away.
 
     States of the layers outside ``graph.summed`` are compared, by their free energies. Of the data, (batch,
     visible_width), the first few rows are read.
 
     Returns:
-        The median over the rows of F - (the least F that was met), in units of what uniform noise has below
-        a certain state: ln n_states for each discrete unit, 1 for each real one. Above 1 with discrete
-        visible units and one hidden layer, these rows are less likely than under uniform noise. Not a number
-        where an energy overflowed.
+        The median over the rows of F - (the least F that was met), (), on the machine's device, in units of
+        what uniform noise has below a certain state: ln n_states for each discrete unit, 1 for each real one.
+        Above 1 with discrete visible units and one hidden layer, these rows are less likely than under
+        uniform noise. Not a number where an energy overflowed.
     """
     hamiltonian = machine.hamiltonian()
     graph = hamiltonian.graph
@@ -56,7 +56,7 @@ def energy_gap(machine: BoltzmannMachine, v: Tensor) -> float:
         layer.n_units * (math.log(layer.n_states) if layer.n_states is not None else 1.0)
         for layer in (hamiltonian.layers[l] for l in graph.kept)
     )
-    return float((data - least).median()) / float(noise)
+    return (data - least).median().double() / float(noise)
 
 
 @torch.no_grad()

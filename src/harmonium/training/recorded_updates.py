@@ -21,7 +21,7 @@ from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
-from harmonium.training.updates import Made, Updates
+from harmonium.training.updates import Due, Made, Updates
 
 # The rows' share of a device's free memory: the machine, its chains and the recording need the rest.
 _SHARE = 0.25
@@ -56,11 +56,25 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
     return None if source.checked and source.observed else "rows lack entries, or are read from a file"
 
 
-class _Lot(NamedTuple):
+class _Places(NamedTuple):
     """Places of the rows of the updates after ``first`` earlier ones; None: those of the update before."""
 
     first: int
-    places: Sequence[Tensor | None]
+    rows: Sequence[Tensor | None]
+
+
+class _Lot(NamedTuple):
+    """Updates that were started on the device.
+
+    Attributes:
+        first: updates before them.
+        stop: updates up to the last of them.
+        rate: Learning rate of the last.
+    """
+
+    first: int
+    stop: int
+    rate: float
 
 
 @final
@@ -69,8 +83,10 @@ class RecordedUpdates(Updates):
 
     They are those of ``OneByOne``, with the same noise, and so are their numbers but for the rounding of the
     step. The first two are made one by one, which picks algorithms and makes what is kept. The norm of the
-    gradient, diagnostics and whether they are finite are summed on the device, and read where something else
-    is due. So a run that diverges is stopped some updates late: at the next record at the latest.
+    gradient, diagnostics and whether they are finite are summed on the device. Where something else is due
+    they are sent to the host, with what the monitor measures there. Unless the machine itself is read after
+    these updates, the next ones are started before the host waits for the numbers (``ahead``). So a run that
+    diverges is stopped some updates late: after the next look at the latest.
     """
 
     engine = "recorded"
@@ -88,7 +104,9 @@ class RecordedUpdates(Updates):
         self._weights = None if weights is None else weights.to(device=device, dtype=machine.dtype)
         # Nothing reads places where all batches are the same rows, or come from the host and weigh alike.
         self._fixed = source.complete or (self._rows is None and weights is None)
-        self._ahead = _Lot(-1, [])
+        self._ahead = _Places(-1, [])
+        self._running: _Lot | None = None
+        self._launched = self.state.step
         self._taken = self._v  # the rows as they lie, of which a transform makes states
         self._draws: torch.Generator | None = None
         if self.settings.transform is not None:
@@ -104,69 +122,84 @@ class RecordedUpdates(Updates):
         noise = [self.state.generator, *([] if self._draws is None else [self._draws])]
         self._recording = Recording(self._update, self.state.rule_state, device, noise)
 
-    def make(self, quiet: Callable[[int], bool]) -> Made:
-        state, settings = self.state, self.settings
-        count = self._count(quiet)
-        if (
-            self._ahead.first != state.step or len(self._ahead.places) < count
-        ):  # a callback wants less than it did
-            self._ahead = self._send_places(count)
-        places = self._ahead.places[:count]
+    def make(self, due: Callable[[int], Due]) -> Made:
+        lot = self._running or self._launch(due)
+        # Not before: a monitor that measures gives up the parameters of the look before, judged until now.
+        reading = self._send_numbers(due(lot.stop).look, lot.stop)
+        names, self._running = self._names, None
+        if lot.stop < self.total and not due(lot.stop).read:
+            self._running = self._launch(due)  # the device goes on, and so has no need to wait for the host
+        elif lot.stop < self.total:
+            self._ahead = self._send_places(lot.stop, self._count(lot.stop, due))
+        self.state.step, self.state.rule_state = lot.stop, self._recording.state
+        numbers, kinds = reading.read(), len(names) + 1
+        (norm, *sums), (last_norm, *last) = numbers[:kinds], numbers[kinds : 2 * kinds]
+        looked = numbers[2 * kinds :]
+        if looked:
+            self.monitor.take_in(lot.stop, looked)
+        diagnostics = dict(zip(names, sums, strict=True))
+        made = Made(lot.rate, last_norm, dict(zip(names, last, strict=True)), None)
+        problem = self.monitor.check_gradients(self._gradients, norm, diagnostics)
+        if problem:
+            return made._replace(problem=problem)
+        self.state.history.add(norm, diagnostics, lot.stop - lot.first)
+        return made
+
+    @property
+    def ahead(self) -> bool:
+        return self._running is not None
+
+    def _launch(self, due: Callable[[int], Due]) -> _Lot:
+        """Starts the next updates on the device."""
+        first = self._launched
+        count = self._count(first, due)
+        if self._ahead.first != first or len(self._ahead.rows) < count:  # a callback wants less than it did
+            self._ahead = self._send_places(first, count)
         self._sums.zero_()
         scale = 1.0
-        for where in places:
+        for step, where in zip(range(first, first + count), self._ahead.rows, strict=False):
             if where is not None:
                 self._where.copy_(where)
             if self._sender is not None:
-                self._sender.receive(state.step, self._taken)
+                self._sender.receive(step, self._taken)
             if self.begin is not None:
-                self._key_draws()
+                self._key_draws(step)
                 self._gather()
                 self.begin(self._v)
                 self.begin = None
                 self.monitor.watch(self._v, self.density)
-            self._key_draws()
-            state.generator.manual_seed(stream_seed(settings.seed, "rule", state.step))
-            scale = self.scale(state.step)
+            self._key_draws(step)
+            self.state.generator.manual_seed(stream_seed(self.settings.seed, "rule", step))
+            scale = self.scale(step)
             self.climber.set_scale(scale)
             self._recording.advance()
-            state.step += 1
             if self.average:
-                self.average.update(state.step)
-            if self._sender is not None and state.step < self.total:
-                self._sender.send(state.step)
-        state.rule_state = self._recording.state
-        if state.step < self.total:
-            self._ahead = self._send_places(self._count(quiet))  # while the device is at work
-        names = len(self._names) + 1
-        read = torch.cat((self._sums, self._last)).tolist()  # the one wait
-        sums, (norm, *numbers) = read[:names], read[names:]
-        diagnostics = dict(zip(self._names, numbers, strict=True))
-        made = Made(self.climber.learning_rate * scale, norm, diagnostics, None)
-        problem = self.monitor.check_gradients(
-            self._gradients, sums[0], dict(zip(self._names, sums[1:], strict=True))
-        )
-        if problem:
-            return made._replace(problem=problem)
-        state.history.add(sums[0], dict(zip(self._names, sums[1:], strict=True)), count)
-        return made
+                self.average.update(step + 1)
+            if self._sender is not None and step + 1 < self.total:
+                self._sender.send(step + 1)
+        self._launched = first + count
+        return _Lot(first, first + count, self.climber.learning_rate * scale)
 
-    def _count(self, quiet: Callable[[int], bool]) -> int:
-        """Returns after how many more updates something else is due."""
-        step, count = self.state.step, 1
-        while count < min(self.total - step, _MOST) and quiet(step + count):
+    def _send_numbers(self, looks: bool, step: int) -> _device.Reading:
+        """Sends norms and diagnostics to the host, sums and the last ones, and what a look measures."""
+        measured = [self.monitor.measure(step)] if looks else []
+        return _device.Reading(torch.cat([self._sums, self._last, *measured]))
+
+    def _count(self, first: int, due: Callable[[int], Due]) -> int:
+        """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
+        count = 1
+        while count < min(self.total - first, _MOST) and not any(due(first + count)):
             count += 1
         return count
 
-    def _send_places(self, count: int) -> _Lot:
-        """Sends the places of the rows of the next updates to the device; the host does not wait."""
-        source, step = self._source, self.state.step
+    def _send_places(self, first: int, count: int) -> _Places:
+        """Sends the places of the rows of some updates to the device; the host does not wait."""
         if self._fixed:
-            return _Lot(step, [None] * count)
-        places = source.indices(step, count)
+            return _Places(first, [None] * count)
+        places = self._source.indices(first, count)
         if self.device.type == "cuda":
             places = places.pin_memory()  # else the copy would wait for the updates before it
-        return _Lot(step, [*_device.to_device(places, self.device).view(count, -1).unbind()])
+        return _Places(first, [*_device.to_device(places, self.device).view(count, -1).unbind()])
 
     def close(self) -> None:
         del self._recording  # it has this object's method, and so would live on until garbage is collected
@@ -199,10 +232,10 @@ class RecordedUpdates(Updates):
             join(self.device)
         return estimate.state
 
-    def _key_draws(self) -> None:
+    def _key_draws(self, step: int) -> None:
         """Sets the noise of draws from grey levels, a function of the seed and the update."""
         if self._draws is not None:
-            self._draws.manual_seed(stream_seed(self.settings.seed, "transform", self.state.step))
+            self._draws.manual_seed(stream_seed(self.settings.seed, "transform", step))
 
     def _make_sender(self) -> Sender:
         """Returns what sends the rows of the next update while one is made, in the narrower of two types."""

@@ -23,7 +23,7 @@ from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Record, Validation
-from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, global_norm
+from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
@@ -33,7 +33,7 @@ from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption, show_progress
-from harmonium.training.updates import Made, OneByOne, Updates
+from harmonium.training.updates import Due, Made, OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
 _STREAM_EVALUATE = 1000  # updates between evaluations of a stream, whose epochs have no known length
@@ -301,6 +301,7 @@ class Run:
             machine.check_condition(rule.condition_on)
         self.directory: RunDirectory | None = None
         self.updates: Updates | None = None
+        self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
         self.made = Made(ascent.learning_rate, 0.0, {}, None)
 
     @property
@@ -308,6 +309,11 @@ class Run:
         """The machine as metrics, callbacks, files and the result have it."""
         machine = self.machine if self.average is None else self.average.machine
         return machine if self.show is None else self.show(machine)
+
+    @property
+    def ahead(self) -> bool:
+        """True if the machine has gone further than the state says."""
+        return self.updates is not None and self.updates.ahead
 
     def train(self) -> TrainingRun:
         """Makes all updates that are left; to be called once."""
@@ -325,13 +331,17 @@ class Run:
                         bar(state.step, {**state.metrics, "gradient_norm": self.made.norm})
                     overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                     halted = interruption.signal is not None
+                    self.holds = overdue or halted
+                    if self.holds and self.ahead:
+                        halted = False  # not before the machine is where the state says
+                        continue
                     if self.sharded:
                         stops, halted, overdue = self.agree(stops, halted, overdue)
                     if stops:
                         self.stop()
                     if state.step % self.checkpoint_every == 0 if self.checkpoint_every else overdue:
                         self.save()
-                        saved_at = time.perf_counter()
+                        saved_at, self.holds = time.perf_counter(), False
                 self.save()
                 rule_state = state.whole_rule_state()
             finished = state.stopped or state.step == self.total
@@ -388,32 +398,33 @@ class Run:
     def step(self) -> None:
         """Makes the next update, or many at once where nothing else is due between them."""
         assert self.updates is not None  # prepared
-        self.made, step = self.updates.make(self.is_quiet), self.state.step
+        self.made, step = self.updates.make(self.due), self.state.step
         self.require_sound(self.made.problem)
         if step == self.total or self.monitor.is_due(step):
             self.require_sound(self.monitor.check_machine(step))
 
-    def due(self, step: int) -> tuple[bool, bool]:
+    def due_records(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
         last = step == self.total
         evaluating = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
         return evaluating, evaluating or last or step % self.record_every == 0
 
-    def is_quiet(self, step: int) -> bool:
-        """Returns whether nothing but the next update is due after so many."""
+    def due(self, step: int) -> Due:
+        """Returns what is due after so many updates: a record or check, and what reads the machine itself."""
         saves = self.checkpoint_every is not None and step % self.checkpoint_every == 0
         seen = any(wants(callback, step, self.total) for callback in self.callbacks)
-        return not (seen or saves or any(self.due(step)) or self.monitor.is_due(step))
+        evaluating, recording = self.due_records(step)
+        return Due(recording or self.monitor.is_due(step), self.holds or seen or saves or evaluating)
 
     def record(self) -> bool:
         """Records the update where that is due, and shows it to callbacks, one of which may ask to stop."""
         state, made = self.state, self.made
-        evaluating, recording = self.due(state.step)
+        evaluating, recording = self.due_records(state.step)
         values = self.write_record(evaluating) if recording else {}
         if made.stop:
             _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
         stops = False
-        if self.callbacks:
+        if self.callbacks and not self.ahead:  # else none of them wants this update
             update = Update(
                 step=state.step,
                 total=self.total,
@@ -443,7 +454,7 @@ class Run:
     def stop(self) -> None:
         """Ends the run for a callback or the rule, with a last record."""
         self.state.stopped = True
-        if not self.due(self.state.step)[1]:
+        if not self.due_records(self.state.step)[1]:
             self.write_record(bool(self.evaluate.metrics))
 
     def write_record(self, evaluating: bool) -> dict[str, float]:
@@ -452,10 +463,8 @@ class Run:
         self.require_sound(self.monitor.check_parameters(state.step))
         values = self.evaluate(self.judged) if evaluating and self.group.is_rank_zero else {}
         state.metrics.update(values)
-        couplings = [
-            W.detach() for name, W in self.machine.named_parameters() if name.startswith("couplings")
-        ]
-        measured = {"weight_norm": float(global_norm(couplings)), **values, **self.notes.get(state.step, {})}
+        weight_norm = self.monitor.weight_norm(state.step)
+        measured = {"weight_norm": weight_norm, **values, **self.notes.get(state.step, {})}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
         if self.directory:
             self.directory.append(state)
@@ -468,6 +477,7 @@ class Run:
         state, directory = self.state, self.directory
         state.seconds = time.perf_counter() - self.started
         content = state.state_dict()
+        self.monitor.forget()  # callbacks have had the machine
         self.require_sound(self.monitor.check_machine(state.step) or find_problem(content))
         with self.group.on_rank_zero():
             if directory and state.step != directory.saved_step:

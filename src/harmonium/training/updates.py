@@ -37,6 +37,13 @@ class Made(NamedTuple):
     stop: str | None = None
 
 
+class Due(NamedTuple):
+    """Tells what is due after an update: a look at the machine's numbers, a read of the machine itself."""
+
+    look: bool
+    read: bool
+
+
 @dataclass
 class Updates(ABC):
     """A way to make the updates of a run, each of which moves its state on.
@@ -66,12 +73,17 @@ class Updates(ABC):
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
     @abstractmethod
-    def make(self, quiet: Callable[[int], bool]) -> Made:
+    def make(self, due: Callable[[int], Due]) -> Made:
         """Makes the next update, or more as long as nothing else is due.
 
         Args:
-            quiet: whether nothing else is due after so many updates of the run.
+            due: what else is due after so many updates of the run.
         """
+
+    @property
+    def ahead(self) -> bool:
+        """True if the machine has gone further than the state says, by updates that ``make`` returns next."""
+        return False
 
     def transform(self, v: Tensor) -> Tensor:
         """Returns the rows of the next update, (rows, width), as the transform of the run makes them."""
@@ -102,7 +114,7 @@ class OneByOne(Updates):
 
     engine = "torch"
 
-    def make(self, quiet: Callable[[int], bool]) -> Made:
+    def make(self, due: Callable[[int], Due]) -> Made:
         state, settings = self.state, self.settings
         batch = self._take_own_rows() or self._take_batch()
         generator = state.generator
