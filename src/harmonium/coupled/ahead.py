@@ -133,8 +133,8 @@ class RunAhead:
 
     Where the device records, the sweeps between two looks are one recording, of one of a few numbers of
     pairs, so that the runs of a training find their recordings again. A pair that has met goes on until the
-    next look, as two equal chains, and adds nothing. Elsewhere a sweep takes the host longer than a look, and
-    there is one after every sweep.
+    next look, as two equal chains, whose difference is 0. Elsewhere a sweep takes the host longer than a
+    look, and there is one after every sweep.
 
     Args:
         hamiltonian: the machine, with what is held.
