@@ -507,9 +507,9 @@ def test_a_recording_leaves_alone_what_it_was_given() -> None:
     assert made.state["count"] == 10
 
 
-@pytest.mark.parametrize("name", ["Gibbs", "deep", "Metropolis"])
+@pytest.mark.parametrize(("name", "m"), [("Gibbs", 3), ("Gibbs", 90), ("deep", 3), ("Metropolis", 9)])
 def test_replayed_pairs_are_those_of_steps_made_one_by_one(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, m: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where parameters have changed: a later run of the same pair kernel finds its recordings."""
     monkeypatch.setattr("harmonium.coupled.ahead.SWEEPS", 2)
@@ -525,15 +525,17 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
             hm.machine.normal_(machine, 0.3 + 0.1 * seed, seed=seed)
             into = hm.machine.Statistics(machine.hamiltonian())
             meetings = hm.coupled.run_pairs(
-                machine.hamiltonian(), kernel, machine.random_states(60, seed=seed), k=2, m=3, lag=2,
+                machine.hamiltonian(), kernel, machine.random_states(60, seed=seed), k=2, m=m, lag=2,
                 max_steps=200, generator=generator, into=into,
             )  # fmt: skip
             made += [meetings.times, meetings.tries, meetings.cost, meetings.flip_rate, *into.products]
+            made += meetings.states
         return made
 
     with torch.no_grad(), pretend_graphs(monkeypatch) as counts:
         replayed = run()
-        assert counts.recorded >= 1 and counts.failed == 0 and counts.replays > counts.recorded
+        assert counts.recorded >= (2 if m == 90 else 1)  # of pairs, and of chains alone up to m
+        assert counts.failed == 0 and counts.replays > counts.recorded
         with monkeypatch.context() as plainly:
             plainly.setattr("harmonium.backends.recording.side_stream", lambda device, purpose: None)
             plain = run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 from weakref import ref
 
 import torch
@@ -198,6 +198,13 @@ class RunAhead:
         times, capped, cost, tries = torch.zeros(4, len(pairs), dtype=torch.int64, device="cpu")
         law, width = self._select(pairs), sum(both.states[l].shape[1] for l in layers.kept)
         while bool(live.any()) or t < m:
+            if not bool(live.any()):  # nothing is asked until the horizon
+                first = both.select_rows(slice(0, len(pair)))
+                places = self._replay(self._hamiltonian.select_rows(pairs), first)
+                cost += min(SWEEPS, m - t)
+                self._add_averages(accumulator, places, pairs, t, at_horizon)
+                t, both = t + SWEEPS, places[-1]
+                continue
             chosen = None
             if t >= m:
                 chosen, live = self._choose(live, len(tally.times))
@@ -207,7 +214,6 @@ class RunAhead:
                 law = self._select(pairs[_device.to_device(pair, device)])
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
-            both = both.without(layers.drawn_anew)
             seen, read = self._look(law, both, _device.to_device(live, device), most)
             number, places, rows = len(read), seen.places[1 : len(read) + 1], len(pair)
             tried, all_apart, different = read[:, 2:].chunk(3, 1)
@@ -218,13 +224,9 @@ class RunAhead:
             cost.index_add_(0, pair, 2 * apart_before.sum(0) + alone.sum(0))
             tally.flipped = int(read[:, 1].sum()) + tally.flipped
             tally.seen += int(apart_before.sum()) * width
-            averaged = [s for s in range(number) if self._horizon.average(t + s + 1)]
-            if averaged:  # all pairs are there
-                first_chains = self._join([places[s].select_rows(slice(0, rows)) for s in averaged])
-                accumulator.add(first_chains, pairs.repeat(len(averaged)), self._horizon.average(m))
-            if t < m <= t + number:
-                for l, x in enumerate(places[m - t - 1].states):
-                    at_horizon[l] = at_horizon[l].index_copy(0, pairs, x[:rows])
+            if t < m:
+                ahead = [place.select_rows(slice(0, rows)) for place in places]
+                self._add_averages(accumulator, ahead, pairs, t, at_horizon)
             weights = [self._horizon.correction(t + s + 1) for s in range(number)]
             self._add(accumulator, places, pairs, pair, live & different, weights)
             after = live & all_apart[-1]
@@ -234,9 +236,9 @@ class RunAhead:
             times[pair[ends]], capped[pair[given_up]] = when[ends], 1
             t, live, both = t + number, after & ~given_up, places[-1]
         # Of pairs that had met before, the times stand.
-        first, counts = len(pairs) - met, _device.to_device(torch.stack((times, capped, cost, tries)), device)
-        tally.times.index_copy_(0, pairs[:first], counts[0, :first])
-        tally.capped.index_copy_(0, pairs[:first], counts[1, :first].bool())
+        apart, counts = len(pairs) - met, _device.to_device(torch.stack((times, capped, cost, tries)), device)
+        tally.times.index_copy_(0, pairs[:apart], counts[0, :apart])
+        tally.capped.index_copy_(0, pairs[:apart], counts[1, :apart].bool())
         tally.cost.index_add_(0, pairs, counts[2])
         tally.tries.index_add_(0, pairs, counts[3])
 
@@ -246,6 +248,7 @@ class RunAhead:
 
     def _look(self, law: Hamiltonian, both: ChainState, live: Tensor, most: int) -> tuple[_Seen, Tensor]:
         """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
+        both = both.without(self._layers.drawn_anew)
         if self._records and most == SWEEPS:
             seen = self._replay(law, both, live)
         else:
@@ -266,25 +269,48 @@ class RunAhead:
         )
         return merged, torch.cat((read[:s], last.read.cpu()))
 
-    def _replay(self, law: Hamiltonian, both: ChainState, live: Tensor) -> _Seen:
-        """Makes sweeps as a recording, which earlier runs of this pair kernel may have made."""
+    @overload
+    def _replay(self, law: Hamiltonian, chains: ChainState) -> list[ChainState]: ...
+    @overload
+    def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor) -> _Seen: ...
+    def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor | None = None) -> Any:
+        """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
+        chains = chains.without(self._layers.drawn_anew)
         machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, self._layers)
         # A recording that held the kernel would keep it, and so itself, alive.
         kernel, like, layers, generator = (
             ref(self._kernel), law.without_cache(), self._layers, self._generator
         )  # fmt: skip
 
-        def step(given: Any) -> _Seen:
-            thetas, J, both, live = given
+        def step(given: Any) -> Any:
+            thetas, J, chains, *live = given
             moved_by = kernel()
             assert moved_by is not None
             at = replace(like, thetas=thetas, J=J)
-            return _sweep(at, both, live, SWEEPS, moved_by, layers, generator)
+            if live:
+                return _sweep(at, chains, live[0], SWEEPS, moved_by, layers, generator)
+            return _sweep_alone(at, chains, moved_by, generator)
 
-        given = (law.thetas, tuple(law.J), both, live)
-        key = (*machine, ASKED.get(), len(live))
-        made: _Seen = replay(self._kernel, key, step, given, law.device, [generator])
-        return made
+        given = (law.thetas, tuple(law.J), chains, *(() if live is None else (live,)))
+        key = (*machine, ASKED.get(), len(chains.states[0]), live is None)
+        return replay(self._kernel, key, step, given, law.device, [generator])
+
+    def _add_averages(
+        self,
+        accumulator: SignedAccumulator,
+        places: Sequence[ChainState],
+        pairs: Tensor,
+        t: int,
+        at_horizon: States,
+    ) -> None:
+        """Adds averages of first chains after the sweeps that follow t, and takes their states at m."""
+        averaged = [s for s in range(len(places)) if self._horizon.average(t + s + 1)]
+        if averaged:
+            first = self._join([places[s] for s in averaged])
+            accumulator.add(first, pairs.repeat(len(averaged)), self._horizon.average(self._horizon.m))
+        if self._horizon.m <= t + len(places):
+            for l, x in enumerate(places[self._horizon.m - t - 1].states):
+                at_horizon[l] = at_horizon[l].index_copy(0, pairs, x)
 
     def _add(
         self,
@@ -367,6 +393,17 @@ def _sweep(
         made.append(_join(law, place, kernel.begin(law, place, generator), apart, kernel, layers))
         place, apart = made[-1].place, made[-1].apart
     return _close(made, both, live)
+
+
+def _sweep_alone(
+    law: Hamiltonian, chains: ChainState, kernel: PairKernel, generator: torch.Generator
+) -> list[ChainState]:
+    """Makes sweeps of chains alone, and returns where they are after every one."""
+    places = list[ChainState]()
+    for _ in range(SWEEPS):
+        chains = kernel.prepare(law, kernel.single(law, chains, generator), copies=1)
+        places.append(chains)
+    return places
 
 
 def _join(
