@@ -75,9 +75,10 @@ def as_fast_array(x: Tensor) -> Any:
 
 
 def to_floats(values: Sequence[float | Tensor]) -> list[float]:
-    """Returns numbers, some given as tensors of one element on one device, with one wait for all."""
+    """Returns numbers, some given as tensors of one element, with one wait for all that are on one device."""
     tensors = [x for x in values if isinstance(x, Tensor)]
-    read = iter(torch.stack(tensors).tolist() if tensors else [])
+    together = len(tensors) > 1 and len({x.device for x in tensors}) == 1
+    read = iter(torch.stack(tensors).tolist() if together else [x.item() for x in tensors])
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
 
 

@@ -46,6 +46,7 @@ class Sharded:
         self._names = list[str]()  # of diagnostics, alike in all processes
         self._flags: tuple[bool, ...] = (False,) * FLAGS
         self._raised = [*self._flags]
+        self._unread: tuple[Tensor, list[Mapping[str, float | Tensor]]]
 
     @torch.no_grad()
     def estimate(
@@ -61,7 +62,8 @@ class Sharded:
         """Estimates the gradient as ``Rule.estimate`` does, of the same batch in every process.
 
         The state is that of this process's shards, a list in their order. With ``rows``, v has the rows of
-        these shards alone (``Shards.own_rows``) of a batch of so many, which all weigh the same.
+        these shards alone (``Shards.own_rows``) of a batch of so many, which all weigh the same. Diagnostics
+        are left where they are for ``read``.
 
         Raises:
             ValueError: fewer rows than shards, or chains that the shards do not divide.
@@ -85,7 +87,23 @@ class Sharded:
         )
         direction = self.rule.direction(law, delta, [*rest])
         keeps = any(part_state is not None for part_state in kept)
-        return Estimate(direction, self._read(numbers, notes), kept if keeps else None)
+        self._unread = numbers, notes
+        return Estimate(direction, {}, kept if keeps else None)
+
+    def read(self, norm: Tensor) -> tuple[float, dict[str, float]]:
+        """Reads a number beside what all shards noted in the last estimate, with one wait for a device.
+
+        Takes over the flags of all processes (``agree``).
+
+        Args:
+            norm: The number, ().
+
+        Returns:
+            The number, and the diagnostics of all shards together.
+        """
+        shared, notes = self._unread
+        value, *numbers = torch.cat((norm.view(1), shared)).tolist()
+        return value, self._sum_up(numbers, shared, notes)
 
     def agree(self, *flags: bool) -> list[bool]:
         """Hands in flags for the sum of the next update, and returns those that were in the last one's.
@@ -138,15 +156,17 @@ class Sharded:
         values = [note.get(name, 0.0) for note in every for name in self._names]
         return _device.to_vector([*self._flags, unknown, *there, *values], like)
 
-    def _read(self, shared: Tensor, notes: Sequence[Mapping[str, float | Tensor]]) -> dict[str, float]:
+    def _sum_up(
+        self, numbers: list[float], like: Tensor, notes: Sequence[Mapping[str, float | Tensor]]
+    ) -> dict[str, float]:
         """Takes over the flags of all processes, and returns the diagnostics of all shards together."""
-        group, numbers = self.shards.group, shared.tolist()
+        group = self.shards.group
         self._raised, unknown = [x > 0 for x in numbers[:FLAGS]], numbers[FLAGS]
         if unknown:
             told = chain.from_iterable(group.all_gather([name for note in notes for name in note]))
             self._names = [*dict.fromkeys((*self._names, *told))]
-            (again,) = group.all_reduce_sum([self._numbers(notes, shared)])
-            return self._read(again, notes)
+            (again,) = group.all_reduce_sum([self._numbers(notes, like)])
+            return self._sum_up(again.tolist(), like, notes)
         there, values = torch.tensor(numbers[FLAGS + 1 :]).view(2, self.shards.number, -1).tolist()
         return _together(
             [

@@ -135,8 +135,14 @@ class OneByOne(Updates):
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
             gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
-            norm = float(global_norm(gradients))
-            diagnostics = _device.read_numbers(estimate.diagnostics) if estimate.diagnostics else {}
+            size, noted = global_norm(gradients), estimate.diagnostics
+            if isinstance(state.rule, Sharded):
+                norm, diagnostics = state.rule.read(size)
+            elif noted:  # with one wait for a device
+                norm, *values = _device.to_floats([size, *noted.values()])
+                diagnostics = dict(zip(noted, values, strict=True))
+            else:
+                norm, diagnostics = float(size), {}
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
             if problem:
