@@ -123,13 +123,17 @@ class IndependentUnits:
 @final
 class _IndependentRows(GivenRows):
     def __init__(self, table: IndependentUnits, x: Tensor) -> None:
-        missing = x.isnan()
+        missing, looks = x.isnan(), not _device.is_async(x.device)
         self._table = table
-        self._missing = missing if _device.is_async(x.device) or bool(missing.any()) else None
+        self._missing = None if looks and not bool(missing.any()) else missing
+        self._blank = looks and self._missing is not None and bool(missing.all())
         self._x = x if self._missing is None else x.masked_fill(missing, 0.0)
 
     def add_log_weights(self, into: Tensor) -> Tensor:
         table = self._table
+        if self._blank:
+            into += table.log_partition.sum(1)
+            return into.new_zeros(len(into), dtype=torch.float64)
         into.addmm_(self._x, table.field.t())
         weights = table.layer.unit_log_weights(self._x, table.theta)
         if self._missing is not None:
@@ -139,13 +143,17 @@ class _IndependentRows(GivenRows):
         return weights.sum(-1, dtype=torch.float64)
 
     def sum(self, weights: Tensor) -> Sums:
+        if self._blank:
+            of_states, expected = weights.sum(0), self._table.statistics
+            crossed = (expected[0] * of_states.unsqueeze(1)).t() @ self._table.hidden  # t_0 is x itself
+            return Sums({self._table.l: tuple(of_states @ t for t in expected)}, crossed, None)
         table, row_weights = self._table, weights.sum(1)
         by_state = self._x.t() @ weights  # (width, states): five times as fast as its transpose
         seen = table.layer.statistics(self._x)
         if self._missing is None:
             return Sums({table.l: tuple(row_weights @ t for t in seen)}, by_state @ table.hidden, None)
         lacking = self._missing.t().to(weights.dtype) @ weights
-        by_state += lacking * table.statistics[0].t()  # t_0 is x itself
+        by_state += lacking * table.statistics[0].t()
         statistics = tuple(
             row_weights @ t.masked_fill(self._missing, 0.0) + (lacking * expected.t()).sum(1)
             for t, expected in zip(seen, table.statistics, strict=True)

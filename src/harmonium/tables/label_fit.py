@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from harmonium.tables.baselines import separate
 from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
 # docs/decisions/0020 has what was measured.
-_FOLDS = 3  # of the cross-validation, each of which costs two fits
-_DECAYS = (0.3, 4.0)  # weight decays to choose from, over the number of rows
+_FOLDS = 3  # of the cross-validation; the first costs two fits, each other one
+_DECAYS: Sequence[float] = (0.3, 4.0)  # weight decays to choose from, over the number of rows
 _RATE, _UPDATES = 0.05, 60  # learning rate, and most updates, of every fit
 _REACH = 6.0  # log odds over which a hidden unit of the regression is nearly linear, to both sides
 _STD = 0.3  # of the other couplings: 0.1 is too small to leave a linear regression in 60 updates
@@ -38,9 +38,9 @@ def fit_labels(
 ) -> TrainingRun:
     """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
 
-    Cross-validation chooses the weight decay and the number of updates with the largest ln p(y | x) of the
-    rows held out; then all rows are used. No update may be best: labels are then predicted about as well as
-    by the regression.
+    The first of three folds chooses the weight decay, all of them the number of updates, by the largest
+    ln p(y | x) of the rows held out; then all rows are used. No update may be best: labels are then predicted
+    about as well as by the regression.
 
     Args:
         machine: one layer of Bernoulli units joined to all visible ones, the last of them a label;
@@ -61,14 +61,16 @@ def fit_labels(
     if may_hold_out is not None:
         order = order[may_hold_out.to(order.device)[order]]
     folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
-    scores = dict.fromkeys(product(_DECAYS, range(0, _UPDATES + 1, LOOK)), 0.0)
+    scores, decays = dict.fromkeys(range(0, _UPDATES + 1, LOOK), 0.0), _DECAYS
     for number in range(folds):
         out = torch.zeros(len(v), dtype=torch.bool)
         out[order[number::folds]] = True
-        for key, score in _score_fold(machine, v, weights, objective, out, stream).items():
-            scores[key] += score / folds
-    decay, updates = max(scores, key=lambda key: scores[key]) if folds else (_DECAYS[-1], _UPDATES)
-    notes = {max(step, 1): {"validation_score": scores[decay, step]} for step in range(0, updates + 1, LOOK)}
+        paths = _score_fold(machine, v, weights, objective, out, stream, decays)
+        decays = (max(paths, key=lambda decay: max(paths[decay].values())),)  # the first fold chooses it
+        for step, score in paths[decays[0]].items():
+            scores[step] += score / folds
+    decay, updates = (decays[0], max(scores, key=scores.__getitem__)) if folds else (_DECAYS[-1], _UPDATES)
+    notes = {max(step, 1): {"validation_score": scores[step]} for step in range(0, updates + 1, LOOK)}
     return train_exactly(
         regression_start(machine, v, weights, stream),
         v,
@@ -90,13 +92,14 @@ def _score_fold(
     objective: Objective,
     out: Tensor,
     seed: int,
-) -> dict[tuple[float, int], float]:
-    """Returns the score of the rows of a fold, (rows,) bool, by decay and updates, learned from the rest."""
+    decays: Sequence[float],
+) -> dict[float, dict[int, float]]:
+    """Returns the scores of the rows of a fold, (rows,) bool, learned from the rest: by decay, by updates."""
     (rows, row_weights), (held, held_weights) = (take_rows(v, weights, some) for some in (~out, out))
     start = regression_start(machine, rows, row_weights, seed)
     score = partial(mean_score, weights=held_weights, objective=objective)
-    scores = dict.fromkeys(((decay, 0) for decay in _DECAYS), score(start, held))
-    for decay in _DECAYS:
+    paths, before = dict[float, dict[int, float]](), score(start, held)
+    for decay in decays:
         run = train_exactly(
             deepcopy(start),
             rows,
@@ -109,8 +112,8 @@ def _score_fold(
             validation=held,
             metrics={"validation_score": score},
         ).whole()
-        scores |= {(decay, record["step"]): record["validation_score"] for record in run.history}
-    return scores
+        paths[decay] = {0: before} | {record["step"]: record["validation_score"] for record in run.history}
+    return paths
 
 
 @torch.no_grad()
