@@ -58,7 +58,7 @@ def records(device: torch.device) -> bool:
 
 @cache
 def matrix_units(device: torch.device) -> bool:
-    """Returns whether a device has matrix units for bfloat16 that Triton's kernels use (``tensor_cores``)."""
+    """Returns whether a device has matrix units that Triton's kernels use (``tensor_cores``)."""
     if device.type != "cuda" or find_spec("triton") is None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
