@@ -151,3 +151,48 @@ def test_labels_and_weights_stay_with_their_rows(cli: CommandLine, family: Path,
     (tmp_path / "w.txt").write_text("\n".join(str(k % 4) for k in range(120)) + "\n")
     result = cli.train(family, tmp_path / "run", "--label", "label", "--weights", tmp_path / "w.txt")
     assert result["effective_rows"] == sum(k % 4 for k in range(120))
+
+
+def test_sites_are_given_and_predicted_by_their_letters(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    """A site is a column by its number from 1."""
+    cli.succeed("sample", run, "--given", "1=F", "--given", "6=-", "--number", 30, "--out", tmp_path / "x.fa")
+    drawn = hm.sequences.read_alignment(tmp_path / "x.fa", alphabet="protein").codes
+    assert (drawn[:, 0] == 5).all() and (drawn[:, 5] == 0).all() and len(set(drawn[:, 3].tolist())) > 1
+    assert "--given: " in cli.refuse("sample", run, "--given", "1=Z", "--out", tmp_path / "y.fa")
+    assert "--given: " in cli.refuse("sample", run, "--given", "7=A", "--out", tmp_path / "y.fa")
+    cli.succeed("predict", run, tmp_path / "x.fa", "--column", "1", "--out", tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open() as file:
+        cells = [row[0] for row in csv.reader(file)]
+    assert cells[0] == "1" and set(cells[1:]) <= set(LETTERS)
+
+
+def test_the_made_up_family_has_a_fold(cli: CommandLine, tmp_path: Path) -> None:
+    """Pairs that touch vary together, more than other pairs do in the mean, by five standard errors."""
+    found, distances = read("family"), hm.data.family_distances()
+    assert found.alignment is not None and found.samples.shape == (1500, 48)
+    assert (found.samples == hm.data.protein_family().samples).all()
+    assert (found.samples != hm.data.protein_family(seed=1).samples).any()
+    weights = hm.sequences.similarity_weights(found.samples, 0.8)
+    assert 0.3 < float(weights.mean()) < 0.8
+    X = torch.eye(21)[torch.from_numpy(found.samples).long()].flatten(1)
+    covariance = torch.cov(X.T, aweights=weights).view(48, 21, 48, 21).square().sum((1, 3)).sqrt()
+    i, j = torch.triu_indices(48, 48, 5)
+    touching = distances[i, j] < 8
+    assert int(touching.sum()) == 30
+    near, far = covariance[i, j][touching], covariance[i, j][~touching]
+    assert float(near.mean() - far.mean()) > 5 * float(far.std()) / 30**0.5
+    names = found.alignment.names
+    assert all(
+        hm.sequences.first_number(name, int((codes > 0).sum()))
+        for name, codes in zip(names, found.samples, strict=True)
+    )
+    cli.succeed("data", "family", "--out", tmp_path / "family.a3m")
+    again = read(tmp_path / "family.a3m")
+    assert (again.samples == found.samples).all() and again.alignment is not None
+    assert again.alignment.names == names
+
+
+def test_a_logo_names_the_gap() -> None:
+    from harmonium.report.logos import name_letter
+
+    assert [name_letter(letter) for letter in "-A"] == ["gap", "A"]

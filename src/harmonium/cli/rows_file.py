@@ -20,7 +20,7 @@ from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
 SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
-SEQUENCES = (".fasta", ".fa", ".fasta.gz", ".fa.gz")
+SEQUENCES = (".fasta", ".fa", ".a3m", ".fasta.gz", ".fa.gz", ".a3m.gz")
 
 
 def write_rows(

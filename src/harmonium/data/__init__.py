@@ -57,6 +57,7 @@ from harmonium.data.toy import (
     gaussian_mixture as gaussian_mixture,
     gaussian_mixture_log_density as gaussian_mixture_log_density,
 )
+from harmonium.data.toy_family import family_distances as family_distances, protein_family as protein_family
 from harmonium.data.transforms import (
     bernoulli_binarise as bernoulli_binarise,
     from_bit_planes as from_bit_planes,

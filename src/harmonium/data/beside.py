@@ -14,6 +14,7 @@ from torch import Tensor
 from harmonium._storage import check_free, replace_file
 from harmonium.data._read_arrays import read_npy
 from harmonium.data._text_files import open_text
+from harmonium.data.toy_family import FAMILY, family_distances
 
 _WEIGHTS = ("weight", "weights")
 _SEPARATORS = re.compile(r"\s*[,;]\s*|\s+")
@@ -96,7 +97,7 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
     the whole matrix, as text or in ``.npy``. Pairs that the file leaves out are unknown.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or "family" for those of ``protein_family``.
         sites: Number of sites.
 
     Returns:
@@ -114,6 +115,8 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
         ...     hm.data.read_distances(f"{folder}/pairs.txt", 3)[0]
         tensor([   nan, 3.8000, 6.5000], dtype=torch.float64)
     """
+    if str(path) == FAMILY and sites == len(family_distances()):
+        return family_distances()
     path = Path(path)
     values, names = _numbers_of(path, "distances")
     if values.shape == (sites, sites) and not names and sites != 3:

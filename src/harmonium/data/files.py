@@ -17,6 +17,7 @@ from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_n
 from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
 from harmonium.data.frame import read_feather, read_parquet
+from harmonium.data.toy_family import FAMILY, protein_family
 from harmonium.sequences import SUFFIXES, Alignment, align, read_alignment
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
@@ -69,9 +70,9 @@ def read(
       it, and one of them may be the label.
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
-      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``mnist`` and ``mnist-test``, whose files
-      are looked for in ``$HARMONIUM_DATA``, its ``mnist/`` and ``../shared/data/mnist``. A file of that name
-      is read as ``./name``.
+      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``family`` (``protein_family``), ``mnist`` and
+      ``mnist-test``, whose files are looked for in ``$HARMONIUM_DATA``, its ``mnist/`` and
+      ``../shared/data/mnist``. A file of that name is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
@@ -199,6 +200,7 @@ BUILT_IN: dict[str, Callable[[], DataSet]] = {
     "gaussian-mixture-anisotropic": lambda: DataSet(
         toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic"
     ),
+    FAMILY: protein_family,
     "mnist": lambda: _read_mnist("train-images-idx3-ubyte", "mnist"),
     "mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "mnist-test"),
 }

@@ -34,7 +34,7 @@ def draw_contacts(
         path: PNG file; one that is there is replaced in one step.
         distances: (sites, sites) in Å, NaN where unknown (``data.read_distances``); None: no structure is
             known, and the pairs stand on both sides.
-        number: how many pairs; None: twice as many as sites.
+        number: how many pairs; None: as many as sites.
         apart: Smallest |i - j| of a pair.
         touching: Distance below which two sites touch.
 
@@ -44,7 +44,7 @@ def draw_contacts(
     """
     figure = new_figure("draw_contacts", (5.6, 5.6))
     pairs = rank_pairs(scores, apart=apart).sites.cpu()
-    number = 2 * len(scores) if number is None else _checks.positive_int(number, "number")
+    number = len(scores) if number is None else _checks.positive_int(number, "number")
     i, j = pairs[:number].t() + 1
     axes = figure.subplots()
     size = max(1.0, 160 / len(scores))

@@ -38,7 +38,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
 from harmonium.tables.codings import BITS, encoder_of_bits, states_of
 from harmonium.tables.column import Column
-from harmonium.tables.labels import Numbered
+from harmonium.tables.labels import Numbered, OneOf
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
@@ -281,9 +281,16 @@ class Codec:
         return [name for name in self.names or () if self.label is None or name != self.label.name]
 
     def columns(self) -> list[Column]:
-        """Lists the columns but the label, one for each unit; none where units are parts of columns."""
+        """Lists the columns but the label, one for each unit; none where units are parts of columns.
+
+        Those of sequences are their sites, by their numbers from 1.
+        """
         if isinstance(self.encoder, Table):
             return list(self.encoder.columns)
+        if isinstance(self.encoder, Letters):
+            letters = OneOf(tuple(self.encoder.alphabet))
+            sites = range(1, self.layers[0].n_units + 1)
+            return [Column(str(site), "str", self.layers[0].kind, letters) for site in sites]
         layer = self.layers[0]
         codings: list[Encoder] = []
         if isinstance(self.encoder, Standardise):

@@ -50,7 +50,7 @@ def data(
     Args:
         source: a file, a folder of images, or a built-in name.
         out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, or of sequences in
-            .fasta, .fa, each also with .gz.
+            .fasta, .fa, .a3m, each also with .gz.
         grid: draw the first rows: a file that ends in .png.
         number: how many rows to draw.
         out_weights: write the weights of --reweight, a number a line, which train --weights, plmc and bmDCA

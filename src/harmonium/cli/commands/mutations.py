@@ -70,7 +70,9 @@ def mutations(
     write_table(folder / _FILES[1], {**matrix, **columns})
     notes = _never_seen(dataset, mutants) if data is None else []
     if first is None and told is None:
-        notes.append("mutant: numbered from 1, the first letter of the sequence; --first says otherwise")
+        notes.append(
+            "mutant: numbered from 1, as the name has no range of that many letters; --first says otherwise"
+        )
     if has_figures():
         draw_mutations(effects, codes, letters, folder / _FILES[2], title=name)
     else:

@@ -60,7 +60,7 @@ def sample(
 
     Args:
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
-            .fasta, .fa, each also with .gz.
+            .fasta, .fa, .a3m, each also with .gz.
         number: how many samples, each from a chain of its own.
         sweeps: sweeps of every chain; 1000 if not given.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
