@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SWEEPS = 8
 """Sweeps between two looks. A pair that has met takes four more on average, and a look stalls a GPU for about
-as long as a recorded sweep takes. Not measured on a GPU."""
+as long as a recorded sweep takes. Other numbers were not tried on a GPU."""
 _FEWER = 4  # A recording has all pairs, a fourth of them, ...: each costs memory for all its sweeps,
 _LEAST = 64  # and so few take a GPU as long as one pair does.
 
