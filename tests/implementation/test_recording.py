@@ -339,8 +339,8 @@ def test_an_interrupted_run_goes_on_with_its_bits(recording: pytest.MonkeyPatch,
         assert {**x, "seconds": 0} == {**y, "seconds": 0}
 
 
-def test_a_run_goes_back_to_the_last_look_that_was_sound(recording: pytest.MonkeyPatch) -> None:
-    """To the parameters of that look, though the device had gone on; the error names the look."""
+def test_a_run_goes_back_to_the_last_check_that_was_sound(recording: pytest.MonkeyPatch) -> None:
+    """To the parameters of that check, though the device had gone on; the error names the look."""
     fault = 45
     estimate = hm.learning.Rule.estimate
     made = [0]
@@ -352,9 +352,9 @@ def test_a_run_goes_back_to_the_last_look_that_was_sound(recording: pytest.Monke
             found = found._replace(parameters={name: x * torch.nan for name, x in found.parameters.items()})
         return found
 
-    sound = train(updates=40, record_every=1000)
+    sound = train(updates=32, record_every=1000)
     recording.setattr(hm.learning.Rule, "estimate", failing)
-    with pytest.raises(hm.training.TrainingDiverged, match="put back to those after 40 updates") as raised:
+    with pytest.raises(hm.training.TrainingDiverged, match="put back to those after 32 updates") as raised:
         train(updates=200, record_every=10, learning_rate=0.02, rule="pcd", machine_out=(kept := []))
     assert raised.value.step == 50
     assert made[0] == 60  # one lot was on its way

@@ -77,9 +77,9 @@ class Snapshot:
         self.step, self._tensors = step, tensors
         self._copies = [tensor.clone() for tensor in tensors]
 
-    def take(self, step: int, of: Snapshot | None = None) -> None:
-        """Copies the tensors as they are now, or as another snapshot has them."""
-        torch._foreach_copy_(self._copies, self._tensors if of is None else of._copies)
+    def take(self, step: int) -> None:
+        """Copies the tensors as they are now."""
+        torch._foreach_copy_(self._copies, self._tensors)
         self.step = step
 
     def restore(self) -> None:
@@ -90,10 +90,12 @@ class Snapshot:
 class Look(NamedTuple):
     """The numbers of a machine after ``step`` updates: norms of what is learned and of the couplings.
 
-    ``gap`` is that of ``energy_gap``; None where it was not asked for.
+    ``gap`` is that of ``energy_gap``; None where it was not asked for. ``early``: whether they were measured
+    before the machine may have moved on.
     """
 
     step: int
+    early: bool
     norm: float
     weights: float
     gap: float | None = None
@@ -133,8 +135,7 @@ class DivergenceMonitor:
         self._couplings = [
             W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")
         ]
-        self._measured = Snapshot(self._current, step)  # when the last look was asked for
-        self._noted = Snapshot(self._current, step)  # finite
+        self._noted = Snapshot(self._current, step)  # finite; or measured early, and not judged yet
         self._good = Snapshot(self._current, step)  # and not run away
         self._look: Look | None = None
         self._v: Tensor | None = None
@@ -179,17 +180,15 @@ class DivergenceMonitor:
     def measure(self, step: int) -> Tensor:
         """Returns the numbers of a look after so many updates, on the device: for ``take_in``, once read.
 
-        Keeps a copy of the parameters, which the checks of this look may go back to.
+        Where a check is due it keeps a copy of the parameters, to go back to if the check finds them good.
         """
-        self._measured.take(step)
-        numbers = [global_norm(self._current), global_norm(self._couplings).to(self._current[0].device)]
-        if self.is_due(step) and self._v is not None:
-            numbers.append(energy_gap(self._machine, self._v))
-        return torch.stack([x.double() for x in numbers])
+        if self.is_due(step):
+            self._noted.take(step)
+        return self._numbers(step)
 
     def take_in(self, step: int, numbers: Sequence[float]) -> None:
         """Takes in what was read of ``measure``; the checks after so many updates then read nothing."""
-        self._look = Look(step, *numbers)
+        self._look = Look(step, True, *numbers)
 
     def weight_norm(self, step: int) -> float:
         """Returns the norm of all couplings after so many updates."""
@@ -201,9 +200,10 @@ class DivergenceMonitor:
 
     def check_parameters(self, step: int) -> Problem | None:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
-        problem = self._find_not_finite(self._look_at(step).norm)
-        if not problem and self._measured.step == step:
-            self._measured, self._noted = self._noted, self._measured
+        look = self._look_at(step)
+        problem = self._find_not_finite(look.norm)
+        if not problem and not look.early:
+            self._noted.take(step)
         return problem
 
     def is_due(self, step: int) -> bool:
@@ -216,7 +216,10 @@ class DivergenceMonitor:
         gap = self._measure_gap() if look.gap is None else look.gap
         problem = self._find_not_finite(look.norm) or self._find_run_away(gap)
         if not problem and self._gap <= self._limit / _ABSURD:
-            self._good.take(step, self._measured if self._measured.step == step else self._noted)
+            if look.early and self._noted.step == step:
+                self._good, self._noted = self._noted, self._good
+            elif not look.early:
+                self._good.take(step)
         return problem
 
     def warn(self) -> None:
@@ -237,9 +240,15 @@ class DivergenceMonitor:
     def _look_at(self, step: int) -> Look:
         """Returns the numbers after so many updates, measured now where they were not taken in."""
         if self._look is None or self._look.step != step:
-            self.take_in(step, self.measure(step).tolist())
-        assert self._look is not None
+            self._look = Look(step, False, *self._numbers(step).tolist())
         return self._look
+
+    def _numbers(self, step: int) -> Tensor:
+        """Returns the numbers of the machine as it is now, and the gap where a check is due."""
+        numbers = [global_norm(self._current), global_norm(self._couplings).to(self._current[0].device)]
+        if self.is_due(step) and self._v is not None:
+            numbers.append(energy_gap(self._machine, self._v))
+        return torch.stack([x.double() for x in numbers])
 
     def _find_not_finite(self, norm: float) -> Problem | None:
         if math.isfinite(norm):
