@@ -79,11 +79,6 @@ class Layers(NamedTuple):
     drawn_anew: tuple[int, ...]
     kept: tuple[int, ...]
 
-    def mark_met(self, both: ChainState) -> tuple[Tensor, Tensor]:
-        """Marks the pairs that have met, and those of them equal in all layers read, (pairs,)."""
-        apart, differ = self.mark_apart(both)
-        return ~apart, ~differ
-
     def mark_apart(self, both: ChainState) -> tuple[Tensor, Tensor]:
         """Marks the pairs that have not met, and those that differ in a layer read, (pairs,)."""
         apart = _mark_apart(both, self.chain)

@@ -248,7 +248,7 @@ def run_pairs(
             accumulator.add(x, apart, average)
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
             if t >= lag:
-                met, equal = torch.stack(layers.mark_met(both)).cpu()  # on a GPU, the wait of a sweep
+                met, equal = ~torch.stack(layers.mark_apart(both)).cpu()  # on a GPU, the wait of a sweep
             done = torch.ones_like(met) if t == max_steps else met
             if bool(done.any()):
                 places = _device.selected_indices(done, device)
@@ -308,6 +308,8 @@ class SignedAccumulator:
 
     def add_difference(self, both: ChainState, pairs: Tensor, weight: float) -> None:
         """Adds weight · (f(x) - f(y)), with x the first half of the rows and y the second."""
+        if self._into is None or weight == 0:
+            return
         row_weights = self._weigh(pairs)
         self._enter(both, pairs.repeat(2), torch.cat((row_weights, -row_weights)), weight)
 
@@ -349,7 +351,7 @@ def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[T
 
 
 def _put(target: States, rows: Tensor, values: States) -> None:
-    for l, value in enumerate(values):
+    for l, value in enumerate(values if len(rows) else ()):
         target[l] = target[l].index_copy(0, rows, value)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device
+from harmonium import _checks
 from harmonium._states import record
 from harmonium.chains import KernelState, check_chains
 from harmonium.coupled import Gibbs, Meetings, PairKernel, run_pairs
@@ -161,13 +161,8 @@ class CoupledChains(Expectation):
 
 def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:
     """Numbers about pairs, with a warning where many were given up."""
-    longest, *means = _device.to_floats(
-        [
-            meetings.times.max().double(),
-            *(x.double().mean() for x in (meetings.capped, meetings.times, meetings.tries, meetings.cost)),
-        ]
-    )
-    capped, time, tries, cost = means
+    counts = torch.stack((meetings.capped, meetings.times, meetings.tries, meetings.cost)).double()
+    (capped, time, tries, cost), (_, longest, *_) = torch.stack((counts.mean(1), counts.amax(1))).tolist()
     if capped > _MUCH:
         _checks.warn(
             f"{capped:.0%} of the pairs were given up after {max_steps} sweeps: the gradient is "
