@@ -128,6 +128,62 @@ def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_p
     assert table(tmp_path / "m" / "mutations.csv")[0]["mutant"][1:-1] == "30"
 
 
+def test_listed_mutants_are_scored_and_ranked(
+    cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
+) -> None:
+    """Two mutations at once against ln p of both sequences; the ranks of equal numbers are equal."""
+    own = [LETTERS[code] for code in codes[7]]
+    other = ["A" if letter != "A" else "C" for letter in own]
+    names = [f"{own[0]}17{other[0]}", f"{own[5]}22{other[5]}", f"{own[0]}17{other[0]}:{own[5]}22{other[5]}"]
+    lines = [f"{name},{score}" for name, score in zip(names, ("-1.5", "-2.5", ""), strict=True)]
+    (tmp_path / "scan.csv").write_text("\n".join(["mutant,DMS_score", *lines]) + "\n")
+    arguments = ("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
+    result = cli.succeed(*arguments, "--json").json
+    found = table(run / "mutations" / "mutations.csv")
+    assert [line["mutant"] for line in found] == names
+    machine = hm.load(run / "machine.safetensors").double()
+    rows = np.repeat(codes[7:8], 4, 0)
+    for row, sites in enumerate(((0,), (5,), (0, 5)), 1):
+        rows[row, list(sites)] = [LETTERS.index(other[site]) for site in sites]
+    energy = machine.free_energy(torch.eye(5)[torch.from_numpy(rows)].flatten(1).double()).detach()
+    expected = (energy[0] - energy[1:]).tolist()
+    np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
+    assert result["spearman"] == pytest.approx(1.0 if expected[0] > expected[1] else -1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mutant\nA99C\nA98C\n", "expected sites 17 to 24"),
+        (
+            "mutant\nA17\nA18\n",
+            "expected names such as A24G or A24G:C30D of letters in '-ACGU', received 'A17'",
+        ),
+        ("name,score\nx,1\ny,2\n", "expected a table with a column mutant"),
+    ],
+)
+def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "scan.csv").write_text(text)
+    refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
+    assert refused.startswith("--mutants: ") and said in refused
+
+
+def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    family.write_text(
+        family.read_text().replace("P9/19-26\n", "P9/19-26\nN", 1).replace("P8/18-25\n", "P8/18-25\n")
+    )
+    lines = family.read_text().splitlines()
+    place = next(k for k, line in enumerate(lines) if line.startswith("N"))
+    lines[place] = lines[place][:SITES]
+    family.write_text("\n".join(lines) + "\n")
+    cli.train(family, tmp_path / "run", "--unknown", "missing")
+    said = cli.refuse("mutations", tmp_path / "run", "--wild-type", "P9")
+    assert "--wild-type: expected a sequence whose letters are all known, received P9/19-26 with 1" in said
+    cli.succeed("score", tmp_path / "run", family, "--out", tmp_path / "s.csv", "--nearest")
+    distances = [float(line["distance"]) for line in table(tmp_path / "s.csv")]
+    assert distances[9] == pytest.approx(0.5 / SITES) or distances[9] == 0.0
+
+
 def test_a_letter_never_seen_is_said(
     cli: CommandLine, family: Path, codes: np.ndarray, tmp_path: Path
 ) -> None:

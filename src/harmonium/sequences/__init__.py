@@ -24,6 +24,7 @@ from harmonium.sequences.files import (
 from harmonium.sequences.mutants import (
     Mutants as Mutants,
     first_number as first_number,
+    mutate as mutate,
     single_mutants as single_mutants,
 )
 from harmonium.sequences.similarity import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from harmonium import _checks
 
 _GAP = "-"
+_MUTANT = re.compile(r"([^\d])(\d+)([^\d])")
 _RANGE = re.compile(r"/(\d+)-(\d+)\b")  # of the residues that a row shows, as Pfam and HMMER name it
 
 
@@ -60,17 +62,61 @@ def single_mutants(codes: Any, alphabet: str, first: int = 1) -> Mutants:
         >>> hm.sequences.single_mutants([1, 0, 2], "-AC", first=24).names
         ['A24C', 'C25A']
     """
-    values = np.asarray(codes)
-    if values.ndim != 1 or not ((values >= -1) & (values < len(alphabet))).all():
-        raise ValueError(f"codes: expected (sites,) states from -1 to {len(alphabet) - 1}, received {codes}")
-    first = _checks.positive_int(first, "first", minimum=0)
-    gap = alphabet.find(_GAP)
+    numbered, gap = _numbered(codes, alphabet, first), alphabet.find(_GAP)
     names, sites, states = list[str](), list[int](), list[int]()
-    shown = [(site, int(state)) for site, state in enumerate(values) if state not in (-1, gap)]
-    for number, (site, own) in enumerate(shown, first):
+    for number, (site, own) in numbered.items():
         for state, letter in enumerate(alphabet):
             if state not in (own, gap):
                 names.append(f"{alphabet[own]}{number}{letter}")
                 sites.append(site)
                 states.append(state)
     return Mutants(names, np.array(sites, np.int64), np.array(states, np.int64))
+
+
+def mutate(codes: Any, mutants: Sequence[str], alphabet: str, first: int = 1) -> NDArray[np.int64]:
+    """Returns a sequence with the mutations of each mutant, (mutants, sites).
+
+    Args:
+        codes: States of the sequence, (sites,), as of ``single_mutants``.
+        mutants: Names such as A24G, several mutations with a colon between them, A24G:C30D.
+        alphabet: the letters in the order of their states; "-" is the gap.
+        first: Number of the first letter.
+
+    Raises:
+        ValueError: a name of another form, a site that the sequence has not, or another letter there.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.sequences.mutate([1, 0, 2], ["A24C", "A24C:C25A"], "-AC", first=24).tolist()
+        [[2, 0, 2], [2, 0, 1]]
+    """
+    numbered = _numbered(codes, alphabet, first)
+    rows = np.repeat(np.asarray(codes, np.int64)[None], len(mutants), 0)
+    for row, name in enumerate(mutants):
+        for part in name.split(":"):
+            found = _MUTANT.fullmatch(part.strip())
+            if found is None or found[3] not in alphabet:
+                raise ValueError(
+                    f"mutants: expected names such as A24G or A24G:C30D of letters in {alphabet!r}, received "
+                    f"{name!r} as number {row + 1}"
+                )
+            site, own = numbered.get(int(found[2]), (None, None))
+            if site is None or own is None or alphabet[own] != found[1]:
+                there = "no such site" if own is None else f"{alphabet[own]} there"
+                raise ValueError(
+                    f"mutants: expected sites {min(numbered)} to {max(numbered)} with the letters of the "
+                    f"sequence, which has {there}, received {part!r} as number {row + 1}; number it "
+                    "otherwise by first"
+                )
+            rows[row, site] = alphabet.index(found[3])
+    return rows
+
+
+def _numbered(codes: Any, alphabet: str, first: int) -> dict[int, tuple[int, int]]:
+    """Returns site and state by the number of each letter; gaps and missing letters have none."""
+    values = np.asarray(codes)
+    if values.ndim != 1 or not ((values >= -1) & (values < len(alphabet))).all():
+        raise ValueError(f"codes: expected (sites,) states from -1 to {len(alphabet) - 1}, received {codes}")
+    first, gap = _checks.positive_int(first, "first", minimum=0), alphabet.find(_GAP)
+    shown = [(site, int(state)) for site, state in enumerate(values) if state not in (-1, gap)]
+    return dict(enumerate(shown, first))

@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from harmonium._settings import From0, Setting
 from harmonium.cli import options
 from harmonium.cli.coding import row_named, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.rows_file import write_table
-from harmonium.data import DataSet
+from harmonium.data import DataSet, Series, read
+from harmonium.likelihood import log_likelihood
 from harmonium.report import draw_mutations
 from harmonium.report.plots import has_figures
-from harmonium.sequences import Mutants, first_number, single_mutants
+from harmonium.sequences import Mutants, first_number, mutate, single_mutants
+from harmonium.tables import Codec
 from harmonium.tasks import mutations as effects_of
 
 EXAMPLES = (
@@ -23,6 +27,7 @@ EXAMPLES = (
     "harmonium mutations runs/family --wild-type P12345 --data family.a3m --out effects",
 )
 
+_MEASURED = "DMS_score"  # the column of ProteinGym with what was measured
 _FILES = ("mutations.csv", "matrix.csv", "mutations.png")
 _LISTED = 10  # mutants that are shown
 
@@ -31,6 +36,7 @@ def mutations(
     run: options.Trained,
     wild_type: Annotated[str | None, Setting(metavar="ID")] = None,
     data: options.OtherData | None = None,
+    mutants: Annotated[Path | None, Setting(metavar="FILE")] = None,
     first: From0 | None = None,
     out: Path | None = None,
     overwrite: options.Overwrite = False,
@@ -44,6 +50,8 @@ def mutations(
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
         data: file of sequences that has it; the training data if not given.
+        mutants: a table with a column mutant, such as A24G:C30D, whose rows are scored instead of all single
+            mutants; with a column DMS_score their rank correlation is printed.
         first: number of its first letter; that of a name such as P12345/24-310, or 1, if not given.
         out: folder for the results; RUN/mutations, or beside a machine file, if not given.
     """
@@ -59,16 +67,27 @@ def mutations(
     name, codes = row_named(dataset, wild_type)
     shown = int(((codes >= 0) & (codes != letters.find("-"))).sum())
     told = first_number(name, shown)
-    mutants = single_mutants(codes, letters, (told or 1) if first is None else first)
+    if (codes < 0).any():
+        raise ValueError(
+            f"wild_type: expected a sequence whose letters are all known, received {name or 'one'} with "
+            f"{int((codes < 0).sum())} that stand for several, or for none"
+        )
+    start = (told or 1) if first is None else first
+    singles = single_mutants(codes, letters, start)
+    listed = None if mutants is None else _listed(mutants)
     with working("scoring mutants"):
         effects = effects_of(coding.machine, codes).cpu()
-    scores = effects[mutants.sites, mutants.states].numpy()
+        if listed is None:
+            names, scores = singles.names, effects[singles.sites, singles.states].numpy()
+        else:
+            names = listed["mutant"].values.tolist()
+            scores = _scores(coding, codes, mutate(codes, names, letters, start))
     folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / _FILES[0], {"mutant": np.array(mutants.names), "score": scores})
+    write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
     matrix = {"site": np.arange(1, len(codes) + 1), "letter": np.array([letters[code] for code in codes])}
     columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
     write_table(folder / _FILES[1], {**matrix, **columns})
-    notes = _never_seen(dataset, mutants) if data is None else []
+    notes = _never_seen(dataset, singles) if data is None and listed is None else []
     if first is None and told is None:
         notes.append(
             "mutant: numbered from 1, as the name has no range of that many letters; --first says otherwise"
@@ -84,7 +103,8 @@ def mutations(
         "letters": shown,
         "mutants": len(scores),
         "mean_score": float(scores.mean()),
-        "lowest": Listing({"mutant": mutants.names[k], "score": float(scores[k])} for k in order),
+        "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
+        **({} if listed is None or _MEASURED not in listed else _rank_correlation(listed, scores)),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
     }
@@ -103,3 +123,33 @@ def _never_seen(dataset: DataSet, mutants: Mutants) -> list[str]:
         f"score: {int((~seen).sum())} of {len(seen)} mutants have a letter that no sequence of the training "
         "shows at that site; their scores come from smoothing (a row spread over all letters) and decay"
     ]
+
+
+def _listed(path: Path) -> dict[str, Series]:
+    """Returns the columns of a table of mutants, by name."""
+    if path.is_file() and (words := path.read_text("utf-8", "replace").split())[:1] == ["mutant"]:
+        return {"mutant": Series("mutant", np.array(words[1:], object), "str")}  # a column alone
+    columns = {str(cells.name): cells for cells in read(path).frame().columns}
+    cells = columns.get("mutant")
+    if cells is None or cells.numeric or cells.missing.any():
+        raise ValueError(
+            f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
+            f"the columns {', '.join(map(repr, columns))}"
+        )
+    return columns
+
+
+def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns ln p(mutant) - ln p(sequence) of mutants, (mutants, sites)."""
+    machine = coding.machine
+    rows = coding.rows(np.concatenate([mutants, codes[None]]), torch.float64).all()
+    values = log_likelihood(machine, rows.to(machine.device), 0.0)
+    return (values[:-1] - values[-1]).numpy(force=True)
+
+
+def _rank_correlation(listed: dict[str, Series], scores: NDArray[np.float64]) -> dict[str, float]:
+    """Returns Spearman's correlation of scores and what was measured, over rows that have both."""
+    from scipy.stats import spearmanr  # takes part of a second to import
+
+    known = ~listed[_MEASURED].missing
+    return {"spearman": float(spearmanr(scores[known], listed[_MEASURED].values[known]).statistic)}

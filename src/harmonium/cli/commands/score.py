@@ -87,7 +87,9 @@ def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
             "nearest: expected a machine of sequences that names its training data, received another"
         )
     others = coding.read(learned)
-    rows, training = (coding.split(rows_of(coding, each).all())[0] for each in (dataset, others))
+    states = (rows_of(coding, each, missing=True).all() for each in (dataset, others))
+    # A missing letter is half way between a letter that is equal and one that differs.
+    rows, training = (coding.split(each)[0].nan_to_num(0.0) for each in states)
     found = nearest_neighbours(rows, training).distances
     # Two one-hot blocks of different letters differ by the root of 2.
     return (found.square() / 2 * len(coding.alphabet) / rows.shape[1]).double().numpy(force=True)
