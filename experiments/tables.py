@@ -161,8 +161,8 @@ def labels(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     for fraction in (0.0, 0.2):
         lost = HOLES["at random"](X, fraction, np.random.default_rng(seed))
         train, test = halves(table, label, seed)
-        Z = X.mask(lost)
-        for arm, model in classifiers(X, seed).items():
+        for arm, model in classifiers(as_numbers(X), seed).items():
+            Z = (X if arm.startswith("RBM") else as_numbers(X)).mask(lost)
 
             def made(
                 model: Any = model, Z: Any = Z, train: Any = train, test: Any = test
@@ -184,12 +184,11 @@ def draws(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     train, test = (table.iloc[part] for part in halves(table, label, seed))
 
     def told(rows: pd.DataFrame) -> float:
-        model = prepared(table.drop(columns=label), RandomForestClassifier(random_state=seed))
         if rows[label].nunique() < 2:
             return float((test[label] == rows[label].iloc[0]).mean())
-        return float(
-            model.fit(rows.drop(columns=label), rows[label]).score(test.drop(columns=label), test[label])
-        )
+        known, asked = (as_numbers(part.drop(columns=label)) for part in (rows, test))
+        model = prepared(known, RandomForestClassifier(random_state=seed))
+        return float(model.fit(known, rows[label]).score(asked, test[label]))
 
     def by_machine() -> dict[str, float]:
         rows = hm.RBM(random_state=seed).fit(train).sample(len(train))
@@ -217,10 +216,11 @@ def outliers(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     moved = random.random(len(table)) < 0.05
     other = table.iloc[random.permutation(len(table))].set_index(table.index)
     changed = table.where(~(moved[:, None] & (random.random(table.shape) < 1 / 3)), other)
-    for arm, model in judges(table, seed).items():
+    for arm, model in judges(as_numbers(table), seed).items():
 
-        def made(model: Any = model) -> dict[str, float]:
-            return {"auc": roc_auc_score(~moved, model.fit(changed).decision_function(changed))}
+        def made(arm: str = arm, model: Any = model) -> dict[str, float]:
+            rows = changed if arm.startswith("RBM") else as_numbers(changed)
+            return {"auc": roc_auc_score(~moved, model.fit(rows).decision_function(rows))}
 
         yield {"arm": arm}, made
 
@@ -237,21 +237,18 @@ def novelty(table: pd.DataFrame, label: str | None, seed: int) -> Any:
     random = np.random.default_rng(seed)
     order = random.permutation(len(table))
     train, new = (table.iloc[x].reset_index(drop=True) for x in np.split(order, [2 * len(table) // 3]))
-    numbers = np.flatnonzero(real(table) & (train.max(numeric_only=False).map(_positive)))
+    numbers = [i for i in np.flatnonzero(real(table)) if train.iloc[:, i].max() > 0]
     moved = random.random(len(new)) < 0.1
     for row in np.flatnonzero(moved):
         name = table.columns[random.choice(numbers)]
         new.loc[row, name] = 10.0 * train[name].max()
-    for arm, model in judges(table, seed).items():
+    for arm, model in judges(as_numbers(table), seed).items():
 
-        def made(model: Any = model) -> dict[str, float]:
-            return {"auc": roc_auc_score(~moved, model.fit(train).decision_function(new))}
+        def made(arm: str = arm, model: Any = model) -> dict[str, float]:
+            old, rows = (part if arm.startswith("RBM") else as_numbers(part) for part in (train, new))
+            return {"auc": roc_auc_score(~moved, model.fit(old).decision_function(rows))}
 
         yield {"arm": arm}, made
-
-
-def _positive(value: Any) -> bool:
-    return not isinstance(value, str) and value > 0
 
 
 # Fits

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import roc_auc_score
 
 import harmonium as hm
 from harmonium.estimators import RBM, RBMOutlier
@@ -56,12 +57,48 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     far = pandas.DataFrame({"size": [5.0, 15.0, -5.0], "kind": None})
     np.testing.assert_array_equal(judge.predict(far), [1, -1, -1])
     whole = holed.dropna()
-    np.testing.assert_allclose(judge.decision_function(whole), judge.score_samples(whole) - judge.offset_)
+    unit = np.log(judge.encoder_.columns[0].coding.scale)  # of sizes, which are judged as they are coded
+    apart = judge.score_samples(whole) + unit - judge.offset_
+    np.testing.assert_allclose(judge.decision_function(whole), apart)
     # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
     p = np.exp([judge.score_samples(far.assign(kind=kind)) for kind in "ab"])
-    expected = (p / p.sum(0) * np.log(p)).sum(0) - judge.offset_
+    expected = (p / p.sum(0) * np.log(p)).sum(0) + unit - judge.offset_
     np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
     assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
+
+
+def test_rows_of_a_table_are_judged_alike_on_every_scale() -> None:
+    """Amounts and their logarithms have the same outliers, where amounts are coded by the logarithm."""
+    pandas = pytest.importorskip("pandas")
+    plain = pandas.DataFrame(RANDOM.normal(size=(150, 3)) @ RANDOM.normal(size=(3, 3)), columns=list("abc"))
+    by_scale = {"none": plain, "log": np.exp(plain)}
+    margins = []
+    for transform, table in by_scale.items():
+        kinds = {name: {"kind": "gaussian", "transform": transform} for name in table}
+        judge = RBMOutlier(visible=kinds, random_state=0).fit(table)
+        margins.append(judge.decision_function(table))
+    np.testing.assert_allclose(*margins, atol=1e-9)
+    found = margins[0] < np.quantile(margins[0], 0.05)
+    assert np.abs(plain).max(axis=1)[found].mean() > np.abs(plain).max(axis=1)[~found].mean()
+
+
+def test_cells_from_other_rows_are_found_among_skewed_amounts() -> None:
+    """Area under the curve, mean of four tables: by states ahead of ln p in the units of the data."""
+    pandas, areas = pytest.importorskip("pandas"), []
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        group = random.integers(0, 3, 600)
+        z = random.normal(size=(600, 3)) @ random.normal(size=(3, 6)) + 0.5 * random.normal(size=(600, 6))
+        z += 0.8 * random.normal(size=(3, 6))[group]
+        table = pandas.DataFrame(np.exp(z)).add_prefix("x").assign(group=np.array(["u", "v", "w"])[group])
+        moved = random.random(600) < 0.05
+        others = table.iloc[random.permutation(600)].set_index(table.index)
+        table = table.where(~(moved[:, None] & (random.random(table.shape) < 1 / 3)), others)
+        judge = RBMOutlier(random_state=seed).fit(table)
+        scores = judge.decision_function(table), judge.score_samples(table)
+        areas.append([roc_auc_score(~moved, x) for x in scores])
+    by_states, by_cells = np.mean(areas, 0)
+    assert by_states > by_cells + 0.03
 
 
 def test_files_and_machines(tmp_path) -> None:

@@ -58,8 +58,14 @@ class DensityEstimator(BoltzmannEstimator):
             v: (rows, visible_width), NaN where not observed.
             constant: ln Z.
         """
+        slopes = self._require_fitted().log_slopes(~unobserved(machine, v), v)
+        return self._log_states(machine, v, constant) + slopes
+
+    @torch.no_grad()
+    def _log_states(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
+        """Returns ln p of states, else as ``_log_density``: that of the data as they are coded, (rows,)."""
         scores = log_likelihood if machine.graph.independent else variational_bound
-        return scores(machine, v, constant) + self._require_fitted().log_slopes(~unobserved(machine, v), v)
+        return scores(machine, v, constant)
 
     # Learning
     # ----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
 from harmonium.estimators._options import COUNT, option
 from harmonium.likelihood import LogPartition
+from harmonium.tables import Table
 from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -33,8 +34,10 @@ _REACH = 2.5
 class RBMOutlier(OutlierMixin, DensityEstimator):
     """Rows that are improbable under a restricted Boltzmann machine of the others.
 
-    A row is an outlier where ln p of it is below ``offset_``. Rows may lack cells: ln p of what such a row
-    shows is not on the same scale, so that it is judged by the mean of ln p over draws of these cells.
+    A row is an outlier where ln p of it is below ``offset_``. Columns of a table count as they are coded, by
+    a line, the logarithm or quantiles, so that skewed amounts do not make each large one an outlier. Rows may
+    lack cells: ln p of what such a row shows is not on the same scale, so that it is judged by the mean of
+    ln p over draws of these cells.
 
     All other parameters are those of ``RBM``.
 
@@ -100,6 +103,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     def decision_function(self, X: Any) -> Array:
         """Returns ln p of every row minus ``offset_``, negative for outliers: (rows,), float64.
 
+        It is that of the states that cells of a table are coded by, and of arrays that of ``score_samples``.
         ln p has the ln Z that ``offset_`` was found with, so that another estimate of it changes nothing. Of
         a row with missing cells it is the mean of ln p over ten draws of these given what the row shows.
 
@@ -127,13 +131,14 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         machine, kept = fitted.double(), fitted.numbers.get("_log_partition_of_offset")
         constant = self.log_partition_ if kept is None else LogPartition.exact(kept)
         generator = as_generator(fitted.stream("missing cells"), machine.device)
+        score = self._log_states if isinstance(fitted.encoder, Table) else self._log_density
 
         def scores(v: Tensor) -> Tensor:
             hole = unobserved(machine, v)
             drawn = v.unsqueeze(0)
             if bool(hole.any()):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
-            return torch.stack([self._log_density(machine, x, constant) for x in drawn]).mean(0)
+            return torch.stack([score(machine, x, constant) for x in drawn]).mean(0)
 
         completed: Array = fitted.compute(X, scores) + fitted.log_shares(X)
         return completed
