@@ -27,13 +27,18 @@ _REPEATS, _ROUNDING = 1e6, 1e-9
 _WITHIN = frozenset(("harmonium", "joblib", "sklearn", "torch"))  # which wrap what users call
 
 
+_LARGEST_INT = 2**63 - 1  # that torch takes for a size
+
+
 def positive_int(value: Any, name: str, minimum: int = 1) -> int:
-    """Returns ``value`` as an int of at least ``minimum``."""
+    """Returns ``value`` as an int of at least ``minimum``, and of at most 64 bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected an int, received {type(value).__name__} ({value!r})")
     number = int(value)
     if number < minimum:
         raise ValueError(f"{name}: expected an int of at least {minimum}, received {number}")
+    if number > _LARGEST_INT:
+        raise ValueError(f"{name}: expected an int below 2^63, received one of {number.bit_length()} bits")
     return number
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -17,7 +18,8 @@ from sklearn.utils._param_validation import make_constraint
 import harmonium as hm
 from harmonium._settings import Checked, Count, Interval, Setting, settings_of
 from harmonium.cli.run_file import as_toml
-from harmonium.cli.settings import TrainSettings
+from harmonium.cli.settings import RuleSettings, TrainSettings
+from harmonium.learning import rules
 from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
@@ -386,3 +388,31 @@ def test_a_new_kernel_does_not_take_the_step_of_the_old(cli: CommandLine, tmp_pa
         assert stored["kernel"] == "gibbs" and "step" not in stored
     cli.succeed("train", "--config", file, tmp_path / "same", "--rule", "noise_cd")
     assert content(tmp_path / "same")["step"] == 0.2
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["{[]:1}", "(" * 3000, "\\d", "1()", "9" * 6000, "1" + "0" * 25, "nan", "", "{}", "1j", "...", "a\0b"],
+)
+def test_nonsense_for_any_option_of_any_rule_is_refused_by_its_name(value):
+    """Refuses it in our words, without a warning of Python; a rule may take numbers of any size."""
+    for rule in rules.BY_NAME:
+        for option in rules.options(rule):
+            settings = RuleSettings(rule=rule, rule_option=[f"{option}={value}"])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                try:
+                    settings.made_rule(None, "sgd", 8)
+                except ValueError as error:
+                    assert str(error).startswith("rule_option: "), (rule, option, error)
+                else:
+                    numbers = value.isdigit() or value == ""
+                    assert numbers or (rule, option, value) == ("exact", "roots", "{}"), (rule, option)
+
+
+def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):
+    for number in (10**14, 10**18):
+        said = cli.refuse(
+            "train", BARS, tmp_path / f"{number}", *TINY, "--chains", number, "--rule", "pcd", status=1
+        )
+        assert said.startswith("not enough memory")

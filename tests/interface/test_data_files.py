@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import struct
 import sys
@@ -98,6 +99,26 @@ def test_npz_without_a_name_to_choose(tmp_path):
     refused(path, "it holds labels")
     np.savez(path)
     refused(path, "it holds none")
+
+
+def test_npz_members_are_checked_whatever_they_are_called(tmp_path):
+    path, head = tmp_path / "set.npz", io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)}
+    )
+    objects = io.BytesIO()
+    np.save(objects, np.array([{}], dtype=object), allow_pickle=True)
+    for content, message in ((head, "expected 8000000000000 bytes"), (objects, "pickle")):
+        for name in ("X.npy", "X", "X.txt", "samples"):
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr(name, content.getvalue())
+            refused(path, message)
+    np.savez(path, X=POINTS)
+    with zipfile.ZipFile(path) as archive:
+        honest = archive.read("X.npy")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X", honest)
+    assert np.array_equal(read(path).samples, POINTS)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from harmonium.cli.output import in_answers, note
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FOLDER = Path(__file__).with_name("commands")
 IMPORT = "HARMONIUM_IMPORT"  # modules that make units, couplings and kernels of the user's own
+# Of torch: the allocators of processors and of GPUs, and sizes that do not even fit into 64 bits.
+_NO_ROOM = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
 _FIRST = ("demo", "train", "evaluate", "sample")  # in the list of commands; the others follow by their names
 
 
@@ -167,6 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except RuntimeError as error:
             from harmonium.training import TrainingDiverged  # torch is loaded by now
 
+            if _NO_ROOM.search(str(error)):
+                wanted = re.search(r"\d[\d.]* (bytes|[KMGT]iB)", str(error))
+                amount = f" for {wanted[0]}" if wanted else ""
+                return _fail(
+                    f"not enough memory{amount}; use smaller batches, or fewer chains or units", FAILURE
+                )
             if not isinstance(error, TrainingDiverged):
                 raise
             return _fail(str(error), FAILURE)

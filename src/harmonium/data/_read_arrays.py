@@ -13,6 +13,7 @@ import numpy as np
 
 from harmonium._size_limit import check_claim
 
+_NUMPY = b"\x93NUMPY"  # what every NumPy file begins with
 _SAMPLES = ("samples", "images", "X", "data")
 _LABELS = ("labels", "y")
 # Version 3.0 is written for names of fields beyond Latin-1 alone, and arrays of records are not data.
@@ -61,14 +62,17 @@ def check_members(path: Path) -> None:
         for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"its member {member.filename} is neither stored nor deflated")
-            if member.filename.endswith(".npy"):
+            with archive.open(member) as file:
+                # NumPy goes by the content: a member without the suffix is an array as well.
+                is_array = file.read(len(_NUMPY)) == _NUMPY
+            if is_array or member.filename.endswith(".npy"):
                 with archive.open(member) as file:
                     _check_array(file, member.file_size)
 
 
 def _check_array(file: IO[bytes], size: int) -> None:
     """Refuse a NumPy array that claims other than the bytes that follow its header."""
-    if file.read(6) != b"\x93NUMPY":
+    if file.read(len(_NUMPY)) != _NUMPY:
         raise ValueError("it does not begin as a NumPy file")
     version = (*file.read(2),)
     if version not in _HEADERS:

@@ -229,6 +229,8 @@ class Enumeration(Expectation):
     def __init__(
         self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None, grid: bool = False
     ) -> None:
+        if roots is not None:
+            _checks.instance(roots, "roots", Mapping, "a mapping from layers to matrices")
         self.clamped, self.roots, self.grid = clamped, roots, grid
 
     def add(self, request: ExpectationRequest) -> Outcome:

@@ -384,5 +384,9 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
         arguments[argument] = value
     if not isinstance(rule, str):
         return rule
+    parameters = signature(BY_NAME[rule]).parameters
+    for argument, value in arguments.items():
+        if argument in parameters and parameters[argument].annotation == "bool":
+            _checks.instance(value, argument, bool, f"True or False, and not {value!r}")
     made = BY_NAME[rule](**arguments)
     return centred(made) if enhanced else made
