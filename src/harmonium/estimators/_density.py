@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables import NEW_CELLS
 from harmonium.tasks import unobserved
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
@@ -127,7 +129,9 @@ class DensityEstimator(BoltzmannEstimator):
             training.end()
             if whole:
                 warn_of_lost_links(type(learner).__name__, learner._fitted, learner._row_score)
-            learner._calibrate(rows, weights)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
+                learner._calibrate(rows, weights)
         return self
 
     # Likelihood

@@ -29,6 +29,7 @@ from harmonium.tables.lost_links import (
     find_lost_links as find_lost_links,
 )
 from harmonium.tables.table import (
+    NEW_CELLS as NEW_CELLS,
     UNKNOWN as UNKNOWN,
     Table as Table,
     blank_rows as blank_rows,

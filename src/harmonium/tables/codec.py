@@ -427,10 +427,12 @@ class Codec:
             self._check_width(source.width)
             return source
 
+        warned: set[Any] = set()  # once for all blocks
+
         def make(block: Any, index: Index) -> Any:
             if isinstance(encoder, Table):
                 first = index.start if isinstance(index, slice) else 0
-                states = encoder.encode(block, first=first, nearest=nearest)
+                states = encoder.encode(block, first=first, nearest=nearest, warned=warned)
             else:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])

@@ -26,6 +26,8 @@ from harmonium.tables.labels import Constant, OneOf
 from harmonium.tables.left_out import question_of, without_unit
 
 UNKNOWN = ("error", "missing")
+NEW_CELLS = "X: cells that nothing in training was like"
+"""The beginning of the warning that cells are taken as missing."""
 _BEYOND = 12.0  # width of what is integrated beyond an end, in states: deviations of a standardised column
 _NODES = 128  # of that integral: a component of a tenth of a deviation is still seen by three
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
@@ -176,13 +178,15 @@ class Table(Encoder):
         groups = ((look, len(list(units))) for look, units in groupby(self.columns, _look))
         return [Layer.registry[kind].plain(number, n_states) for (kind, n_states), number in groups]
 
-    def encode(self, X: Any, first: int = 0, *, nearest: bool = True) -> Any:
+    def encode(self, X: Any, first: int = 0, *, nearest: bool = True, warned: set[Any] | None = None) -> Any:
         """The rows as states of the visible units.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
             first: number of the first row, for messages.
             nearest: see ``Column.encode``.
+            warned: Names of columns whose cells without a state need no further warning, to which those of
+                this call are added; None: no column's.
 
         Returns:
             (rows, width) float64, NaN in the whole of a unit whose cell is missing.
@@ -197,6 +201,7 @@ class Table(Encoder):
             self.unknown,
             first,
             nearest=nearest,
+            warned=warned,
         )
 
     def log_shares(self, X: Any) -> Array:
@@ -390,9 +395,10 @@ def states_of_cells(
     first: int = 0,
     *,
     nearest: bool = True,
+    warned: set[Any] | None = None,
 ) -> Array:
     """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
-    parts, strange = [], []
+    parts, strange, warned = [], [], set() if warned is None else warned
     for column, cells in zip(columns, series, strict=True):
         if unknown == "error":
             wrong = np.isnan(column.encode(cells, nearest=False)[:, 0]) & ~cells.missing
@@ -400,13 +406,14 @@ def states_of_cells(
                 raise ValueError(column.complain(cells, int(wrong.argmax()), first))
         states = column.encode(cells, nearest=nearest)
         wrong = np.isnan(states[:, 0]) & ~cells.missing
-        if wrong.any():
+        if wrong.any() and column.name not in warned:
             row = int(wrong.argmax())
+            warned.add(column.name)
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
         parts.append(states)
     if strange:
         _checks.warn(
-            "X: cells that nothing in training was like tell nothing of the others in their rows, where they "
+            f"{NEW_CELLS} tell nothing of the others in their rows, where they "
             f'are taken as missing: {", ".join(strange)}; unknown="error" refuses them'
         )
     return np.hstack(parts)
