@@ -96,6 +96,7 @@ def test_a_machine_of_both_draws_and_predicts_both(
     codec = Codec.of(hm.load(run / "machine.safetensors"))
     assert [str(layer) for layer in codec.layers] == [f"Categorical({SITES}, 21)", "Categorical(1, 2)"]
     cli.succeed("sample", run, "--given", "label=007", "--number", 40, "--out", tmp_path / "new.csv")
+    assert (tmp_path / "new.csv").read_text().startswith("name,sequence,label\n1,")
     drawn = read(tmp_path / "new.csv", alphabet="protein")
     _, labels = drawn.take_label("label")
     assert labels is not None and set(labels.values.tolist()) == {"007"}
@@ -108,6 +109,17 @@ def test_a_machine_of_both_draws_and_predicts_both(
     assert full[0] == ["name", "sequence", "label"] and all(row[2] for row in full[1:])
     assert [row[:2] for row in full[1:]] == [row[:2] for row in rows]
     assert [new[2] for new, old in zip(full[1:], rows, strict=True) if old[2]] == [x[2] for x in rows if x[2]]
+
+
+def test_a_table_of_sequences_is_converted_with_its_columns(
+    cli: CommandLine, family: Path, rows: list[list[str]], tmp_path: Path
+) -> None:
+    cli.succeed("data", family, "--out", tmp_path / "new.tsv")
+    with (tmp_path / "new.tsv").open() as file:
+        found = list(csv.reader(file, delimiter="\t"))
+    assert found == [["name", "sequence", "label", "clade"], *rows]
+    cli.succeed("data", family, "--out", tmp_path / "new.fasta")
+    assert hm.sequences.read_alignment(tmp_path / "new.fasta").names == [row[0] for row in rows]
 
 
 def test_a_file_without_labels_goes_to_the_same_machine(

@@ -58,7 +58,7 @@ def write_rows(
         return
     if suffix in TABLES:
         if alphabet is not None and labels is not None and not isinstance(rows, Frame):
-            rows, names = _labelled(rows, alphabet, source), None
+            rows, names = spelt(rows, alphabet, source), None
         frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
             given = source.texts() if source is not None and source.texts is not None else {}
@@ -114,13 +114,15 @@ def check_sequences(path: Path, alphabet: str | None) -> None:
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 
 
-def _labelled(rows: NDArray[Any], alphabet: str, source: DataSet | None) -> Frame:
-    """Returns sequences as a column of letters, behind their names where they have any."""
-    spelt = Series("sequence", np.array(spell(np.nan_to_num(rows, nan=-1), alphabet), object), "str")
-    names = [] if source is None or source.alignment is None else source.alignment.names
-    if len(names) != len(rows) or not all(names):
-        return Frame((spelt,), TEXT)
-    return Frame((Series("name", np.array(names, object), "str"), spelt), TEXT)
+def spelt(rows: NDArray[Any], alphabet: str, source: DataSet | None, beside: Sequence[Series] = ()) -> Frame:
+    """Returns sequences as a table: names, those of their source or 1, 2, …, letters, and other columns."""
+    known = [] if source is None or source.alignment is None else source.alignment.names
+    named = len(known) == len(rows) and all(known)
+    names = known if named else [str(k + 1) for k in range(len(rows))]
+    texts = spell(np.nan_to_num(rows, nan=-1), alphabet)
+    cells = {"name": names, "sequence": texts}
+    columns = [Series(name, np.array(values, object), "str") for name, values in cells.items()]
+    return Frame((*columns, *beside), TEXT)
 
 
 def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Series | None) -> Frame:

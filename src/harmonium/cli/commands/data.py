@@ -16,7 +16,7 @@ from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming, read_kinds, weights_of
 from harmonium.cli.output import Listing, check_target, in_answers
-from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, write_rows
+from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, spelt, write_rows
 from harmonium.data import DataSet, Rows, read, write_weights
 from harmonium.report import image_grid
 from harmonium.tables import IGNORE, Table, name_of, without_unit
@@ -143,6 +143,10 @@ def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
 def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[str]) -> None:
     samples = dataset.samples
     if out.suffix.lower() in TABLES:
+        if dataset.beside and dataset.alignment is not None:
+            alphabet = dataset.alignment.alphabet
+            write_rows(out, spelt(dataset.numbers(), alphabet, dataset, dataset.beside), None, None)
+            return
         table = read(source, labels_apart=False, missing=missing)
         labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.frame(), None, None, table.names, labels, source=table)
