@@ -159,29 +159,48 @@ def test_a_published_file_of_rbms():
 
 def unit_energy(kind, x, par):
     """Of units x, (rows, n) or one-hot (rows, n, q), as the format defines them."""
-    if kind == "Potts":
+    if kind.startswith("Potts"):
         return -(x * par[..., 0]).sum((1, 2))
     if kind in ("Binary", "Spin"):
         return -(x * par[:, 0]).sum(1)
-    if kind == "dReLU":
+    if kind in ASYMMETRIC:
+        par = ASYMMETRIC[kind](*par.T)
+    if kind in ("dReLU", *ASYMMETRIC):
         p, n = np.maximum(x, 0), np.minimum(x, 0)
         half = np.abs(par[:, 2]) / 2 * p**2 + np.abs(par[:, 3]) / 2 * n**2
         return (half - par[:, 0] * p - par[:, 1] * n).sum(1)
     return (np.abs(par[:, 1]) / 2 * x**2 - par[:, 0] * x).sum(1)
 
 
-COUNTS = {"Binary": 1, "Spin": 1, "Potts": 1, "Gaussian": 2, "ReLU": 2, "dReLU": 4}
+COUNTS = {"Binary": 1, "Spin": 1, "Potts": 1, "PottsGumbel": 1, "Gaussian": 2, "ReLU": 2, "dReLU": 4}
+COUNTS |= {"pReLU": 4, "xReLU": 4, "nsReLU": 3}
+
+
+def by_eta(theta, gamma, delta, eta):
+    return np.stack(
+        [theta + delta / (1 + eta), theta - delta / (1 - eta), gamma / (1 + eta), gamma / (1 - eta)], -1
+    )
+
+
+ASYMMETRIC = {
+    "pReLU": by_eta,
+    "xReLU": lambda theta, gamma, delta, xi: by_eta(theta, gamma, delta, xi / (1 + abs(xi))),
+    "nsReLU": lambda theta, delta, xi: by_eta(theta, 1 + 0 * theta, delta, xi / (1 + abs(xi))),
+}
 JULIA = [
     ("Binary", "Binary"),
     ("Spin", "Gaussian"),
     ("Potts", "dReLU"),
     ("Potts", "ReLU"),
     ("Gaussian", "Spin"),
+    ("Binary", "pReLU"),
+    ("PottsGumbel", "xReLU"),
+    ("Spin", "nsReLU"),
 ]
 
 
 def draw_units(kind, shape, random):
-    if kind == "Potts":
+    if kind.startswith("Potts"):
         return np.eye(3)[random.integers(0, 3, shape)]
     if kind == "Binary":
         return random.integers(0, 2, shape).astype(float)
@@ -196,9 +215,11 @@ def draw_units(kind, shape, random):
 def test_files_of_rbm_jl_have_the_energies_of_their_definition(below, above, rbm_type, tmp_path):
     random = np.random.default_rng(0)
     n, m = 5, 4
-    size_v = (n, 3) if below == "Potts" else (n,)
+    size_v = (n, 3) if below.startswith("Potts") else (n,)
     par_v, par_h = random.normal(size=(*size_v, COUNTS[below])), random.normal(size=(m, COUNTS[above]))
     w = 0.3 * random.normal(size=(m, *size_v))
+    if above == "pReLU":
+        par_h[:, -1] = np.tanh(par_h[:, -1])
     offset_v, offset_h = random.normal(size=size_v), random.normal(size=m)
     scale_v, scale_h = random.uniform(0.5, 2, size_v), random.uniform(0.5, 2, m)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -215,13 +236,62 @@ def test_files_of_rbm_jl_have_the_energies_of_their_definition(below, above, rbm
         x, y = x - offset_v, y - offset_h
     if rbm_type == "StandardizedRBM":
         x, y = x / scale_v, y / scale_h
-    axes = "rvq,hvq,rh->r" if below == "Potts" else "rv,hv,rh->r"
+    axes = "rvq,hvq,rh->r" if below.startswith("Potts") else "rv,hv,rh->r"
     expected = unit_energy(below, v, par_v) + unit_energy(above, h, par_h) - np.einsum(axes, x, w, y)
     found = exchange.read(tmp_path / "x.h5")
     assert found.form == "rbm.jl"
     ours = found.machine.energy([torch.from_numpy(v.reshape(20, -1)), torch.from_numpy(h)]).detach().numpy()
     difference = ours - expected  # a constant is not part of an energy
     np.testing.assert_allclose(difference, difference[0], atol=1e-6)
+
+
+UNITS = {
+    "Binary": lambda n: hm.Bernoulli(n),
+    "Spin": lambda n: hm.Spin(n),
+    "Potts": lambda n: hm.Categorical(n, 3),
+    "Gaussian": lambda n: hm.Gaussian(n),
+    "ReLU": lambda n: hm.ReLU(n),
+    "dReLU": lambda n: hm.DoubleReLU(n),
+}
+
+
+@pytest.mark.parametrize("above", UNITS)
+@pytest.mark.parametrize("below", UNITS)
+def test_machines_for_rbm_jl_have_the_energies_of_its_definition_and_come_back(below, above, tmp_path):
+    random = np.random.default_rng(1)
+    machine = drawn([UNITS[below](5), UNITS[above](4)])
+    exchange.write(machine, tmp_path / "x.hdf5")
+    with h5py.File(tmp_path / "x.hdf5") as file:
+        names = ("rbm_hdf5_file_format_version", "rbm_type", "visible_type", "hidden_type")
+        assert [file[name][()].decode() for name in names] == ["1.0.0", "RBM", below, above]
+        par_v, par_h, w = (file[name][()] for name in ("visible_par", "hidden_par", "weights"))
+    size_v, size_h = ((n, 3) if kind == "Potts" else (n,) for n, kind in ((5, below), (4, above)))
+    assert par_v.shape == (*size_v, COUNTS[below])
+    assert par_h.shape == (*size_h, COUNTS[above])
+    assert w.shape == (*size_h, *size_v)  # Julia has them the other way round
+    v, h = draw_units(below, (20, 5), random), draw_units(above, (20, 4), random)
+    joint = np.einsum("rv,hv,rh->r", v.reshape(20, -1), w.reshape(h[0].size, -1), h.reshape(20, -1))
+    theirs = unit_energy(below, v, par_v) + unit_energy(above, h, par_h) - joint
+    states = [torch.from_numpy(x.reshape(20, -1)) for x in (v, h)]
+    found = exchange.read(tmp_path / "x.hdf5")
+    assert found.form == "rbm.jl"
+    for one in (machine, found.machine):
+        difference = one.energy(states).detach().numpy() - theirs
+        np.testing.assert_allclose(difference, difference[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        lambda: drawn([hm.Binomial(3, 4), hm.Bernoulli(2)]),
+        lambda: drawn([hm.Bernoulli(3), hm.TruncatedGaussian(2, 0, 1)]),
+        lambda: drawn([hm.Bernoulli(3), hm.Bernoulli(2), hm.Bernoulli(2)]),
+        lambda: drawn([hm.Spin(3)], {(0, 0): hm.Dense()}, [0]),
+    ],
+)
+def test_what_rbm_jl_has_no_place_for_is_refused(machine, tmp_path):
+    with pytest.raises(ValueError, match=r"machine: expected a visible layer .* for RBM\.jl"):
+        exchange.write(machine(), tmp_path / "x.hdf5")
 
 
 # adabmDCA

@@ -179,10 +179,11 @@ def write(
 
     Args:
         machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
-            Bernoulli or categorical visible ones, "adabmdca" categorical visible units alone, "npz" and
-            "text" any.
+            Bernoulli or categorical visible ones, "rbm.jl" RBMs of its units, "adabmdca" categorical visible
+            units alone, "npz" and "text" any.
         path: Path of the file.
-        form: "rbms", "adabmdca", "npz", "text"; "auto": by the suffix: .h5 rbms, .dat adabmdca, .npz, .txt.
+        form: "rbms", "rbm.jl", "adabmdca", "npz", "text"; "auto": by the suffix: .h5 rbms, .hdf5 rbm.jl,
+            .dat adabmdca, .npz, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
 

@@ -2,20 +2,24 @@
 
 Julia's axes come reversed. A layer's parameters are stacked on Julia's first axis: θ of units with states; θ
 and γ of Gaussian and rectified units, with exponent θx - |γ|x²/2; θ₊, θ₋, γ₊, γ₋ of double rectified ones.
+These come in three more parametrisations, pReLU, xReLU and nsReLU: θ, γ (1 in the last), Δ and an asymmetry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from harmonium.data._read_arrays import import_h5py
 from harmonium.exchange import _hdf5
-from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.layers import Bernoulli, Categorical, DoubleReLU, Gaussian, Layer, ReLU, Spin
+from harmonium.layers.gaussian import GaussianUnits
 from harmonium.machine import BoltzmannMachine
 
 _VERSION = "rbm_hdf5_file_format_version"
@@ -24,7 +28,7 @@ _KINDS = ("RBM", "CenteredRBM", "StandardizedRBM")
 
 @final
 class RBMjl(Format):
-    """Files of RestrictedBoltzmannMachines.jl. They are read alone."""
+    """Files of RestrictedBoltzmannMachines.jl. Machines are written as plain ones, type ``RBM``."""
 
     form: ClassVar[str] = "rbm.jl"
     suffix: ClassVar[str] = ".hdf5"
@@ -71,6 +75,38 @@ class RBMjl(Format):
         machine.metadata["origin"] = {"form": cls.form, "rbm_type": kind}
         return Exchanged(machine, None, cls.form)
 
+    @classmethod
+    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+        kinds = [_kind_of(layer) for layer in machine.layers]
+        if machine.edges != ((0, 1),) or machine.visible != (0,) or None in kinds:
+            units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
+            raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
+        law, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
+        buffer = io.BytesIO()
+        with import_h5py().File(buffer, "w") as file:
+            file[_VERSION], file["rbm_type"] = "1.0.0", "RBM"
+            for side, name, layer, natural in zip(
+                ("visible", "hidden"), kinds, machine.layers, law.thetas, strict=True
+            ):
+                shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
+                par = torch.stack([x.view(shapes[-1]) for x in _as_theirs(layer, natural)], -1)
+                file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
+            file["weights"] = law.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
+        return buffer.getvalue()
+
+
+def _kind_of(layer: Layer) -> str | None:
+    """Returns the format's first name for a kind of layer; None: it has none."""
+    return next((name for name, kind in _LAYERS.items() if isinstance(layer, kind.units)), None)
+
+
+def _as_theirs(layer: Layer, natural: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Returns natural parameters as the format has them."""
+    if not isinstance(layer, DoubleReLU):
+        return natural
+    linear, absolute, *quadratics = natural
+    return [linear + absolute, linear - absolute, *quadratics]
+
 
 def _said(file: Any, name: str) -> str | None:
     """Returns a text that stands in the file or in its attributes."""
@@ -101,29 +137,50 @@ def _fill_double_relu(layer: Layer, up: Tensor, down: Tensor, gamma_up: Tensor, 
     )
 
 
+def _fill_prelu(layer: Layer, theta: Tensor, gamma: Tensor, delta: Tensor, eta: Tensor) -> None:
+    if not bool((eta.abs() < 1).all()):
+        raise ValueError("par: expected asymmetries η of pReLU units between -1 and 1")
+    up, down = 1 / (1 + eta), 1 / (1 - eta)
+    _fill_double_relu(layer, theta + delta * up, theta - delta * down, gamma * up, gamma * down)
+
+
+def _fill_xrelu(layer: Layer, theta: Tensor, gamma: Tensor, delta: Tensor, xi: Tensor) -> None:
+    _fill_prelu(layer, theta, gamma, delta, xi / (1 + xi.abs()))
+
+
+def _fill_nsrelu(layer: Layer, theta: Tensor, delta: Tensor, xi: Tensor) -> None:
+    _fill_xrelu(layer, theta, torch.ones_like(theta), delta, xi)
+
+
 class _Kind(NamedTuple):
     """A kind of layer of the format.
 
     Attributes:
         make: the layer here, of so many units.
+        units: class of the layers that it stands for; they are written as the first kind that has it.
         linear: its parameters that a field moves, which come first.
         parameters: their number.
         fill: sets the layer's own parameters by them.
     """
 
     make: Callable[..., Layer]
+    units: type[Any]
     linear: int
     parameters: int
     fill: Callable[..., None]
 
 
 _LAYERS = {
-    "Binary": _Kind(Bernoulli, 1, 1, _fill_bias),
-    "Spin": _Kind(Spin, 1, 1, _fill_bias),
-    "Potts": _Kind(Categorical, 1, 1, _fill_bias),
-    "Gaussian": _Kind(Gaussian, 1, 2, _fill_gaussian),
-    "ReLU": _Kind(ReLU, 1, 2, _fill_relu),
-    "dReLU": _Kind(DoubleReLU, 2, 4, _fill_double_relu),
+    "Binary": _Kind(Bernoulli, Bernoulli, 1, 1, _fill_bias),
+    "Spin": _Kind(Spin, Spin, 1, 1, _fill_bias),
+    "Potts": _Kind(Categorical, Categorical, 1, 1, _fill_bias),
+    "PottsGumbel": _Kind(Categorical, Categorical, 1, 1, _fill_bias),
+    "Gaussian": _Kind(Gaussian, GaussianUnits, 1, 2, _fill_gaussian),
+    "ReLU": _Kind(ReLU, ReLU, 1, 2, _fill_relu),
+    "dReLU": _Kind(DoubleReLU, DoubleReLU, 2, 4, _fill_double_relu),
+    "pReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_prelu),
+    "xReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_xrelu),
+    "nsReLU": _Kind(DoubleReLU, DoubleReLU, 1, 3, _fill_nsrelu),
 }
 
 
@@ -132,7 +189,8 @@ def _read_side(file: Any, side: str) -> tuple[_Kind, Layer, list[Tensor]]:
     name, par = _said(file, f"{side}_type"), _hdf5.array(file, f"{side}_par")
     if name not in _LAYERS:
         raise ValueError(f"{side}_type: expected one of {', '.join(_LAYERS)}, received {name!r}")
-    kind, states = _LAYERS[name], name == "Potts"
+    kind = _LAYERS[name]
+    states = kind.make is Categorical
     shortest = 3 if states else 2
     if par.dim() < shortest or par.shape[-1] != kind.parameters or 0 in par.shape:
         raise ValueError(

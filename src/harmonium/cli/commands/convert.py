@@ -31,7 +31,8 @@ def convert(
 
     Args:
         source: a file of rbms, RestrictedBoltzmannMachines.jl or adabmDCA, a machine's file, or a run.
-        out: .safetensors for harmonium, .h5 for rbms, .dat for adabmDCA, .npz, or .txt.
+        out: .safetensors for harmonium, .h5 for rbms, .hdf5 for RestrictedBoltzmannMachines.jl,
+            .dat for adabmDCA, .npz, or .txt.
         form: what FILE is, where that cannot be told.
         update: of a file with several ages; the last if not given.
     """
