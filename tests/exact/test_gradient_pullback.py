@@ -149,3 +149,44 @@ def test_what_is_no_projection_on_the_pattern_is_refused(
     """In a layer W + Wᵀ would count every pair twice, and join units to themselves."""
     with pytest.raises(ValueError, match=f"^within: expected .*{told}"):
         hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], edges={(0, 1): hm.Dense()} | {edge: coupling})
+
+
+# Couplings within a layer ----------------------------------------------------------------------------------
+
+INNER = {
+    "one tile": (5, 3, None),
+    "several tiles of whole units": (120, 5, None),
+    "a mask over several tiles": (
+        90,
+        7,
+        torch.rand(90, 90, generator=torch.Generator().manual_seed(1)) < 0.3,
+    ),
+    "units wider than a tile": (3, 300, None),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_couplings_within_a_layer_are_mirrored_and_folded_tile_by_tile(name: str) -> None:
+    """Against ``W + Wᵀ`` under a mask of units, and its derivative by hand, also after a change in place."""
+    units, states, mask = INNER[name]
+    coupling = hm.Dense() if mask is None else hm.Masked(mask)
+    machine = hm.BoltzmannMachine([hm.Categorical(units, states)], {(0, 0): coupling}, seed=None)
+    unit = torch.arange(units).repeat_interleave(states)
+    joined = torch.ones(units, units).bool() if mask is None else mask | mask.t()
+    allowed = (unit[:, None] < unit) & joined[unit][:, unit]
+    law, generator = hm.learning.Parametrisation(machine), torch.Generator().manual_seed(2)
+    for _ in range(2):
+        with torch.no_grad():  # with values outside the pattern, which are not to be read
+            coupling.weight.copy_(torch.randn(coupling.weight.shape, generator=generator))
+        W = coupling.weight.detach() * allowed
+        for J in (law.hamiltonian().J[0], coupling.matrix(), hm.BoltzmannMachine.hamiltonian(machine).J[0]):
+            torch.testing.assert_close(J.detach(), W + W.t(), rtol=0, atol=0)
+        with torch.no_grad():
+            torch.testing.assert_close(coupling.matrix(), W + W.t(), rtol=0, atol=0)
+    delta = Statistics(law.hamiltonian())
+    given = torch.randn(coupling.weight.shape, generator=generator)
+    delta.add_sums([[torch.zeros(units * states)]], [given.clone()])
+    pulled = law.pullback(delta)["couplings.0.weight"]
+    torch.testing.assert_close(pulled, (given + given.t()) * allowed, rtol=0, atol=0)
+    (derived,) = torch.autograd.grad((coupling.matrix() * given).sum(), coupling.weight)
+    torch.testing.assert_close(pulled, derived, rtol=0, atol=0)

@@ -12,6 +12,10 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.layers import Layer
 
+# Rows and columns of a tile of a matrix that is added to its transpose: 256² floats stay in the second level
+# of cache. 3,150 columns take 35 ms, 64 take 44, 1,024 take 48, and the whole at once 93.
+_TILE = 256
+
 
 class Coupling(nn.Module, ABC):
     """The couplings W of one edge of a machine.
@@ -36,6 +40,8 @@ class Coupling(nn.Module, ABC):
     weight: nn.Parameter
     inner: bool
     _pattern: Tensor | None
+    _tiles: tuple[slice, ...]
+    _joins_all: bool
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -75,6 +81,9 @@ class Coupling(nn.Module, ABC):
                 f"{type(self).__name__}, received {pattern.dtype} of shape {tuple(pattern.shape)}"
             )
         self.inner = below is above
+        self._joins_all = pattern is None
+        size = max(1, _TILE // below.columns_per_unit) * below.columns_per_unit  # no unit lies in two
+        self._tiles = tuple(slice(i, min(i + size, below.width)) for i in range(0, below.width, size))
         if self.inner:
             unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.columns_per_unit)
             upper = unit.unsqueeze(-1) < unit
@@ -102,8 +111,59 @@ class Coupling(nn.Module, ABC):
 
     def matrix(self) -> Tensor:
         """Returns W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
+        if self.mirrored and not self.weight.is_meta and not torch.is_grad_enabled():
+            W = torch.empty_like(self.weight)
+            self.mirror_into(W)
+            return W
         W = self.within(self.weight)
         return W + W.t() if self.inner else W
+
+    @property
+    def mirrored(self) -> bool:
+        """Returns whether W is the weights above the diagonal and nothing but their mirror image below it."""
+        return self.inner and type(self).within is Coupling.within
+
+    @torch.no_grad()
+    def mirror_into(self, W: Tensor) -> None:
+        """Writes ``matrix`` of a mirrored coupling into W, (width_l, width_l), tile by tile."""
+        weight = self.weight.detach()
+        for n, rows in enumerate(self._tiles):
+            for columns in self._tiles[n:]:
+                tile = self._tile_within(weight[rows, columns], rows, columns)
+                if rows is columns:
+                    torch.add(tile, tile.t(), out=W[rows, rows])
+                else:
+                    W[rows, columns] = tile
+                    W[columns, rows] = tile.t()
+
+    @torch.no_grad()
+    def fold_(self, gradient: Tensor) -> Tensor:
+        """Turns a gradient in W into that in the weights of a mirrored coupling, tile by tile, in place.
+
+        Args:
+            gradient: (width_l, width_l) with contiguous rows; symmetric or not, as its transpose is added.
+
+        Returns:
+            The same tensor, 0 on and below the diagonal.
+        """
+        for n, rows in enumerate(self._tiles):
+            for columns in self._tiles[n:]:
+                tile = gradient[rows, columns]
+                if rows is columns:
+                    tile.copy_(self._tile_within(tile + tile.t(), rows, columns))
+                    continue
+                tile.add_(gradient[columns, rows].t())
+                if not self._joins_all:
+                    tile.copy_(self._tile_within(tile, rows, columns))
+                gradient[columns, rows] = 0.0
+        return gradient
+
+    def _tile_within(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Projects a tile on or above the diagonal on the pattern; returns it as it is where that is all."""
+        if self._joins_all and rows is not columns:
+            return tile
+        assert self._pattern is not None
+        return tile * self._pattern[rows, columns].to(tile.device)
 
     @property
     def joined(self) -> Tensor | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from torch import Tensor
+import torch
 
-from harmonium.backends import product
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome
 
 
@@ -16,8 +15,8 @@ class Conditionals(Expectation):
 
     Of a machine without hidden layers, with m_i = E[x_i | x_without_i], averaged over the data: E[t(x_i) |
     x_without_i] for every unit, and m_l ⊗ x_m + x_l ⊗ m_m - x_l ⊗ x_m for an edge, whose coupling is in the
-    laws of both ends; for an inner edge half of it, as in ``Statistics``. No sampling and no ln Z: the cost
-    is that of a mean given its field.
+    laws of both ends. For an inner edge it is x ⊗ (m - x / 2), whose symmetric part is half of that. No
+    sampling and no ln Z: the cost is that of a mean given its field.
     """
 
     def add(self, request: ExpectationRequest) -> Outcome:
@@ -39,18 +38,19 @@ class Conditionals(Expectation):
                 "others, received NaN; use another rule, such as pcd"
             )
         states = hamiltonian.split(v)
-        # Every row by its weight once, on one side of each product.
         weight = request.row_weight
-        row_weights = weight.to(v).unsqueeze(-1) if isinstance(weight, Tensor) else weight
-        weighted = [x * row_weights for x in states]
-        thetas, means = [], []
+        means = []
         for l, layer in enumerate(hamiltonian.layers):
             expected = layer.expected_statistics(hamiltonian.field(l, states), theta=hamiltonian.thetas[l])
-            thetas.append([(t * row_weights).sum(0) for t in expected])
+            request.into.add_terms(l, expected, weight)
             means.append(expected[0])
-        couplings = []
-        for l, m in hamiltonian.graph.edges:
-            pair = product((means[l] - states[l]).t(), weighted[m]) + product(weighted[l].t(), means[m])
-            couplings.append(pair / 2 if l == m else pair)
-        request.into.add_sums(thetas, couplings)
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+            x, y = states[l], states[m]
+            # States stand first: products with few rows of them go by their bits. Of a sum over an inner edge
+            # the symmetric part alone counts.
+            if l == m:
+                request.into.add_products(edge, x, torch.sub(means[l], x, alpha=0.5), weight)
+            else:
+                request.into.add_products(edge, means[l] - x, y, weight)
+                request.into.add_products(edge, x, means[m], weight)
         return Outcome(None, {})

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from harmonium.couplings import Coupling
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 
@@ -36,7 +37,8 @@ class Parametrisation:
     """The map from a machine's learnable parameters to natural ones (θ, J), and back for gradients.
 
     Where the map is the identity, the natural parameters are the learnable ones: one Hamiltonian then serves
-    as long as these are changed in place, and a gradient comes back as it is.
+    as long as these are changed in place, and a gradient comes back as it is. Couplings within a layer are
+    mirrored: on a CPU their J is written anew where it stands, and their gradients are folded in place.
 
     Args:
         machine: the machine.
@@ -44,7 +46,7 @@ class Parametrisation:
     Attributes:
         machine: the machine.
         parameters: those with ``requires_grad``, by name.
-        identical: whether the map is the identity.
+        identical: whether the map is the identity but for mirrored couplings.
     """
 
     def __init__(self, machine: BoltzmannMachine) -> None:
@@ -53,10 +55,18 @@ class Parametrisation:
         self._hamiltonian = self._made()
         learnable = {id(p) for p in machine.parameters()}
         outputs = [_source(x) for x in _outputs(self._hamiltonian)]
-        # Parts of an inner edge are copies of J.
-        self.identical = not self._hamiltonian.graph.inner and all(id(p) in learnable for p in outputs)
         names = {id(p): name for name, p in self.parameters.items()}
         self._names = [names.get(id(p), "") for p in outputs]
+        first = len(outputs) - len(machine.couplings)
+        self._mirrored: dict[int, Coupling] = {}  # by the number of the output
+        if machine.device.type == "cpu":  # a recording of a GPU keeps its own tensors
+            for number, ((l, _), coupling) in enumerate(
+                zip(machine.edges, machine.couplings, strict=True), first
+            ):
+                if coupling.mirrored and machine.layers[l].scale is None:
+                    self._mirrored[number] = coupling
+                    self._names[number] = names.get(id(coupling.weight), "")
+        self.identical = all(id(p) in learnable for n, p in enumerate(outputs) if n not in self._mirrored)
 
     def hamiltonian(self) -> Hamiltonian:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""
@@ -65,13 +75,17 @@ class Parametrisation:
             # lives: the old one goes first, so that a recording on another stream makes its own.
             del self._hamiltonian
             self._hamiltonian = self._made()
+        elif self._mirrored:
+            outputs = _outputs(self._hamiltonian)
+            for number, coupling in self._mirrored.items():
+                coupling.mirror_into(outputs[number].detach())
         return self._hamiltonian.without_cache()
 
     def pullback(self, delta: Statistics) -> dict[str, Tensor]:
         """Returns the gradient of the mean log-likelihood at the last ``hamiltonian()``.
 
         Args:
-            delta: E[S | v] - E[S].
+            delta: E[S | v] - E[S]; its tensors belong to the gradient from now on.
 
         Returns:
             For the name of every learnable parameter, a tensor of its shape.
@@ -80,6 +94,9 @@ class Parametrisation:
             ValueError: a learnable parameter that torch cannot differentiate by.
         """
         gradients = [*itertools.chain(*delta.thetas), *delta.products]
+        for number, coupling in self._mirrored.items():
+            if self._names[number]:
+                coupling.fold_(gradients[number])
         pulled = {
             name: gradient.view_as(self.parameters[name])
             for name, gradient in zip(self._names, gradients, strict=True)

@@ -228,11 +228,13 @@ def find_direction(
     estimated: Mapping[str, Tensor],
     weight: float | Tensor = 1.0,
     pulls: Mapping[str, Iterable[Pull]] | None = None,
+    owned: bool = False,
 ) -> list[Tensor]:
     """Returns the direction of an update for every parameter, in their order.
 
     It is the estimated gradient times the weight of its batch, less what penalties pull (``pulls_of``).
-    Tensors of the estimate belong to the rule: where anything changes, new ones are made.
+    Tensors of the estimate belong to the rule: where anything changes, new ones are made. If they are
+    ``owned``, penalties are taken off where they stand, which spares a tensor as large as the couplings.
 
     Raises:
         ValueError: the rule left a parameter out, or returned another shape.
@@ -250,7 +252,7 @@ def find_direction(
         if isinstance(weight, Tensor) or weight != 1:
             gradient = gradient * weight
         for pull in (pulls or {}).get(name, ()):
-            gradient = pull(gradient, parameter.detach())
+            gradient = pull(gradient, parameter.detach(), out=gradient if owned else None)
         result.append(gradient)
     return result
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import torch
 from torch import Tensor
@@ -16,8 +16,12 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 
 Sides = tuple[Layer, Layer]
-Pull = Callable[[Tensor, Tensor], Tensor]
-"""Takes a gradient and W, and returns the gradient less that of penalties."""
+
+
+class Pull(Protocol):
+    """Takes a gradient and W, and returns the gradient less that of penalties, in ``out`` if given."""
+
+    def __call__(self, gradient: Tensor, W: Tensor, /, *, out: Tensor | None = None) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,11 @@ class Penalty(ABC):
         """
 
     @abstractmethod
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
-        """Returns a gradient, (width_l, width_m), less that of R, a new tensor; less 0 where R has a kink."""
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+        """Returns a gradient, (width_l, width_m), less that of R; less 0 where R has a kink.
+
+        It is a new tensor, or ``out``, which may be the gradient itself.
+        """
 
 
 @final
@@ -77,8 +84,8 @@ class L2(Penalty):
     def value(self, W: Tensor, sides: Sides) -> Tensor:
         return 0.5 * self.strength * W.square().sum()
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
-        return gradient.sub(W, alpha=self.strength)
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+        return torch.sub(gradient, W, alpha=self.strength, out=out)
 
 
 @final
@@ -91,8 +98,8 @@ class L1(Penalty):
     def value(self, W: Tensor, sides: Sides) -> Tensor:
         return self.strength * W.abs().sum()
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
-        return gradient.sub(W.sign(), alpha=self.strength)
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+        return torch.sub(gradient, W.sign(), alpha=self.strength, out=out)
 
 
 @final
@@ -109,11 +116,11 @@ class GroupLasso(Penalty):
     def value(self, W: Tensor, sides: Sides) -> Tensor:
         return self.strength * _blocks(W, sides).square().sum((1, 3)).sqrt().sum()
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         blocks = _blocks(W, sides)
         norms = blocks.square().sum((1, 3), keepdim=True).sqrt()
         units = blocks / torch.where(norms > 0, norms, 1.0)
-        return gradient.sub(units.view_as(W), alpha=self.strength)
+        return torch.sub(gradient, units.view_as(W), alpha=self.strength, out=out)
 
 
 @final
@@ -131,10 +138,10 @@ class L1Squared(Penalty):
         sums = _blocks(W, sides).abs().sum((0, 1, 3))
         return 0.5 * self.strength / W.shape[0] * sums.square().sum()
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides) -> Tensor:
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         blocks = _blocks(W, sides)
         pulls = blocks.sign() * blocks.abs().sum((0, 1, 3), keepdim=True)
-        return gradient.sub(pulls.view_as(W), alpha=self.strength / W.shape[0])
+        return torch.sub(gradient, pulls.view_as(W), alpha=self.strength / W.shape[0], out=out)
 
 
 def read_penalties(given: Any) -> tuple[Penalty, ...]:

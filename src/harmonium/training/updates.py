@@ -134,7 +134,8 @@ class OneByOne(Updates):
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
-            gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
+            owned = isinstance(state.rule, Rule)  # whose estimate is made of sums that nothing else keeps
+            gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls, owned)
             size, noted = global_norm(gradients), estimate.diagnostics
             if isinstance(state.rule, Sharded):
                 norm, diagnostics = state.rule.read(size)
