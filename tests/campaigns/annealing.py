@@ -98,26 +98,15 @@ def read(path: Path) -> tuple[hm.BoltzmannMachine, float]:
 
     Variables of a bipartite graph become two layers, those of any other graph one layer with inner edges.
     """
-    words = iter(path.read_text().split())
-    if next(words) != "MARKOV":
-        raise ValueError(f"path: expected a file that begins with MARKOV, received {path}")
-    n = int(next(words))
-    if any(int(next(words)) != 2 for _ in range(n)):
-        raise ValueError(f"path: expected binary variables, received others in {path}")
-    scopes = [[int(next(words)) for _ in range(int(next(words)))] for _ in range(int(next(words)))]
-    J, bias = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    machine = hm.exchange.read(path, form="uai").machine
+    found, offset = machine.hamiltonian(), machine.metadata["origin"]["offset"]
+    if [layer.kind for layer in found.layers] != ["bernoulli"] or not found.edges:
+        raise ValueError(f"path: expected joined binary variables, received others in {path}")
+    ((_, _, W),), ((b,),) = found.edges, found.thetas
+    n, W, b = len(b), W.detach(), b.detach()
+    J, bias = W / 4, b / 2 + W.sum(1) / 4  # of spins s, where the bits are (1 + s) / 2
     truth = float(path.with_name(path.name + ".PR").read_text().split()[1]) * log(10)
-    for scope in scopes:
-        table = [log(float(next(words))) for _ in range(int(next(words)))]
-        truth -= sum(table) / len(table)
-        if len(scope) == 1:
-            bias[scope[0]] += (table[1] - table[0]) / 2
-            continue
-        (i, j), (both_down, up_j, up_i, both_up) = scope, table
-        J[i, j] += (both_up + both_down - up_i - up_j) / 4
-        bias[i] += (both_up + up_i - up_j - both_down) / 4
-        bias[j] += (both_up + up_j - up_i - both_down) / 4
-    J = J + J.t()
+    truth += offset - float(b.sum() / 2 + W.sum() / 8)
     side = _sides(J != 0)
     if side is None:
         return _spins([n], {(0, 0): J}, [bias]), truth

@@ -375,6 +375,213 @@ def test_energies_of_adabmdca_lines(tmp_path):
     np.testing.assert_allclose(energies(machine, v).numpy(), [-(1 + 2 + 0.5), -(3 - 2)])
 
 
+# plmc
+# ------------------------------------------------------------------------------------------------------
+
+
+def write_plmc(path, *, precision=4, alphabet="-ACGU", target=None, spoil=None):
+    """Writes parameters field by field, as plmc's ``OutputParametersFull`` does."""
+    random = np.random.default_rng(2)
+    sites, q, used, left = 4, len(alphabet), 6, 2
+    real = f"<f{precision}"
+    h = random.normal(size=(sites, q)).astype(real)
+    J = {(i, j): random.normal(size=(q, q)).astype(real) for i in range(sites) for j in range(i + 1, sites)}
+    if spoil:
+        spoil(h, J)
+    content = np.array([sites, q, used, left, 100], "<i4").tobytes()
+    content += np.array([0.2, 0.01, 3.0, 0.0, 4.5], real).tobytes() + alphabet.encode()
+    content += np.ones(used + left, real).tobytes() + (target or sites * alphabet[0]).encode()
+    content += np.arange(11, 11 + sites, dtype="<i4").tobytes()
+    content += np.full((sites, q), 1 / q, real).tobytes() + h.tobytes()
+    content += b"".join(np.full((q, q), 1 / q**2, real).tobytes() for _ in J)
+    content += b"".join(block.tobytes() for block in J.values())
+    path.write_bytes(content)
+    return h, J
+
+
+@pytest.mark.parametrize("precision", [4, 8])
+@pytest.mark.parametrize("alphabet", ["-ACGU", "ACDEFGHIKLMNPQRSTVWY", "ab"])
+def test_parameters_of_plmc_have_the_energies_of_their_definition(alphabet, precision, tmp_path):
+    h, J = write_plmc(tmp_path / "x.params", precision=precision, alphabet=alphabet, target=alphabet[1] * 4)
+    found = exchange.read(tmp_path / "x.params")
+    assert found.form == "plmc"
+    layer, metadata = found.machine.layers[0], found.machine.metadata
+    assert (layer.n_units, layer.n_states) == (4, len(alphabet))
+    assert metadata["encoder"]["alphabet"] == alphabet
+    assert metadata["origin"]["positions"] == [11, 12, 13, 14]
+    assert metadata["origin"]["target"] == alphabet[1] * 4
+    assert metadata["origin"]["effective_sequences"] == 4.5
+    codes = np.random.default_rng(0).integers(0, len(alphabet), (30, 4))
+    expected = [
+        -sum(float(h[i, row[i]]) for i in range(4))
+        - sum(float(block[row[i], row[j]]) for (i, j), block in J.items())
+        for row in codes
+    ]
+    ours = energies(found.machine, layer.from_digits(torch.from_numpy(codes)).double())
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-6)
+
+
+def test_parameters_of_plmc_that_are_cut_off_or_not_finite_are_refused(tmp_path):
+    path = tmp_path / "x.params"
+    write_plmc(path)
+    content = path.read_bytes()
+    for length in (len(content) - 1, len(content) // 2, 120):
+        path.write_bytes(content[:length])
+        with pytest.raises(
+            ValueError, match=rf"{len(content)} .*4 sites of 5 letters, received {length}; .*cut"
+        ):
+            exchange.read(path)
+    path.write_bytes(content + b"1234")
+    with pytest.raises(ValueError, match=r"bytes for 4 sites of 5 letters, received"):
+        exchange.read(path)
+    path.write_bytes(content[:30])
+    with pytest.raises(ValueError, match="known format"):
+        exchange.read(path)
+    with pytest.raises(ValueError, match="expected counts of sites"):
+        exchange.read(path, form="plmc")
+    write_plmc(path, spoil=lambda h, J: h.__setitem__((2, 1), np.nan))
+    with pytest.raises(ValueError, match="finite fields, received nan for site 2, A"):
+        exchange.read(path)
+    write_plmc(path, spoil=lambda h, J: J[1, 3].__setitem__((0, 4), np.inf))
+    with pytest.raises(ValueError, match="finite couplings, received inf for sites 1 3, - U"):
+        exchange.read(path)
+
+
+# Markov networks of UAI files
+# ------------------------------------------------------------------------------------------------------
+
+
+def write_uai(path, values, factors):
+    lines = ["MARKOV", str(len(values)), " ".join(map(str, values)), str(len(factors))]
+    lines += [" ".join(map(str, (len(scope), *scope))) for scope, _ in factors]
+    for _, table in factors:
+        lines += ["", str(table.size), " ".join(f"{x:.17g}" for x in table.flatten())]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def network(values, seed=0):
+    """Factors of none, one and two variables, some pairs twice and turned round."""
+    random = np.random.default_rng(seed)
+    pairs = [(0, 1), (1, 0), (2, 1), (3, 0), (2, 3), (2, 3), (3, 1)]
+    scopes = [(), (2,), (0,), (2,), *pairs]
+    return [(scope, random.gamma(1, size=[values[i] for i in scope])) for scope in scopes]
+
+
+def digits_of(machine, states):
+    """Codes of all variables of a fully visible machine in the order of the file."""
+    parts = [
+        layer.by_unit(x).argmax(-1) if layer.one_hot else (x > 0).long()
+        for layer, x in zip(machine.layers, states, strict=True)
+    ]
+    codes = torch.cat(parts, 1).numpy()
+    order = np.argsort([int(name) for name in machine.metadata["variables"]])
+    return codes[:, order]
+
+
+@pytest.mark.parametrize("values", [(2, 2, 2, 2), (3, 3, 3, 3), (2, 3, 2, 4), (4, 2, 3, 2), (3, 2, 2, 3)])
+def test_markov_networks_have_the_energies_of_their_tables(values, tmp_path):
+    factors = network(values)
+    write_uai(tmp_path / "x.uai", values, factors)
+    found = exchange.read(tmp_path / "x.uai")
+    assert found.form == "uai"
+    states = found.machine.random_states(40, seed=0)
+    expected = [
+        -sum(np.log(table[tuple(row[i] for i in scope)]) for scope, table in factors)
+        for row in digits_of(found.machine, states)
+    ]
+    ours = found.machine.energy(states).detach().numpy() + found.machine.metadata["origin"]["offset"]
+    np.testing.assert_allclose(ours, expected, atol=1e-9)
+    exchange.write(found.machine, tmp_path / "y.uai")
+    again = exchange.read(tmp_path / "y.uai").machine
+    difference = again.energy(states).detach().numpy() - ours
+    np.testing.assert_allclose(difference, difference[0], atol=1e-9)
+
+
+MARKOV = {
+    "bits": lambda: drawn([hm.Bernoulli(4), hm.Bernoulli(3)]),
+    "spins": lambda: drawn([hm.Spin(4)], {(0, 0): hm.Dense()}, [0]),
+    "letters": lambda: drawn(
+        [hm.Categorical(3, 4), hm.Spin(2)], {(0, 0): hm.Dense(), (0, 1): hm.Dense()}, [0]
+    ),
+    "alone": lambda: drawn([hm.Categorical(3, 4)], [], [0]),
+}
+
+
+@pytest.mark.parametrize("name", MARKOV)
+def test_machines_as_markov_networks_have_equal_energies(name, tmp_path):
+    machine = MARKOV[name]()
+    exchange.write(machine, tmp_path / "x.uai")
+    words = (tmp_path / "x.uai").read_text().split()
+    assert words[:2] == ["MARKOV", str(sum(layer.n_units for layer in machine.layers))]
+    again = exchange.read(tmp_path / "x.uai").machine
+    states = again.random_states(30, seed=3)
+    codes = torch.from_numpy(digits_of(again, states))
+    parts = torch.split(codes, [layer.n_units for layer in machine.layers], 1)
+    ours = machine.energy(
+        [layer.from_digits(part).double() for layer, part in zip(machine.layers, parts, strict=True)]
+    )
+    theirs = again.energy(states) + again.metadata["origin"]["offset"]
+    torch.testing.assert_close(theirs, ours, atol=1e-9, rtol=0)
+
+
+UAI = "MARKOV\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.5 0.5\n\n4\n1 2 3 4\n"
+REFUSED_UAI = {
+    "cut in a table": (UAI[:-6], "expected entry 1 of factor 1 after line 12, where the file ends"),
+    "cut in a scope": (UAI[:19], "factor 1 after line 5, where the file ends"),
+    "zero": (
+        UAI.replace("0.5 0.5", "0.5 0"),
+        "line 9: expected a finite number above 0, .* entry 1 of factor 0",
+    ),
+    "nan": (UAI.replace("1 2 3", "1 nan 3"), "line 12: .* entry 1 of factor 1, received 'nan'"),
+    "infinity": (UAI.replace("1 2 3", "1 inf 3"), "line 12: .* received 'inf'"),
+    "a word": (UAI.replace("1 2 3", "1 x 3"), "line 12: .* received 'x'"),
+    "three variables": (UAI.replace("2 0 1", "3 0 1 1"), "line 6: expected at most two different variables"),
+    "no such variable": (UAI.replace("2 0 1", "2 0 7"), "line 6: .* below 2 for factor 1"),
+    "a short table": (UAI.replace("\n4\n", "\n3\n"), "line 11: expected 4 entries for factor 1, received 3"),
+    "one value": (UAI.replace("2 2", "2 1", 1), "line 3: expected the values of variable 1, at least 2"),
+    "more": (UAI + "7\n", "line 13: expected the end of the file, received '7'"),
+    "too many": ("MARKOV\n999999999\n2 2", "variable 2 after line 3, where the file ends"),
+    "too wide": ("MARKOV\n2\n999999 999999\n0\n", "couplings of 2 variables claims"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_UAI)
+def test_networks_that_are_no_machines_are_refused_with_their_line(name, tmp_path):
+    content, message = REFUSED_UAI[name]
+    (tmp_path / "x.uai").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        exchange.read(tmp_path / "x.uai")
+
+
+def test_machines_without_a_place_in_a_markov_network_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="two values or categories for UAI"):
+        exchange.write(drawn([hm.Gaussian(3), hm.Bernoulli(2)]), tmp_path / "x.uai")
+    machine = drawn([hm.Spin(2)], {(0, 0): hm.Dense()}, [0])
+    with torch.no_grad():
+        machine.couplings[0].fill_(torch.tensor([[0.0, 800.0], [800.0, 0.0]]))
+    with pytest.raises(ValueError, match=r"within ±700.*received 800 for units 0, 1"):
+        exchange.write(machine, tmp_path / "x.uai")
+
+
+def test_a_published_network_has_the_partition_function_of_its_answer():
+    folder = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
+    path = folder / "uai" / "DBN_11.uai"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    machine = exchange.read(path).machine
+    J, bias = machine.hamiltonian().J[0].detach().numpy(), machine.layers[0].bias.detach().numpy()
+    half = len(bias) // 2  # a complete bipartite graph of two halves
+    assert not J[:half, :half].any() and not J[half:, half:].any()
+    codes = (np.arange(2**half)[:, None] >> np.arange(half)) & 1
+    weights = [
+        part @ bias[:half] + np.logaddexp(0, part @ J[:half, half:] + bias[half:]).sum(1)
+        for part in np.array_split(codes, 64)
+    ]
+    log_z = np.logaddexp.reduce(np.concatenate(weights)) - machine.metadata["origin"]["offset"]
+    expected = float(path.with_name("DBN_11.uai.PR").read_text().split()[1])
+    assert log_z / np.log(10) == pytest.approx(expected, abs=1e-3)
+
+
 # scikit-learn and dimod
 # ------------------------------------------------------------------------------------------------------
 
@@ -440,14 +647,56 @@ def test_a_model_of_dimod_becomes_a_machine(vartype):
         assert float(ours) == pytest.approx(theirs)
 
 
+def test_a_discrete_model_of_dimod_becomes_a_machine_and_comes_back():
+    dimod = pytest.importorskip("dimod")
+    random, cases = np.random.default_rng(0), {"a": 3, "b": 2, "c": 4, "d": 2, "e": 3}
+    model = dimod.DiscreteQuadraticModel()
+    for name, count in cases.items():
+        model.add_variable(count, label=name)
+        model.set_linear(name, random.normal(size=count))
+    for pair in ("ab", "cb", "bd", "ea", "dc", "ce"):
+        u, v = pair
+        model.set_quadratic(u, v, random.normal(size=(cases[u], cases[v])))
+    model.set_quadratic("a", "d", {(0, 1): 1.5, (2, 0): -1.0})
+    model.offset = 3.0
+    machine = exchange.from_dimod(model)
+    assert [str(layer) for layer in machine.layers] == [
+        "Categorical(2, 3)",
+        "Bernoulli(2)",
+        "Categorical(1, 4)",
+    ]
+    assert machine.metadata["variables"] == ["a", "e", "b", "d", "c"]
+    states = machine.random_states(40, seed=0)
+    codes = torch.cat(
+        [
+            layer.by_unit(x).argmax(-1) if layer.one_hot else x.long()
+            for layer, x in zip(machine.layers, states, strict=True)
+        ],
+        1,
+    )
+    samples = [dict(zip("aebdc", row, strict=True)) for row in codes.tolist()]
+    ours = machine.energy(states).detach().numpy() + machine.metadata["origin"]["offset"]
+    np.testing.assert_allclose([model.energy(sample) for sample in samples], ours, atol=1e-10)
+    back = exchange.to_dimod(machine)
+    names = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    again = [back.energy(dict(zip(names, row, strict=True))) for row in codes.tolist()]
+    np.testing.assert_allclose(again, machine.energy(states).detach().numpy(), atol=1e-10)
+    found = dimod.SampleSet.from_samples((codes.numpy(), names), "INTEGER", energy=again)
+    for x, y in zip(states, exchange.states_from_dimod(machine, found), strict=True):
+        torch.testing.assert_close(x, y)
+    model.set_linear("b", [0.0, np.nan])
+    with pytest.raises(ValueError, match=r"finite biases .* for 'b'"):
+        exchange.from_dimod(model)
+
+
 # What is refused
 # ------------------------------------------------------------------------------------------------------
 
 
 def test_every_format_says_its_form_and_is_found_by_its_own_files(tmp_path):
-    assert set(Format.registry) == {"adabmdca", "npz", "rbm.jl", "rbms", "text"}
+    assert set(Format.registry) == {"adabmdca", "npz", "plmc", "rbm.jl", "rbms", "text", "uai"}
     machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
-    for form in ("npz", "text", "adabmdca"):
+    for form in ("npz", "text", "adabmdca", "uai"):
         exchange.write(machine, tmp_path / form, form=form)
         assert exchange.read(tmp_path / form).form == form
 

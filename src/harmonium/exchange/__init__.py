@@ -21,7 +21,9 @@ from harmonium.exchange.exchange import (
     write as write,
 )
 from harmonium.exchange.own_formats import Arrays as Arrays, Text as Text
+from harmonium.exchange.plmc import Plmc as Plmc
 from harmonium.exchange.rbm_jl import RBMjl as RBMjl
 from harmonium.exchange.rbms import Rbms as Rbms
 from harmonium.exchange.scikit_learn import from_sklearn as from_sklearn, to_sklearn as to_sklearn
 from harmonium.exchange.serving import to_program as to_program
+from harmonium.exchange.uai import Uai as Uai

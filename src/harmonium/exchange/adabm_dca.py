@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
-from harmonium.couplings import Dense, Masked
 from harmonium.data import Letters
-from harmonium.exchange.exchange import Exchanged, Format, misfit
-from harmonium.layers import Categorical
+from harmonium.exchange.exchange import Exchanged, Format, make_potts, misfit
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
@@ -68,14 +65,7 @@ class AdabmDCA(Format):
             if not np.isnan(J[i, a, j, b]):
                 raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
             J[i, a, j, b] = J[j, b, i, a] = value
-        layer = Categorical(sites, q)
-        whole = joined.sum() == sites * (sites - 1)
-        edges: dict[tuple[int, int], Any] = {(0, 0): Dense() if whole else Masked(joined)}
-        machine = BoltzmannMachine([layer], edges if joined.any() else [], [0], seed=None).double()
-        layer.set_finite_(bias=torch.from_numpy(h))
-        if joined.any():
-            machine.couplings[0].fill_(torch.from_numpy(np.nan_to_num(J).reshape(layer.width, layer.width)))
-        machine.metadata["origin"] = {"form": cls.form}
+        machine = make_potts(h, np.nan_to_num(J), joined, {"form": cls.form})
         machine.metadata["encoder"] = Letters(alphabet).to_dict()
         return Exchanged(machine, None, cls.form)
 

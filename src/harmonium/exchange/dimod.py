@@ -1,4 +1,4 @@
-"""dimod's binary quadratic models: what annealers take, and the samples that they give back."""
+"""dimod's binary and discrete quadratic models: what annealers take, and the samples that they give back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from harmonium.couplings import Dense, Masked
+from harmonium.exchange._pairwise import Pairwise, of_machine, to_machine
 from harmonium.exchange.exchange import misfit, refuse_infinite
 from harmonium.layers import Bernoulli, Spin
 from harmonium.machine import BoltzmannMachine, States
@@ -23,19 +24,25 @@ def _import_dimod() -> Any:
 
 @torch.no_grad()
 def to_dimod(machine: BoltzmannMachine) -> Any:
-    """Returns a machine as a ``dimod.BinaryQuadraticModel`` of the same energies.
+    """Returns a machine as a model of dimod with the same energies.
 
     Args:
-        machine: Machine of units with two values. A variable is (layer, unit); all of them are SPIN where all
-            units are spins, else BINARY, 1 at a unit's upper value.
+        machine: Machine of units with two values or categories. A variable is (layer, unit).
+
+    Returns:
+        Without categories a ``dimod.BinaryQuadraticModel``, whose variables are SPIN where all units are
+        spins, else BINARY, 1 at a unit's upper value; with categories a ``dimod.DiscreteQuadraticModel``.
 
     Raises:
         ImportError: dimod is not installed.
         ValueError: a machine with other units.
     """
-    dimod, law = _import_dimod(), machine.hamiltonian().to(torch.float64)
+    dimod = _import_dimod()
+    if any(layer.one_hot for layer in machine.layers):
+        return _to_discrete(machine, dimod.DiscreteQuadraticModel())
+    law = machine.hamiltonian().to(torch.float64)
     if not all(layer.two_values for layer in machine.layers):
-        raise misfit(machine, "units with two values for dimod")
+        raise misfit(machine, "units with two values or categories for dimod")
     ends = [layer.two_values or (0.0, 1.0) for layer in machine.layers]
     spins = all(end == (-1.0, 1.0) for end in ends)
     # x = middle + half · s of spins s, or low + width · b of bits b.
@@ -59,25 +66,46 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     return model
 
 
+def _to_discrete(machine: BoltzmannMachine, model: Any) -> Any:
+    """Fills an empty ``dimod.DiscreteQuadraticModel``, and returns it."""
+    pairwise = of_machine(machine, "dimod")
+    names = [(l, i) for l, layer in enumerate(machine.layers) for i in range(layer.n_units)]
+    for name, field in zip(names, pairwise.fields, strict=True):
+        model.add_variable(len(field), label=name)
+        model.set_linear(name, -field)
+    for (i, j), table in pairwise.tables.items():
+        model.set_quadratic(names[i], names[j], -table)
+    return model
+
+
 @torch.no_grad()
 def from_dimod(model: Any) -> BoltzmannMachine:
-    """Returns a ``dimod.BinaryQuadraticModel`` as a fully visible machine, in float64.
+    """Returns a binary or discrete quadratic model of dimod as a fully visible machine, in float64.
 
-    Its energies are those of the model less the constant ``offset`` of the model; the temperature is 1.
+    Its energies are those of the model less the constant ``metadata["origin"]["offset"]``, in which the
+    ``offset`` of the model is; the temperature is 1.
 
     Args:
-        model: Model of SPIN or BINARY variables, which become ``Spin`` or ``Bernoulli`` units in their order;
-            ``metadata["variables"]`` has their names as text.
+        model: ``dimod.BinaryQuadraticModel``, whose SPIN or BINARY variables become ``Spin`` or ``Bernoulli``
+            units in their order; or ``dimod.DiscreteQuadraticModel``, with a layer for each number of cases,
+            ``Bernoulli`` for two and ``Categorical`` for more. ``metadata["variables"]`` has the names as
+            text, in the order of the units.
 
     Raises:
         ImportError: dimod is not installed.
         TypeError, ValueError: another object, or a model without variables.
     """
-    if not isinstance(model, _import_dimod().BinaryQuadraticModel):
-        raise TypeError(f"model: expected a BinaryQuadraticModel, received {type(model).__name__}")
+    dimod = _import_dimod()
+    if not isinstance(model, dimod.BinaryQuadraticModel | dimod.DiscreteQuadraticModel):
+        raise TypeError(
+            "model: expected a BinaryQuadraticModel or DiscreteQuadraticModel, received "
+            f"{type(model).__name__}"
+        )
     names = list(model.variables)
     if not names:
         raise ValueError("model: expected variables, received none")
+    if isinstance(model, dimod.DiscreteQuadraticModel):
+        return _from_discrete(model, names)
     place = {name: i for i, name in enumerate(names)}
     layer = Spin(len(names)) if model.vartype.name == "SPIN" else Bernoulli(len(names))
     J = torch.zeros(len(names), len(names), dtype=torch.float64)
@@ -94,6 +122,30 @@ def from_dimod(model: Any) -> BoltzmannMachine:
     except ValueError as error:
         raise ValueError(f"model: {error}") from error
     machine.metadata["variables"] = [str(name) for name in names]
+    machine.metadata["origin"] = {"form": "dimod", "offset": float(model.offset)}
+    return machine
+
+
+def _from_discrete(model: Any, names: list[Any]) -> BoltzmannMachine:
+    fields, tables = [-np.array(model.get_linear(name)) for name in names], dict[tuple[int, int], Any]()
+    for name, field in zip(names, fields, strict=True):
+        if len(field) < 2 or not np.isfinite(field).all():
+            raise ValueError(
+                "model: expected at least two cases with finite biases for every variable, received "
+                f"{-field} for {name!r}"
+            )
+    place = {name: i for i, name in enumerate(names)}
+    for name, i in place.items():
+        for other in model.adj[name]:
+            if i < place[other]:
+                table = -np.array(model.get_quadratic(name, other, array=True))
+                if not np.isfinite(table).all():
+                    raise ValueError(
+                        f"model: expected finite biases, received others for {name!r}, {other!r}"
+                    )
+                tables[i, place[other]] = table
+    machine, offset = to_machine(Pairwise(fields, tables), [str(name) for name in names])
+    machine.metadata["origin"] = {"form": "dimod", "offset": float(model.offset) - offset}
     return machine
 
 
@@ -118,9 +170,9 @@ def states_from_dimod(machine: BoltzmannMachine, samples: Any) -> States:
             f"{list(columns)[:5]}"
         )
     values = np.repeat(samples.record.sample, samples.record.num_occurrences, axis=0)
-    high = torch.from_numpy(values[:, [columns[name] for name in names]] > 0)
-    parts = torch.split(high.long(), [layer.n_units for layer in machine.layers], 1)
+    digits = torch.from_numpy(values[:, [columns[name] for name in names]]).long()
+    parts = torch.split(digits, [layer.n_units for layer in machine.layers], 1)
     return [
-        layer.from_digits(digits).to(machine.device, machine.dtype)
-        for layer, digits in zip(machine.layers, parts, strict=True)
+        layer.from_digits(part if layer.one_hot else (part > 0).long()).to(machine.device, machine.dtype)
+        for layer, part in zip(machine.layers, parts, strict=True)
     ]

@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import check_free, replace_file
-from harmonium.layers import Bernoulli, Layer
+from harmonium.couplings import Dense, Masked
+from harmonium.layers import Bernoulli, Categorical, Layer
 from harmonium.machine import BoltzmannMachine
 
 
@@ -90,6 +92,27 @@ def make_rbm(visible: Layer, W: Tensor, a: Tensor, b: Tensor, origin: dict[str, 
     return machine
 
 
+def make_potts(h: Any, J: Any, joined: Any, origin: dict[str, Any]) -> BoltzmannMachine:
+    """Returns a fully visible Potts machine in float64.
+
+    Args:
+        h: Fields, (sites, states).
+        J: Couplings, (sites, states, sites, states), symmetric.
+        joined: Pairs of sites that are joined, (sites, sites) booleans.
+        origin: what the metadata has of its origin.
+    """
+    sites, states = h.shape
+    layer = Categorical(sites, states)
+    pairs = ~np.eye(sites, dtype=bool)
+    edges: Any = {(0, 0): Dense() if joined[pairs].all() else Masked(joined)} if joined[pairs].any() else []
+    machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
+    layer.set_finite_(bias=torch.from_numpy(h))
+    if edges:
+        machine.couplings[0].fill_(torch.from_numpy(J.reshape(layer.width, layer.width)))
+    machine.metadata["origin"] = origin
+    return machine
+
+
 def refuse_infinite(machine: BoltzmannMachine) -> None:
     """Refuses a machine with a parameter that is NaN or infinite, as no reader repairs numbers."""
     for name, x in machine.named_parameters():
@@ -128,8 +151,10 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
     Args:
         path: the file.
         form: "rbms" (HDF5, versions 0.5 and 0.6 and older files; Bernoulli and Potts), "rbm.jl" (HDF5 of
-            RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "npz" and
-            "text" (of ``write``); "auto": by what the file holds.
+            RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "plmc"
+            (its binary parameters), "uai" (Markov networks of pairs; energies of the file are those of the
+            machine plus ``metadata["origin"]["offset"]``), "npz" and "text" (of ``write``); "auto": by what
+            the file holds.
         update: age of the machine, in updates, where a file of rbms has several; None: the last.
 
     Raises:
@@ -180,10 +205,10 @@ def write(
     Args:
         machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
             Bernoulli or categorical visible ones, "rbm.jl" RBMs of its units, "adabmdca" categorical visible
-            units alone, "npz" and "text" any.
+            units alone, "uai" units with two values or categories, "npz" and "text" any.
         path: Path of the file.
-        form: "rbms", "rbm.jl", "adabmdca", "npz", "text"; "auto": by the suffix: .h5 rbms, .hdf5 rbm.jl,
-            .dat adabmdca, .npz, .txt.
+        form: "rbms", "rbm.jl", "adabmdca", "uai", "npz", "text"; "auto": by the suffix: .h5 rbms, .hdf5
+            rbm.jl, .dat adabmdca, .uai, .npz, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
 

@@ -1,0 +1,155 @@
+"""Text files of the UAI inference competitions: Markov networks of variables with a few values.
+
+A file is ``MARKOV``, the number of variables, their numbers of values, the number of factors, a scope for
+each, and a table for each, the last variable fastest: the product of the tables is exp(-E).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import exp, isfinite, prod
+from pathlib import Path
+from typing import ClassVar, final
+
+import numpy as np
+from torch import Tensor
+
+from harmonium._size_limit import check_claim
+from harmonium.exchange._pairwise import Array, Pairwise, of_machine, to_machine
+from harmonium.exchange.exchange import Exchanged, Format
+from harmonium.machine import BoltzmannMachine
+
+_LARGEST = 700.0  # exp of it, and of its negative, are in the range of a double
+
+
+@final
+class Uai(Format):
+    """Markov networks of UAI files whose factors have at most two variables."""
+
+    form: ClassVar[str] = "uai"
+    suffix: ClassVar[str] = ".uai"
+    program: ClassVar[str] = "Markov networks of the UAI competitions"
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        with path.open("rb") as file:
+            return re.match(rb"\s*MARKOV\s", file.read(64)) is not None
+
+    @classmethod
+    def read(cls, path: Path, update: int | None) -> Exchanged:
+        words = _Words(path)
+        if words.take("MARKOV") != "MARKOV":
+            raise ValueError(f"line {words.line}: expected MARKOV")
+        variables = words.count("the number of variables", 1)
+        values = [words.count(f"the values of variable {i}", 2) for i in range(variables)]
+        size = path.stat().st_size
+        width = sum(values)
+        check_claim(8 * width**2, size, f"couplings of {variables} variables")
+        scopes = [_read_scope(words, f, values) for f in range(words.count("the number of factors", 0))]
+        fields = [np.zeros(n) for n in values]
+        tables = dict[tuple[int, int], Array]()
+        constant = 0.0
+        for f, scope in enumerate(scopes):
+            table = _read_table(words, f, [values[i] for i in scope])
+            if not scope:
+                constant += float(table)
+            elif len(scope) == 1:
+                fields[scope[0]] += table
+            else:
+                i, j = scope
+                pair = (min(i, j), max(i, j))
+                tables.setdefault(pair, np.zeros([values[i] for i in pair]))[...] += (
+                    table if i < j else table.T
+                )
+        words.end()
+        machine, offset = to_machine(Pairwise(fields, tables), [str(i) for i in range(variables)])
+        machine.metadata["origin"] = {"form": cls.form, "offset": -(offset + constant)}
+        return Exchanged(machine, None, cls.form)
+
+    @classmethod
+    def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
+        model = of_machine(machine, "UAI files")
+        scopes = [(i,) for i in range(len(model.fields))] + list(model.tables)
+        tables = [*model.fields, *model.tables.values()]
+        lines = ["MARKOV", str(len(model.fields)), " ".join(str(len(field)) for field in model.fields)]
+        lines += [str(len(scopes)), *(" ".join(map(str, (len(scope), *scope))) for scope in scopes)]
+        for scope, table in zip(scopes, tables, strict=True):
+            largest = float(np.abs(table).max())
+            if not largest <= _LARGEST:
+                units = ", ".join(map(str, scope))
+                raise ValueError(
+                    f"machine: expected log-weights within ±{_LARGEST:g}, as UAI files have their "
+                    f"exponentials, received {largest:g} for unit{'s' * (len(scope) > 1)} {units}"
+                )
+            lines += ["", str(table.size), " ".join(f"{exp(x):.17g}" for x in table.flatten().tolist())]
+        return ("\n".join(lines) + "\n").encode()
+
+
+class _Words:
+    """The words of a text file, one after the other, with the line of the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self.line = 0
+        self._words = self._read(path)
+
+    def _read(self, path: Path) -> Iterator[str]:
+        with path.open(encoding="ascii", errors="replace") as file:
+            for self.line, text in enumerate(file, 1):
+                yield from text.split()
+
+    def take(self, what: str) -> str:
+        """Returns the next word; ValueError: the file ends."""
+        word = next(self._words, None)
+        if word is None:
+            raise ValueError(f"expected {what} after line {self.line}, where the file ends; it is cut off")
+        return word
+
+    def count(self, what: str, least: int) -> int:
+        """Returns a whole number of at least so much."""
+        word = self.take(what)
+        if not word.isdecimal() or len(word) > 9 or int(word) < least:
+            raise ValueError(f"line {self.line}: expected {what}, at least {least}, received {word[:30]!r}")
+        return int(word)
+
+    def end(self) -> None:
+        """Refuses words that follow."""
+        word = next(self._words, None)
+        if word is not None:
+            raise ValueError(f"line {self.line}: expected the end of the file, received {word[:30]!r}")
+
+
+def _read_scope(words: _Words, factor: int, values: list[int]) -> list[int]:
+    scope = [
+        words.count(f"variable {k + 1} of factor {factor}", 0)
+        for k in range(words.count(f"the number of variables of factor {factor}", 0))
+    ]
+    if len(scope) > 2 or len({*scope}) < len(scope) or any(i >= len(values) for i in scope):
+        raise ValueError(
+            f"line {words.line}: expected at most two different variables below {len(values)} for factor "
+            f"{factor}, as a machine joins pairs, received {scope[:9]}"
+        )
+    return scope
+
+
+def _read_table(words: _Words, factor: int, shape: list[int]) -> Array:
+    """Returns the logarithms of a table."""
+    size = words.count(f"the size of the table of factor {factor}", 1)
+    if size != prod(shape):
+        raise ValueError(
+            f"line {words.line}: expected {prod(shape)} entries for factor {factor}, received {size}"
+        )
+    entries = list[float]()
+    for k in range(size):
+        word = words.take(f"entry {k} of factor {factor}")
+        try:
+            value = float(word)
+        except ValueError:
+            value = float("nan")
+        if not (value > 0 and isfinite(value)):
+            raise ValueError(
+                f"line {words.line}: expected a finite number above 0, whose logarithm is an energy, for "
+                f"entry {k} of factor {factor}, received {word[:30]!r}"
+            )
+        entries.append(value)
+    return np.log(entries).reshape(shape)
