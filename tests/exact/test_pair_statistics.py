@@ -47,6 +47,29 @@ def test_the_jackknife_leaves_one_group_out() -> None:
         assert float(own) == pytest.approx(float(pairs.correlation(Y[rest])), abs=1e-12)
 
 
+def test_weights_count_rows_as_often() -> None:
+    X, Y = correlated(60, 6), correlated(50, 6, seed=1)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)], seed=0)
+    counts, others = (torch.arange(n) % 4 for n in (60, 50))  # some of them 0
+    weighed = PairStatistics(machine, X, counts / 7)
+    repeated = PairStatistics(machine, X.repeat_interleave(counts, 0))
+    torch.testing.assert_close(
+        weighed.covariances(X, counts / 7), repeated.covariances(X.repeat_interleave(counts, 0))
+    )
+    found = weighed.correlation(Y, others.double())
+    torch.testing.assert_close(found, repeated.correlation(Y.repeat_interleave(others, 0)))
+    # Chains are the same ones, and are compared with the data as they are weighed.
+    curves = [resampling(machine, X, chains=40, sweeps=4, weights=w, seed=0) for w in (None, counts / 7)]
+    expected = [each.correlation(curves[0].states[0]) for each in (PairStatistics(machine, X), repeated)]
+    for curve, correlation in zip(curves, expected, strict=True):
+        torch.testing.assert_close(curve.correlation[-1], correlation)
+    same = resampling(machine, X, chains=40, sweeps=4, weights=torch.full((60,), 3.0), seed=0)
+    torch.testing.assert_close(same.correlation, curves[0].correlation)
+    assert same.data == pytest.approx(curves[0].data, abs=1e-9)
+    with pytest.raises(ValueError, match="weights: "):
+        resampling(machine, X, weights=torch.ones(59))
+
+
 def test_the_curve_is_that_of_the_chains_law() -> None:
     """The law of v after t sweeps from noise by products of conditional laws; 12 replicates of 2,000 chains.
 

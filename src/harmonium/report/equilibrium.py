@@ -79,6 +79,7 @@ def resampling(
     *,
     chains: int = 1000,
     sweeps: int = 1000,
+    weights: Numbers | None = None,
     seed: int | torch.Generator = 0,
 ) -> Resampling:
     """Follows the pair statistics of Gibbs chains from noise towards, and maybe away from, those of the data.
@@ -93,6 +94,8 @@ def resampling(
         data: (rows, visible_width), complete rows, at least two; best the training data.
         chains: at least 40. The fewer, the larger a fall has to be to be seen.
         sweeps: at least 1.
+        weights: Row weights, (rows,), those of the training; None means uniform. Without them a machine that
+            was trained with weights is compared with another law than its own.
         seed: an int or a generator.
 
     Returns:
@@ -107,9 +110,14 @@ def resampling(
     _checks.positive_int(sweeps, "sweeps")
     generator = _random.as_generator(seed, machine.device)
     rows = machine.visible_rows(data, "data")
-    rows = rows[_random.permutation(len(rows), generator)]
+    row_weights = _checks.weights(weights, "weights", len(rows))
+    order = _random.permutation(len(rows), generator)
+    rows, row_weights = (
+        rows[order],
+        None if row_weights is None else row_weights[order.to(row_weights.device)],
+    )
     hamiltonian = machine.hamiltonian()
-    pairs = PairStatistics(machine, rows)
+    pairs = PairStatistics(machine, rows, row_weights)
     if not pairs.varied:
         raise ValueError(
             "data: expected rows in which at least two pairs of visible units differ in their covariance, "
@@ -130,7 +138,8 @@ def resampling(
     drop_z, error_z = _drop(_transform(correlation), _transform(without))
     score = torch.where(error_z > 0, drop_z / error_z, 0.0)
     some = min(chains, len(rows) // 2)
-    between = float(PairStatistics(machine, rows[some:]).correlation(rows[:some]))
+    first, rest = (None, None) if row_weights is None else (row_weights[:some], row_weights[some:])
+    between = float(PairStatistics(machine, rows[some:], rest).correlation(rows[:some], first))
     return Resampling(torch.tensor(marks), correlation, drop, error, score, between, states)
 
 

@@ -116,31 +116,39 @@ class PairStatistics:
     Args:
         machine: the machine, of whose visible units the columns are.
         rows: the data, (rows, visible_width), at least one.
+        weights: Row weights, (rows,); None means uniform.
     """
 
-    def __init__(self, machine: BoltzmannMachine, rows: Tensor) -> None:
+    def __init__(self, machine: BoltzmannMachine, rows: Tensor, weights: Tensor | None = None) -> None:
         width = rows.shape[1]
         columns = torch.linspace(0, width - 1, min(width, _WIDEST), dtype=torch.float64).round().long()
         self._columns = columns.to(rows.device)
         unit = machine.unit_of_column.to(rows.device)[self._columns]
         self._pairs = unit.unsqueeze(-1) < unit
-        self._centre = rows[:, self._columns].double().mean(0)
-        self._data = self._standardise(self.covariances(rows))
+        x = rows[:, self._columns].double()
+        self._centre = x.mean(0) if weights is None else weights.to(x) @ x / weights.to(x).sum()
+        self._data = self._standardise(self.covariances(rows, weights))
 
     @property
     def varied(self) -> bool:
         """Returns True if the data's covariances differ, so that there is something to correlate with."""
         return len(self._data) > 1 and bool(self._data.isfinite().all())
 
-    def covariances(self, v: Tensor) -> Tensor:
+    def covariances(self, v: Tensor, weights: Tensor | None = None) -> Tensor:
         """Returns the covariance of every pair, (pairs,) float64."""
-        x = self._centre_rows(v)
-        whole: Tensor = _find_covariance(x.t() @ x, x.sum(0), len(x))
-        return whole[self._pairs]
+        return self._find_covariances(v, weights)[self._pairs]
 
-    def correlation(self, v: Tensor) -> Tensor:
-        """Returns the Pearson correlation of the covariances of rows with those of the data."""
-        return self.jackknife(v, 1)[0]
+    def correlation(self, v: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Returns the Pearson correlation of the covariances of rows, (rows, width), with the data's, ()."""
+        return self._correlate(self._find_covariances(v, weights))
+
+    def _find_covariances(self, v: Tensor, weights: Tensor | None) -> Tensor:
+        """Returns the covariance matrix of rows, which may have weights."""
+        x = self._centre_rows(v)
+        if weights is None:
+            return _find_covariance(x.t() @ x, x.sum(0), len(x))
+        shares = (weights / weights.sum()).to(x)
+        return _find_covariance((x.t() * shares) @ x, shares @ x, 1)
 
     def jackknife(self, v: Tensor, groups: int) -> tuple[Tensor, Tensor]:
         """Returns the correlation of all rows, and those of the rows without each group, (groups,)."""
@@ -148,8 +156,6 @@ class PairStatistics:
         products, sums = sum(x.t() @ x for x in parts), sum(x.sum(0) for x in parts)
         assert isinstance(products, Tensor) and isinstance(sums, Tensor)
         whole = self._correlate(_find_covariance(products, sums, len(v)))
-        if groups == 1:
-            return whole, whole.new_empty(0)
         without = [
             self._correlate(_find_covariance(products - x.t() @ x, sums - x.sum(0), len(v) - len(x)))
             for x in parts
