@@ -24,8 +24,8 @@ from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
 # Between Tukey's fences of 1.5 and 3, in ranges between the quartiles. With 3 % of rows spoilt by one cell
-# at ten times the largest, half or more of those cut off are spoilt in 13 of 14 fits to seven tables, by 3 in
-# 12; 0.7 % of sound rows are cut off, by 3 half of these (docs/decisions/tried.md has other fences).
+# at ten times the largest, half or more of those cut off are spoilt in 15 of 20 fits to ten tables, by 3 in
+# 18; of ten fits to made tables in 10 and 9. 0.7 % of sound rows are cut off, by 3 half of these.
 _REACH = 2.5
 
 
