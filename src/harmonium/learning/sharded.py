@@ -96,7 +96,7 @@ class Sharded:
         Takes over the flags of all processes (``agree``).
 
         Args:
-            norm: The number, ().
+            norm: The number, a tensor of shape ().
 
         Returns:
             The number, and the diagnostics of all shards together.
