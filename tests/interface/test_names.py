@@ -29,7 +29,8 @@ CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 FLAG = re.compile(r"(?<![\w\-])--[a-z][a-z\-]*[a-z](?![\w\-])")
 FILES = (
-    r"(?:c|cff|csv|fa|gz|h5|html|json|jsonl|md|npy|npz|onnx|parquet|pdf|png|pt2?|safetensors|svg|toml|txt)"
+    r"(?:a2m|c|cff|csv|dat|fa|fasta|gz|h5|hdf5|html|json|jsonl|md|npy|npz|onnx|params|parquet|pdf|png|pt2?"
+    r"|safetensors|svg|toml|txt)"
 )
 
 ALIASES = {"np": "numpy", "pd": "pandas"}
@@ -38,7 +39,9 @@ OPTIONAL = {"dimod"}  # packages that the tests may lack
 EXAMPLES = {"RANDOM", "cli", "frame", "grape", "joint", "project", "tool", "energies.py", "ternary.py"}
 EXAMPLES |= {"hm.layers.Vote", "harmonium.layers.vote", "options.NAME"}
 # A line or block of another program, whose options are not ours.
-PROGRAMS = re.compile(r"\b(?:git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH")
+PROGRAMS = re.compile(
+    r"\b(?:adabmDCA|git|make|mike|mkdocs|pip|pytest|sbatch|srun|torch|torchrun|uv)\b|#SBATCH"
+)
 OTHERS = {"--index-url", "--no-deps", "--push", "--tag", "--version"}
 OTHERS |= {"--install-completion", "--show-completion"}
 
