@@ -18,8 +18,16 @@ from torch import Tensor
 from harmonium.data._read_arrays import import_h5py
 from harmonium.exchange import _hdf5
 from harmonium.exchange.exchange import Exchanged, Format, misfit
-from harmonium.layers import Bernoulli, Categorical, DoubleReLU, Gaussian, Layer, ReLU, Spin
-from harmonium.layers.gaussian import GaussianUnits
+from harmonium.layers import (
+    Bernoulli,
+    Categorical,
+    DoubleReLU,
+    Gaussian,
+    GaussianUnits,
+    Layer,
+    ReLU,
+    Spin,
+)
 from harmonium.machine import BoltzmannMachine
 
 _VERSION = "rbm_hdf5_file_format_version"
@@ -77,8 +85,8 @@ class RBMjl(Format):
 
     @classmethod
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        kinds = [_kind_of(layer) for layer in machine.layers]
-        if machine.edges != ((0, 1),) or machine.visible != (0,) or None in kinds:
+        kinds = [name for layer in machine.layers if (name := _kind_of(layer))]
+        if machine.edges != ((0, 1),) or machine.visible != (0,) or len(kinds) < len(machine.layers):
             units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
             raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
         law, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
@@ -89,7 +97,7 @@ class RBMjl(Format):
                 ("visible", "hidden"), kinds, machine.layers, law.thetas, strict=True
             ):
                 shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
-                par = torch.stack([x.view(shapes[-1]) for x in _as_theirs(layer, natural)], -1)
+                par = torch.stack([x.view(shapes[-1]) for x in _LAYERS[name].pack(natural)], -1)
                 file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
             file["weights"] = law.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
         return buffer.getvalue()
@@ -98,14 +106,6 @@ class RBMjl(Format):
 def _kind_of(layer: Layer) -> str | None:
     """Returns the format's first name for a kind of layer; None: it has none."""
     return next((name for name, kind in _LAYERS.items() if isinstance(layer, kind.units)), None)
-
-
-def _as_theirs(layer: Layer, natural: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Returns natural parameters as the format has them."""
-    if not isinstance(layer, DoubleReLU):
-        return natural
-    linear, absolute, *quadratics = natural
-    return [linear + absolute, linear - absolute, *quadratics]
 
 
 def _said(file: Any, name: str) -> str | None:
@@ -137,6 +137,11 @@ def _fill_double_relu(layer: Layer, up: Tensor, down: Tensor, gamma_up: Tensor, 
     )
 
 
+def _pack_double_relu(natural: Sequence[Tensor]) -> Sequence[Tensor]:
+    linear, absolute, *quadratics = natural
+    return [linear + absolute, linear - absolute, *quadratics]
+
+
 def _fill_prelu(layer: Layer, theta: Tensor, gamma: Tensor, delta: Tensor, eta: Tensor) -> None:
     if not bool((eta.abs() < 1).all()):
         raise ValueError("par: expected asymmetries η of pReLU units between -1 and 1")
@@ -161,6 +166,7 @@ class _Kind(NamedTuple):
         linear: its parameters that a field moves, which come first.
         parameters: their number.
         fill: sets the layer's own parameters by them.
+        pack: returns them for a layer's natural parameters.
     """
 
     make: Callable[..., Layer]
@@ -168,6 +174,7 @@ class _Kind(NamedTuple):
     linear: int
     parameters: int
     fill: Callable[..., None]
+    pack: Callable[[Sequence[Tensor]], Sequence[Tensor]] = tuple
 
 
 _LAYERS = {
@@ -177,7 +184,7 @@ _LAYERS = {
     "PottsGumbel": _Kind(Categorical, Categorical, 1, 1, _fill_bias),
     "Gaussian": _Kind(Gaussian, GaussianUnits, 1, 2, _fill_gaussian),
     "ReLU": _Kind(ReLU, ReLU, 1, 2, _fill_relu),
-    "dReLU": _Kind(DoubleReLU, DoubleReLU, 2, 4, _fill_double_relu),
+    "dReLU": _Kind(DoubleReLU, DoubleReLU, 2, 4, _fill_double_relu, _pack_double_relu),
     "pReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_prelu),
     "xReLU": _Kind(DoubleReLU, DoubleReLU, 1, 4, _fill_xrelu),
     "nsReLU": _Kind(DoubleReLU, DoubleReLU, 1, 3, _fill_nsrelu),
