@@ -125,8 +125,9 @@ class Case:
             return cores.short_of(x)
 
         yield "x to 8 bits", None, shorten
-        yield "x turned", None, lambda: core_sums.turn(state, True, True)
-        yield "means turned", None, lambda: core_sums.turn(self.y, False, True)
+        wrong = torch.zeros(1, device=x.device)
+        yield "x turned", None, lambda: core_sums.turn(state, True, True, wrong)
+        yield "means turned", None, lambda: core_sums.turn(self.y, False, True, wrong)
         field = torch.zeros(rows, W.shape[1], device=x.device)
         yield "draw from a field", None, lambda: cores.draw(field, theta, values, key)
         yield "mean of a field", None, lambda: cores.mean_of_field(field, theta, values)

@@ -30,6 +30,7 @@ import harmonium as hm
 from harmonium import _device
 from harmonium._states import leaves
 from harmonium.backends import Recording, choice, recording as recording_module
+from harmonium.chains import local_modes
 from harmonium.training.batch_source import RowBatches
 from harmonium.training.divergence import DivergenceMonitor
 from harmonium.training.recorded_updates import RecordedUpdates
@@ -490,6 +491,28 @@ def test_replayed_searches_are_those_made_one_by_one(
         assert len(recording_module._KEPT[owner]) == 1
         plain = run(None)
         assert counts.recorded == 1
+    assert all(torch.equal(x, y) for x, y in zip(replayed, plain, strict=True))
+
+
+def test_replayed_searches_go_on_one_by_one_after_their_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_modes, "_PATIENCE", 11)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)], seed=0)
+
+    def run(owner: object) -> list[torch.Tensor]:
+        made = list[torch.Tensor]()
+        for seed in range(9):
+            hm.machine.normal_(machine, 0.5, seed=seed)
+            generator, law = torch.Generator().manual_seed(seed), machine.hamiltonian()
+            noise = [law.pure_noise(l, 60, generator) for l in range(2)]
+            found, sweeps = hm.chains.search(law, noise, generator, owner)
+            made += [*found.states, sweeps]
+        return made
+
+    with torch.no_grad(), pretend_graphs(monkeypatch) as counts:
+        replayed = run(hm.rules.ucd_lmi().free)
+        assert counts.replays >= 3
+        plain = run(None)
+    assert max(sweeps.max() for sweeps in plain[2::3]) > 5  # half-steps beyond the windows were made
     assert all(torch.equal(x, y) for x, y in zip(replayed, plain, strict=True))
 
 

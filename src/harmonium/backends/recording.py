@@ -66,8 +66,6 @@ class Recording:
         """The state after the steps so far; its tensors are written over by the next one."""
         if self._graph is not None:
             tensor_cores.forget()  # a replay writes over states unseen
-        if not self._grown:
-            return self._state
         places = iter([place for place, _ in leaves(self._state)])
 
         def gone_on(value: Any) -> Any:

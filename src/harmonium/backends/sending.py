@@ -40,15 +40,17 @@ class Sender:
             event: Any = torch.cuda.Event
             self._left, self._received = [event(), event()], event()  # buffers on the host; the one there
             self._arrived.record_stream(self._stream)  # else its memory may serve others while a copy arrives
+            self._received.record(torch.cuda.current_stream(device))  # what had it before has ended by then
 
     def send(self, step: int) -> None:
         """Sends the batch of an update; the host waits at most until the last but one has left."""
-        self._ahead = step
+        self._ahead = None
         self._buffers.reverse()
         buffer = self._buffers[0]
         if self._stream is None:
             self._fill(step, buffer)
             self._arrived.copy_(buffer, non_blocking=True)
+            self._ahead = step
             return
         self._left.reverse()
         self._left[0].synchronize()
@@ -57,6 +59,7 @@ class Sender:
         with torch.cuda.stream(self._stream):
             self._arrived.copy_(buffer, non_blocking=True)
             self._left[0].record()
+        self._ahead = step
 
     def receive(self, step: int, batch: Tensor) -> None:
         """Writes the batch of an update into a tensor on the device, in the type that this one has."""

@@ -14,7 +14,7 @@ from harmonium.backends.tensor_core_kernels import add_product, digits_of, parts
 
 @triton.jit(do_not_specialize=["rows"])
 def turn(
-    x_ptr, largest_ptr, turned_ptr, rows, width, x_row, turned_row, unit, most,
+    x_ptr, largest_ptr, turned_ptr, wrong_ptr, rows, width, x_row, turned_row, unit, most,
     PARTS: tl.constexpr, UNITS: tl.constexpr, VECTOR: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -22,7 +22,8 @@ def turn(
 
     Numbers are multiples of ``unit``, or of it times the ``largest`` of a column; with one digit
     they are whole.
-    ``most`` is the 1, as a multiple of ``unit``.
+    ``most`` is the 1, as a multiple of ``unit``. ``wrong`` becomes NaN where a number is none of -1, 0 and 1,
+    or not between them.
     """
     n = width * VECTOR
     tiles = tl.cdiv(n + 1, COLUMNS)
@@ -32,6 +33,12 @@ def turn(
     there = (row[:, None] < rows) & (column[None, :] < n)
     x = tl.load(x_ptr + row[:, None].to(tl.int64) * (x_row * VECTOR) + column[None, :], mask=there, other=0)
     x = x.to(tl.float32)
+    if not UNITS:  # what is found to be the largest cannot be exceeded, and NaN is the largest
+        inside = tl.abs(x) <= 1.001  # digits reach so far
+        if PARTS == 1:
+            inside = (x == 0.0) | (tl.abs(x) == 1.0)
+        if tl.max(tl.where(inside, 0, 1)) > 0:
+            tl.store(wrong_ptr, float("nan"))
     if PARTS > 1:
         by = unit
         if UNITS:
@@ -51,7 +58,7 @@ def turn(
 
 @triton.jit(do_not_specialize=["rows", "share", "scale", "x_unit", "y_unit"])
 def statistics_of_digits(
-    x_at, y_at, x_largest_ptr, y_largest_ptr, weight_ptr, partial_ptr, rows, share, k, n,
+    x_at, y_at, x_largest_ptr, y_largest_ptr, weight_ptr, wrong_ptr, partial_ptr, rows, share, k, n,
     scale, x_unit, y_unit, partial_row, partial_size,
     X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, X_UNITS: tl.constexpr, Y_UNITS: tl.constexpr,
     WEIGHT: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
@@ -94,8 +101,8 @@ def statistics_of_digits(
     if Y_UNITS:
         of_y = tl.where(above < n, tl.load(y_largest_ptr + above, mask=above < n, other=0.0) * y_unit, of_y)
     at = partial_ptr + split.to(tl.int64) * partial_size
-    tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :],
-             total * of_x[:, None] * of_y[None, :] * scale)  # fmt: skip
+    total = total * of_x[:, None] * of_y[None, :] * scale + tl.load(wrong_ptr)
+    tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], total)
 
 
 @triton.jit

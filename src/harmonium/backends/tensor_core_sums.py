@@ -36,12 +36,12 @@ class Pair(NamedTuple):
     """States or means of two layers, whose products are summed over rows.
 
     Attributes:
-        x: (rows, k), float32, its columns side by side in memory.
+        x: (rows, k), float32.
         y: (rows, n), likewise.
         weight: a number; or a tensor (rows,) or (1,).
-        x_exact: whether x is one of -1, 0 and 1 throughout.
+        x_exact: whether x is one of -1, 0 and 1 throughout; where it is not, sums in digits are NaN.
         y_exact: whether y is.
-        x_bounded: whether x is between -1 and 1 throughout.
+        x_bounded: whether x is between -1 and 1 throughout; likewise.
         y_bounded: whether y is.
     """
 
@@ -77,6 +77,7 @@ def statistics(
     """
     if len(pairs) not in (1, 2):
         raise ValueError(f"pairs: expected one or two, received {len(pairs)}")
+    pairs = [pair._replace(x=_lie_side_by_side(pair.x), y=_lie_side_by_side(pair.y)) for pair in pairs]
     first = pairs[0]
     k, n = first.x.shape[1], first.y.shape[1]
     if into is None:
@@ -136,11 +137,13 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
     splits = max(tile.splits, *(-(-len(pair.x) // _LOT) for pair in pairs))
     tiles, row, size = _cover(k, n, tile, 1)
     partial = torch.empty(splits * len(pairs), size, dtype=torch.float32, device=first.x.device)
+    wrong = torch.zeros(1, device=first.x.device)  # NaN from where a number is out of its bounds
     for number, pair in enumerate(pairs):
         rows = len(pair.x)
         lots = -(-rows // tile.depth)
         share = -(-lots // splits) * tile.depth
-        x, y = turn(pair.x, pair.x_exact, pair.x_bounded), turn(pair.y, pair.y_exact, pair.y_bounded)
+        x = turn(pair.x, pair.x_exact, pair.x_bounded, wrong)
+        y = turn(pair.y, pair.y_exact, pair.y_bounded, wrong)
         weight, scale = pair.weight if isinstance(pair.weight, Tensor) else None, 1.0
         if not isinstance(pair.weight, Tensor):
             scale = float(pair.weight)
@@ -148,13 +151,18 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
         y_at = described(y.digits, [tile.columns, tile.depth])
         with on_device(first.x):
             _kernels().statistics_of_digits[(tiles, splits)](
-                x_at, y_at, x.largest, y.largest, weight, partial[number * splits :], rows, share, k, n,
-                scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
+                x_at, y_at, x.largest, y.largest, weight, wrong, partial[number * splits :], rows, share, k,
+                n, scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
                 X_UNITS=x.largest is not None, Y_UNITS=y.largest is not None, WEIGHT=weight is not None,
                 BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
                 num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
             )  # fmt: skip
     _add_partial(partial, out, row, size, sums, grow)
+
+
+def _lie_side_by_side(x: Tensor) -> Tensor:
+    """Returns x with its columns side by side in memory."""
+    return x if x.stride(1) == 1 else x.contiguous()
 
 
 def _cover(k: int, n: int, tile: Tile, edge: int) -> tuple[int, int, int]:
@@ -190,8 +198,11 @@ class _Turned(NamedTuple):
     unit: float
 
 
-def turn(x: Tensor, exact: bool, bounded: bool) -> _Turned:
-    """Writes states as one digit, or numbers as three; ``bounded``: they are between -1 and 1."""
+def turn(x: Tensor, exact: bool, bounded: bool, wrong: Tensor) -> _Turned:
+    """Writes states as one digit, or numbers as three; ``bounded``: they are between -1 and 1.
+
+    Those that are not, or NaN, make ``wrong``, (1,), NaN; in digits nothing is left of it.
+    """
     rows, n = x.shape
     parts = 1 if exact else 3
     length = -(-rows // ALIGNED) * ALIGNED
@@ -205,8 +216,9 @@ def turn(x: Tensor, exact: bool, bounded: bool) -> _Turned:
     vector = vector_of(n, source.stride(0))
     with on_device(x):
         _kernels().turn[(-(-rows // 64) * -(-(n + 1) // 64),)](
-            source, largest, digits, rows, n // vector, source.stride(0) // vector, length // ALIGNED, unit,
-            1 / unit, PARTS=parts, UNITS=largest is not None, VECTOR=vector, ROWS=64, COLUMNS=64, num_warps=4,
+            source, largest, digits, wrong, rows, n // vector, source.stride(0) // vector, length // ALIGNED,
+            unit, 1 / unit, PARTS=parts, UNITS=largest is not None, VECTOR=vector, ROWS=64, COLUMNS=64,
+            num_warps=4,
         )  # fmt: skip
     return _Turned(digits, parts, largest, unit)
 

@@ -23,7 +23,7 @@ ALIGNED = 16  # bytes that the copy engine's rows are a multiple of
 _HOPPER = (9, 0)  # the first of NVIDIA's GPUs with a copy engine for tiles
 # Where one way to cut the work becomes faster than another: between the shapes that were measured.
 FEW = 256  # rows up to which a product is too small to cut its factors first
-_MOST_TERMS = 1 << 16  # of a half-step, whose two lower digits 32 bits hold the sum of
+_MOST_TERMS = 1 << 16  # of a half-step, of which float32 holds each digit's sum
 _MOST_WIDTH = 1 << 13  # of rows that one program cuts into digits
 _LONG = 2048  # terms of a sum from which on programs share them
 SMALL = 1 << 20  # entries of a result up to which small tiles are better, so that all processors have one
@@ -72,8 +72,8 @@ class Couplings:
         ``shares``: for an x in digits, in units of columns of what is returned instead of rows.
         """
         W = self.W
-        state = -1 if W.is_inference() else W._version, _recording(W)
-        if shares not in self._made or self._made[shares][0] != state:
+        state = 0 if W.is_inference() else W._version, _recording(W)
+        if shares not in self._made or self._made[shares][0] != state or W.is_inference():
             k, n = W.shape
             made = []
             for largest, columns in zip(find_largest(W, of_rows=True), (k, n), strict=True):
@@ -379,7 +379,7 @@ def _ends(
     short: bool,
     rows: int | None = None,
 ) -> tuple[Drawn, list[Any], list[Any], dict[str, Any]]:
-    """Returns what a half-step fills, and the tensors, numbers and flags that say how it concludes.
+    """Returns what a half-step fills, and the tensors, numbers and flags of its end.
 
     ``short``: whether the state is also kept in 8 bits, for the next product and its statistics.
     """

@@ -271,7 +271,7 @@ class RunAhead:
     def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor | None = None) -> Any:
         """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
         chains = chains.without(self._layers.drawn_anew)
-        machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, self._layers)
+        machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, self._layers)
         # A recording that held the kernel would keep it, and so itself, alive.
         kernel, like, layers, generator = (
             ref(self._kernel), law.without_cache(), self._layers, self._generator

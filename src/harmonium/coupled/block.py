@@ -379,7 +379,15 @@ def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
 def stack(x: Tensor, y: Tensor) -> Tensor:
     """Returns x over y; without a copy where they are the two halves of one tensor."""
     base = x._base
-    if base is not None and base is y._base and base.numel() == 2 * x.numel():
+    if (
+        base is not None
+        and base is y._base
+        and base.numel() == 2 * x.numel()
+        and x.is_contiguous()
+        and y.is_contiguous()
+        and (x.storage_offset(), y.storage_offset())
+        == (base.storage_offset(), base.storage_offset() + x.numel())
+    ):
         return base.reshape(2 * len(x), x.shape[1])
     return torch.cat((x, y))
 

@@ -76,7 +76,7 @@ class _Beside(NamedTuple):
         J: its coupling, (width_m, width_l), or
         transposed: the other way round.
         addend: what all other layers add to the field but for β, (batch, width_l); None: nothing.
-        exact: whether the states are exact in bfloat16.
+        exact: whether the states are -1, 0 or 1.
     """
 
     states: Tensor

@@ -143,7 +143,7 @@ class DivergenceMonitor:
         self._gap = 0.0  # as last seen
 
     def watch(self, v: Tensor, density: float) -> None:
-        """Hands over the batch of the next update; the first says from where the run begins.
+        """Hands over the batch of the next update; the first is where the run begins.
 
         Args:
             v: the batch.
@@ -273,7 +273,8 @@ class DivergenceMonitor:
 
     def _put_parameters_back(self) -> str:
         """Restores the last finite parameters if they are good, else the last that were found good."""
-        if self._noted.step > self._good.step:
+        look = self._look  # what it copied early is what it judges now
+        if self._noted.step > self._good.step and not (look and look.early and look.step == self._noted.step):
             self._noted.restore()
             self._gap = self._measure_gap()
             if self._gap <= self._limit:

@@ -124,6 +124,8 @@ class Ascent:
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient if self._climbs else gradient.neg()
         self.optimizer.step()
+        # A fused step leaves the versions, by which what was made of parameters is found to be old.
+        torch.autograd.graph.increment_version(self._parameters)
         # The rule is about to need the memory.
         for parameter in self._parameters:
             parameter.grad = None
