@@ -278,3 +278,60 @@ def test_a_model_card_has_the_machine_its_training_and_its_scores(
     assert f"{result['results'][0]['log_likelihood']:.6g}" in text
     assert "| updates | 20 |" in text and "| rule | pcd |" in text and str(tmp_path / "run") not in text
     assert "card: " in cli.refuse("evaluate", run, family, "--card", card)
+
+
+AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
+
+
+@pytest.fixture
+def proteins(cli: CommandLine, tmp_path: Path) -> Path:
+    """The run of a machine of proteins, whose file has one X among its 100 letters."""
+    rows = ["X" + AMINO_ACIDS[1:], *([AMINO_ACIDS] * 2), *([AMINO_ACIDS[::-1]] * 2)]
+    (tmp_path / "proteins.txt").write_text("\n".join(rows) + "\n")
+    cli.train(tmp_path / "proteins.txt", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", ["score", "impute", "evaluate", "report", "landscape"])
+@pytest.mark.parametrize(("kind", "other"), [("RNA", "U"), ("DNA", "T")])
+def test_nucleotides_are_no_proteins(
+    cli: CommandLine, proteins: Path, tmp_path: Path, command: str, kind: str, other: str
+) -> None:
+    """Of the width of training, as A, C, G and T are amino acids too and U would be a gap."""
+    (tmp_path / "other.fasta").write_text(f">a\n{f'ACG{other}' * 5}\n>b\n{f'{other}GCAN' * 4}\n")
+    place = ("--data",) if command == "report" else ()
+    out = ("--out", tmp_path / "out.csv") if command in ("score", "impute") else ()
+    said = cli.refuse(command, proteins, *place, tmp_path / "other.fasta", *out)
+    assert "other.fasta: cannot be read as aligned sequences: expected proteins, in the letters '" in said
+    assert f"received {kind}" in said
+
+
+def test_letters_that_stand_for_several_are_counted(cli: CommandLine, proteins: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "out.csv", "--overwrite")
+    assert "stand for several" not in cli.succeed("score", proteins, tmp_path / "proteins.txt", *out).stderr
+    (tmp_path / "more.txt").write_text(AMINO_ACIDS + "\nUU" + AMINO_ACIDS[2:-1] + "B\n")
+    said = " ".join(cli.succeed("score", proteins, tmp_path / "more.txt", *out).stderr.split())
+    assert "more.txt: letters that stand for several, or for none that is known, are read as gaps" in said
+    assert "B 1 times, U 2 times; they are" in said
+    assert "0.075 of the letters, 0.01 in training" in said
+    lines = cli.succeed("data", tmp_path / "more.txt").stdout
+    assert "B 1 times, U 2 times" in lines
+
+
+def test_sequences_of_another_width_are_counted_in_sites(
+    cli: CommandLine, proteins: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "short.txt").write_text(AMINO_ACIDS[:-3] + "\n")
+    said = cli.refuse("evaluate", proteins, tmp_path / "short.txt")
+    assert "expected aligned sequences of 20 sites as in training, received 17" in said
+
+
+def test_sequences_of_another_alphabet_are_no_rows_of_a_machine(proteins: Path) -> None:
+    codec = Codec.of(hm.load(proteins / "machine.safetensors"))
+    alignment = hm.sequences.align(["ACGU" * 5])
+    dataset = hm.data.DataSet.of(alignment.codes, None, "rna", alignment=alignment)
+    for read_rows in (codec.rows, codec.states):
+        with pytest.raises(
+            ValueError, match=r"expected sequences in the letters .* received those of '-ACGU'"
+        ):
+            read_rows(dataset)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ UNKNOWN = {"protein": "BJOUXZ", "rna": "BDHKMNRSVWXY", "dna": "BDHKMNRSVWXY"}
 READINGS = ("gap", "missing", "error")
 """Ways to read a letter that stands for several."""
 _MOST = 127  # codes are int8
+_NUCLEOTIDES = "ACGTUN"
+# Letters; by chance so many amino acids are A, C, G, N and T alone less than once in 10^11.
+_FEW = 20
 MISSING = -1
 """The code of a letter that is not observed."""
 
@@ -79,6 +83,7 @@ class Alignment(NamedTuple):
         alphabet: the letters in the order of their codes.
         unknown: what letters that stand for several were taken as, see ``read_alignment``.
         notes: what was decided in reading, each in words.
+        ambiguous: Number of letters that stand for several, or for none that is known, in all rows.
     """
 
     codes: NDArray[np.int8]
@@ -86,6 +91,14 @@ class Alignment(NamedTuple):
     alphabet: str
     unknown: str = "gap"
     notes: tuple[str, ...] = ()
+    ambiguous: int = 0
+
+    @property
+    def ambiguous_share(self) -> float:
+        """The share of ``ambiguous`` letters among all that are no gaps; 0 where there are none."""
+        gaps = int((self.codes == self.alphabet.find("-")).sum())
+        gaps -= self.ambiguous if self.unknown == "gap" else 0
+        return self.ambiguous / max(1, self.codes.size - gaps)
 
 
 def encode(
@@ -94,9 +107,15 @@ def encode(
     """Returns sequences as codes; ``places`` are those in their file, for messages.
 
     Raises:
-        ValueError: sequences of different lengths, or letters outside of the alphabet.
+        ValueError: sequences of different lengths, letters outside of the alphabet, or nucleotides where the
+            alphabet is that of proteins.
     """
-    known, others = find_alphabet(alphabet, {letter for sequence in sequences for letter in set(sequence)})
+    counts = Counter[str]()
+    for sequence in sequences:
+        counts.update(sequence)
+    known, others = find_alphabet(alphabet, counts)
+    if alphabet != "auto":
+        _refuse_nucleotides(known, counts)
     widths = [len(sequence) for sequence in sequences]
     for i, width in enumerate(widths):
         if width != widths[0] or width == 0:
@@ -117,4 +136,23 @@ def encode(
     for letter, number in code.items():
         table[ord(letter)] = number
     points = np.frombuffer("".join(sequences).encode("utf-32-le"), np.uint32)
-    return Alignment(table[points].reshape(len(sequences), -1), names, known, unknown)
+    codes = table[points].reshape(len(sequences), -1)
+    found = {letter: counts[letter] for letter in others if counts[letter]}
+    if not found:
+        return Alignment(codes, names, known, unknown)
+    listed = ", ".join(f"{letter} {count} times" for letter, count in found.items())
+    read_as = "gaps" if unknown == "gap" else "missing"
+    note = f"letters that stand for several, or for none that is known, are read as {read_as}: {listed}"
+    return Alignment(codes, names, known, unknown, (note,), sum(found.values()))
+
+
+def _refuse_nucleotides(known: str, counts: Mapping[str, int]) -> None:
+    """Refuses RNA and DNA where all amino acids are expected, of which A, C, G and T are letters too."""
+    acids, letters = set(ALPHABETS["protein"]) - {"-"}, {x: n for x, n in counts.items() if x != "-"}
+    plain, total = sum(letters.get(x, 0) for x in _NUCLEOTIDES), sum(letters.values())
+    of_rna = letters.keys() <= set("ACGTU" + UNKNOWN["rna"]) and plain >= 0.9 * total  # other codes are rare
+    if acids <= set(known) and of_rna and ("U" in letters or ("T" in letters and total >= _FEW)):
+        raise ValueError(
+            f"expected proteins, in the letters {known!r}, received "
+            f"{'RNA' if 'U' in letters else 'DNA'}, in the letters {''.join(sorted(letters))!r} alone"
+        )

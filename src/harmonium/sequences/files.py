@@ -206,7 +206,7 @@ def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
     settled, notes = _settle(parsed, alphabet)
     sequences, joined = join_nucleotides(settled, alphabet)
     found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
-    return found._replace(notes=(*parsed.notes, *notes, *joined))
+    return found._replace(notes=(*parsed.notes, *notes, *joined, *found.notes))
 
 
 def _parse(text: str) -> _Parsed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
@@ -231,6 +232,7 @@ class Codec:
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, **reading).with_text(text)
+        self._warn_of_ambiguous(dataset)
         if self.names is None or dataset.names is None:
             return dataset
         if lacking in names_of_data and lacking not in dataset.names:
@@ -247,6 +249,18 @@ class Codec:
             )
         order = [there.index(name) for name in self.names if name in there]
         return replace(dataset, samples=dataset.samples[:, order], names=tuple(there[j] for j in order))
+
+    def _warn_of_ambiguous(self, dataset: DataSet) -> None:
+        """Warns where a larger share of letters than in training stands for several, or for none known."""
+        alignment, data = dataset.alignment, self.machine.metadata.get("data")
+        usual = data.get("ambiguous", 0.0) if isinstance(data, dict) else 0.0
+        if alignment is None or alignment.ambiguous_share <= usual:
+            return
+        warnings.warn(
+            f"{dataset.name}: {alignment.notes[-1]}; they are {alignment.ambiguous_share:.2g} of the "
+            f"letters, {usual:.2g} in training; the machine's letters are {alignment.alphabet!r}",
+            stacklevel=3,
+        )
 
     # What it codes
 
@@ -413,6 +427,7 @@ class Codec:
         encoder, plain = self.encoder, isinstance(self.encoder, Identity)
         if isinstance(X, DataSet):
             keep = keep and (encoder.tabular or not is_sparse(X.samples))
+            self._check_letters(X)
             X, cells = self.apart(X)
             labels = cells if labels is None else labels
             X = X.frame() if encoder.tabular else X.matrix()
@@ -447,8 +462,24 @@ class Codec:
         expected = sum(layer.width for layer in self.layers)
         if self._machine is not None and width != expected:
             less = self.label_width
+            if isinstance(self.encoder, Letters):
+                sites, received = (
+                    (expected - less) // self.encoder.width,
+                    (width - less) // self.encoder.width,
+                )
+                raise ValueError(
+                    f"X: expected aligned sequences of {sites} sites as in training, received {received}"
+                )
             raise ValueError(
                 f"X: expected {expected - less} columns for the machine's states, received {width - less}"
+            )
+
+    def _check_letters(self, dataset: DataSet) -> None:
+        alignment = dataset.alignment
+        if alignment is not None and self.alphabet not in (None, alignment.alphabet):
+            raise ValueError(
+                f"X: expected sequences in the letters {self.alphabet!r}, received those of "
+                f"{alignment.alphabet!r}; read them with alphabet={self.alphabet!r}"
             )
 
     def _label_states(self, labels: Any, rows: int) -> Array | None:
@@ -466,6 +497,7 @@ class Codec:
         Raises:
             ValueError: data that do not suit the machine.
         """
+        self._check_letters(dataset)
         rest, labels = self.apart(dataset)
         X = rest.frame() if self.encoder.tabular else rest.numbers()
         states = (

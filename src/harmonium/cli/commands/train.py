@@ -353,5 +353,7 @@ class Beginning:
 
 
 def _description(dataset: DataSet, source: str) -> dict[str, Any]:
-    about = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    about: dict[str, Any] = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    if dataset.alignment is not None and dataset.alignment.ambiguous:
+        about["ambiguous"] = dataset.alignment.ambiguous_share
     return about if dataset.names is None else {**about, "names": list(dataset.names)}
