@@ -64,7 +64,7 @@ def test_other_data_are_read_in_the_alphabet_of_training(
     assert scores[0]["log_likelihood"] == scores[1]["log_likelihood"]
     (tmp_path / "wrong.fasta").write_text(">a\nACTGA\n>b\nAC1GA\n")
     said = cli.refuse("evaluate", run, tmp_path / "wrong.fasta")
-    assert "line 3: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
+    assert "line 4: expected letters of '-ACDEFGHIKLMNPQRSTVWY', received '1' in 'b'" in said
 
 
 @pytest.mark.parametrize(("word", "taken"), [(None, [0]), ("missing", [np.nan])])
@@ -82,7 +82,7 @@ def test_unknown_letters_are_read_as_asked(
 
 def test_an_unknown_letter_can_be_refused(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     said = cli.refuse("train", family, tmp_path / "run", "--unknown", "refuse")
-    assert "line 7: expected letters of '-ACGU', received 'N' in 'd'" in said
+    assert "line 8: expected letters of '-ACGU', received 'N' in 'd'" in said
 
 
 def test_an_alphabet_of_ones_own(cli: CommandLine, tmp_path: Path) -> None:
@@ -335,3 +335,23 @@ def test_sequences_of_another_alphabet_are_no_rows_of_a_machine(proteins: Path) 
             ValueError, match=r"expected sequences in the letters .* received those of '-ACGU'"
         ):
             read_rows(dataset)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (">a\nACGU\nACGU\n>b\nACGU\nACFU\n", 6),
+        ("CLUSTAL\n\na ACGU\nb ACGU\n\na ACGU\nb ACFU\n", 7),
+        ("# STOCKHOLM 1.0\na ACGU\nb ACGU\n\na ACGU\nb AFGU\n//\n", 6),
+        ("ACGU\nACFU\n", 2),
+    ],
+)
+def test_an_alphabet_without_the_letters_is_named(
+    cli: CommandLine, tmp_path: Path, text: str, line: int
+) -> None:
+    """With the line of the letter, not that of the name above it."""
+    (tmp_path / "x.fasta").write_text(text)
+    for command in (("train", tmp_path / "x.fasta", tmp_path / "run"), ("data", tmp_path / "x.fasta")):
+        said = cli.refuse(*command, "--alphabet", "rna")
+        assert said.startswith("--alphabet: expected one with the letters of the data, received rna: ")
+        assert f"line {line}: expected letters of '-ACGU', received 'F'" in said

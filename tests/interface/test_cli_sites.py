@@ -114,6 +114,9 @@ def test_mutations_are_named_as_scans_name_them(cli: CommandLine, run: Path, cod
         assert float(line["score"]) == float(effects[site, LETTERS.index(new)])
     matrix = table(run / "mutations" / "matrix.csv")
     assert [float(row[letter]) for row in matrix for letter in LETTERS] == effects.flatten().tolist()
+    assert [(row["site"], row["number"]) for row in matrix] == [
+        (str(k + 1), str(k + 17)) for k in range(SITES)
+    ]
     assert result["files"] == ["mutations.csv", "matrix.csv", "mutations.png"] and "notes" not in result
 
 
@@ -122,6 +125,8 @@ def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_p
     result = cli.succeed("mutations", run, "--wild-type", "P3/13-19", *out).json
     numbers = {int(line["mutant"][1:-1]) for line in table(tmp_path / "m" / "mutations.csv")}
     assert result["letters"] == 7 and numbers == set(range(13, 20))
+    matrix = {row["site"]: row["number"] for row in table(tmp_path / "m" / "matrix.csv")}
+    assert [*matrix.values()] == ["13", "", *map(str, range(14, 20))]
     result = cli.succeed("mutations", run, "--wild-type", "P4", *out).json
     assert "numbered from 1" in result["notes"][0]
     cli.succeed("mutations", run, "--wild-type", "5", "--first", 30, *out)
@@ -166,6 +171,39 @@ def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, 
     (tmp_path / "scan.csv").write_text(text)
     refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
     assert refused.startswith("--mutants: ") and said in refused
+
+
+def test_mutants_of_another_numbering_are_told_the_way_out(
+    cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
+) -> None:
+    own = LETTERS[codes[7, 2]]
+    other = "A" if own != "A" else "C"
+    for name, said in (
+        (f"{other}19G", f"expected {own} at site 19, as in the sequence, received {other}19 in '{other}19G'"),
+        (f"{own}3G", f"expected sites 17 to 24 of the sequence, received {own}3 in '{own}3G'"),
+    ):
+        (tmp_path / "scan.csv").write_text(f"mutant\n{name}\n")
+        refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
+        assert f"--mutants: {said}" in refused
+        assert refused.endswith("the wild type is P7/17-24, numbered from 17; --first sets that")
+
+
+def test_distances_of_the_made_up_family_are_for_it_alone(cli: CommandLine, run: Path) -> None:
+    refused = cli.refuse("contacts", run, "--distances", "family")
+    assert "whose distances are for a run on 'family' alone, of 48 sites; this one has 8" in refused
+
+
+@pytest.mark.parametrize("site", ["900", "0", "A"])
+def test_a_site_that_is_not_there_is_not_held(cli: CommandLine, run: Path, tmp_path: Path, site: str) -> None:
+    refused = cli.refuse("sample", run, "--given", f"{site}=A", "--out", tmp_path / "x.fasta")
+    assert refused == f"--given: expected a site from 1 to 8, received '{site}'"
+
+
+def test_no_hidden_units_stand_alone(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    for given in (("0", "--hidden", "10"), ("10,0",)):
+        refused = cli.refuse("train", family, tmp_path / "other", "--hidden", *given)
+        assert "--hidden: expected 0, which is a machine without hidden units, alone" in refused
+        assert "received it beside 10" in refused
 
 
 def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:

@@ -77,6 +77,20 @@ def naming(name: str) -> Iterator[None]:
         raise TypeError(f"{name}: {str(error).removeprefix('X: ')}") from error
 
 
+@contextmanager
+def naming_alphabet(alphabet: str | None) -> Iterator[None]:
+    """Errors of letters that are raised inside name the alphabet where one was given."""
+    try:
+        yield
+    except ValueError as error:
+        if alphabet is None or not re.search("expected (letters of|proteins)", str(error)):
+            raise
+        raise ValueError(
+            f"alphabet: expected one with the letters of the data, received {alphabet}: {error}; without it "
+            "the letters decide"
+        ) from error
+
+
 # Data
 # ---------------------------------------------------------------------------------
 

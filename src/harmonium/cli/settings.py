@@ -85,7 +85,14 @@ class Structure(Checked):
         if self.hidden == ["0"]:
             return []
         layers: list[Layer] = []
-        for each in (part.strip() for given in self.hidden for part in given.split(",")):
+        parts = [part.strip() for given in self.hidden for part in given.split(",")]
+        if "0" in parts:
+            others = ", ".join(part for part in parts if part != "0") or "another 0"
+            raise ValueError(
+                "hidden: expected 0, which is a machine without hidden units, alone, received it beside "
+                f"{others}; leave one of them out"
+            )
+        for each in parts:
             *named, numbers = each.partition(":") if ":" in each else ("", "", each)
             size, _, states = numbers.partition(":")
             if not size.isdecimal() or int(size) < 1 or (states and not states.isdecimal()):

@@ -118,6 +118,11 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
     if str(path) == FAMILY and sites == len(family_distances()):
         return family_distances()
     path = Path(path)
+    if str(path) == FAMILY and not path.exists():
+        raise ValueError(
+            f"distances: expected a file, received {FAMILY!r}, whose distances are for a run on {FAMILY!r} "
+            f"alone, of {len(family_distances())} sites; this one has {sites}"
+        )
     values, names = _numbers_of(path, "distances")
     if values.shape == (sites, sites) and not names and sites != 3:
         matrix = torch.from_numpy(values)

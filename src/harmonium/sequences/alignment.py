@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -102,9 +102,17 @@ class Alignment(NamedTuple):
 
 
 def encode(
-    names: list[str], sequences: Sequence[str], places: Sequence[str], alphabet: str, unknown: str
+    names: list[str],
+    sequences: Sequence[str],
+    places: Sequence[str],
+    alphabet: str,
+    unknown: str,
+    place_of: Callable[[int, str], str],
 ) -> Alignment:
-    """Returns sequences as codes; ``places`` are those in their file, for messages.
+    """Returns sequences as codes.
+
+    ``places`` are those of the sequences in their file, and ``place_of(i, letter)`` is that of a letter of
+    sequence i, for messages.
 
     Raises:
         ValueError: sequences of different lengths, letters outside of the alphabet, or nucleotides where the
@@ -129,7 +137,7 @@ def encode(
     for i, sequence in enumerate(sequences):
         if wrong := set(sequence) - code.keys():
             raise ValueError(
-                f"{places[i]}: expected letters of {known!r}, received {min(wrong)!r} in "
+                f"{place_of(i, min(wrong))}: expected letters of {known!r}, received {min(wrong)!r} in "
                 f"{names[i] or sequence[:20]!r}"
             )
     table = np.zeros(max(map(ord, code)) + 1, np.int8)

@@ -45,6 +45,7 @@ class _Parsed(NamedTuple):
         places: Places in the file, for messages.
         reference: Reference line of Stockholm, which marks insertions; "" where there is none.
         notes: what was left out, in words.
+        lines: Number of each line of each sequence, and how many letters it has, for messages; () without.
     """
 
     names: list[str]
@@ -52,6 +53,17 @@ class _Parsed(NamedTuple):
     places: list[str]
     reference: str = ""
     notes: tuple[str, ...] = ()
+    lines: Sequence[Sequence[tuple[int, int]]] = ()
+
+    def place_of(self, row: int, letter: str) -> str:
+        """Returns the place of a letter, as a capital, in a sequence: its line, where lines are known."""
+        text = self.sequences[row]
+        start = max(0, text.find(letter if letter in text else letter.lower()))
+        for number, length in self.lines[row] if self.lines else ():
+            if start < length:
+                return f"line {number}"
+            start -= length
+        return self.places[row]
 
 
 def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "gap") -> Alignment:
@@ -205,7 +217,7 @@ def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
     """Returns rows as codes, with what was decided in words."""
     settled, notes = _settle(parsed, alphabet)
     sequences, joined = join_nucleotides(settled, alphabet)
-    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown)
+    found = encode(parsed.names, sequences, parsed.places, alphabet, unknown, parsed.place_of)
     return found._replace(notes=(*parsed.notes, *notes, *joined, *found.notes))
 
 
@@ -223,6 +235,7 @@ def _parse(text: str) -> _Parsed:
 def _parse_fasta(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of FASTA, or of a sequence a line."""
     names, parts, places, left_out = list[str](), list[list[str]](), list[str](), list[str]()
+    spans = list[list[tuple[int, int]]]()
     plain = None  # whether the file is a sequence a line
     kept = True
     for number, line in enumerate(lines, 1):
@@ -242,24 +255,28 @@ def _parse_fasta(lines: Iterable[str]) -> _Parsed:
                 continue
             names.append(name)
             parts.append([])
+            spans.append([])
             places.append(f"line {number}")
             continue
         if plain:
             names.append("")
             parts.append([])
+            spans.append([])
             places.append(f"line {number}")
         if kept:
             parts[-1].append("".join(text.split()))
+            spans[-1].append((number, len(parts[-1][-1])))
     if not parts:
         raise ValueError("expected sequences, received none")
     notes = (f"rows that are no sequences are left out: {', '.join(left_out)}",) if left_out else ()
-    return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes)
+    return _Parsed(names, ["".join(pieces) for pieces in parts], places, notes=notes, lines=spans)
 
 
 def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Stockholm, whose sequences may go on in later blocks."""
     rows, places, reference, ended = dict[str, list[str]](), list[str](), list[str](), 0
     block = set[str]()  # names since the last empty line
+    spans = dict[str, list[tuple[int, int]]]()
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text:
@@ -280,18 +297,20 @@ def _parse_stockholm(lines: Iterable[str]) -> _Parsed:
             if name not in rows:
                 places.append(f"line {number}")
             rows.setdefault(name, []).append("".join(letters.split()))
+            spans.setdefault(name, []).append((number, len(rows[name][-1])))
     if not rows:
         raise ValueError("expected sequences, received none")
     if not ended:
         raise ValueError("expected // as the last line of a Stockholm file, received none: it is cut off")
     sequences = ["".join(pieces) for pieces in rows.values()]
-    return _Parsed([*rows], sequences, places, "".join(reference))
+    return _Parsed([*rows], sequences, places, "".join(reference), lines=[*spans.values()])
 
 
 def _parse_clustal(lines: Iterable[str]) -> _Parsed:
     """Returns the rows of Clustal: blocks of names and letters, with counts and lines of marks left out."""
     rows, places = dict[str, list[str]](), list[str]()
     block = set[str]()  # names since the last line without one
+    spans = dict[str, list[tuple[int, int]]]()
     for number, line in enumerate(lines, 1):
         words = line.split()
         if number == 1 or not words or line[0].isspace():
@@ -303,9 +322,10 @@ def _parse_clustal(lines: Iterable[str]) -> _Parsed:
         if words[0] not in rows:
             places.append(f"line {number}")
         rows.setdefault(words[0], []).append(words[1])
+        spans.setdefault(words[0], []).append((number, len(words[1])))
     if not rows:
         raise ValueError("expected sequences, received none")
-    return _Parsed([*rows], ["".join(pieces) for pieces in rows.values()], places)
+    return _Parsed([*rows], ["".join(pieces) for pieces in rows.values()], places, lines=[*spans.values()])
 
 
 def _refuse_again(name: str, block: set[str], number: int) -> None:

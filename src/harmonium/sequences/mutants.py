@@ -102,11 +102,14 @@ def mutate(codes: Any, mutants: Sequence[str], alphabet: str, first: int = 1) ->
                 )
             site, own = numbered.get(int(found[2]), (None, None))
             if site is None or own is None or alphabet[own] != found[1]:
-                there = "no such site" if own is None else f"{alphabet[own]} there"
+                expected = (
+                    f"sites {min(numbered)} to {max(numbered)} of the sequence"
+                    if own is None
+                    else f"{alphabet[own]} at site {found[2]}, as in the sequence"
+                )
                 raise ValueError(
-                    f"mutants: expected sites {min(numbered)} to {max(numbered)} with the letters of the "
-                    f"sequence, which has {there}, received {part!r} as number {row + 1}; number it "
-                    "otherwise by first"
+                    f"mutants: expected {expected}, received {found[1]}{found[2]} in {part.strip()!r} as "
+                    f"number {row + 1}; number it otherwise by first"
                 )
             rows[row, site] = alphabet.index(found[3])
     return rows

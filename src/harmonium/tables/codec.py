@@ -339,6 +339,10 @@ class Codec:
                 "several, such as bit-planes"
             )
         names = [str(candidate.name) for candidate in known]
+        if self.alphabet is not None:
+            beside = "" if self.label is None else f", or the label {str(self.label.name)!r}"
+            sites = self.layers[0].n_units
+            raise ValueError(f"column: expected a site from 1 to {sites}{beside}, received {column!r}")
         listed, close = ", ".join(map(repr, names)), _checks.close_to(column, names)
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 

@@ -14,7 +14,7 @@ from harmonium._fetch import is_sparse
 from harmonium._settings import Count, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import naming, read_kinds, weights_of
+from harmonium.cli.coding import naming, naming_alphabet, read_kinds, weights_of
 from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, spelt, write_rows
 from harmonium.data import DataSet, Rows, read, write_weights
@@ -64,7 +64,8 @@ def data(
         check_target(out, "out", (*TABLES, ".npy", ".npz", *SEQUENCES), overwrite)
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
-    dataset = read(source, alphabet=alphabet or "auto", missing=missing or ())
+    with naming_alphabet(alphabet):
+        dataset = read(source, alphabet=alphabet or "auto", missing=missing or ())
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_sequences(out, letters)

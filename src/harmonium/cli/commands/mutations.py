@@ -44,8 +44,8 @@ def mutations(
     """Score every single mutation of a sequence: ln p(mutant) - ln p(sequence).
 
     Writes mutations.csv (mutant such as A24G, and score, as tables of ProteinGym have them), matrix.csv (a
-    line for every site, a column for every letter) and mutations.png (a heat map). Below 0 a mutant is less
-    likely in the family.
+    line for every site of the alignment with the number of its residue, a column for every letter) and
+    mutations.png (a heat map, which counts sites). Below 0 a mutant is less likely in the family.
 
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
@@ -81,10 +81,23 @@ def mutations(
             names, scores = singles.names, effects[singles.sites, singles.states].numpy()
         else:
             names = listed["mutant"].values.tolist()
-            scores = _scores(coding, codes, mutate(codes, names, letters, start))
+            try:
+                rows = mutate(codes, names, letters, start)
+            except ValueError as error:
+                taken = (
+                    f"the wild type is {name or wild_type or '1'}, numbered from {start}; --first sets that"
+                )
+                raise ValueError(str(error).replace("number it otherwise by first", taken)) from error
+            scores = _scores(coding, codes, rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
-    matrix = {"site": np.arange(1, len(codes) + 1), "letter": np.array([letters[code] for code in codes])}
+    numbers = np.full(len(codes), np.nan)
+    numbers[singles.sites] = [int(name[1:-1]) for name in singles.names]
+    matrix: dict[str, Any] = {
+        "site": np.arange(1, len(codes) + 1),
+        "number": Series("number", numbers, "int64"),
+        "letter": np.array([letters[code] for code in codes]),
+    }
     columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
     write_table(folder / _FILES[1], {**matrix, **columns})
     notes = _never_seen(dataset, singles) if data is None and listed is None else []

@@ -17,7 +17,7 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import naming, read_kinds, rows_of, weighted, weights_of
+from harmonium.cli.coding import naming, naming_alphabet, read_kinds, rows_of, weighted, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import metrics_of, spread
@@ -279,7 +279,8 @@ class Beginning:
             "unknown": options.unknown_of(settings.unknown) or "gap",
             "missing": settings.missing or (),
         }
-        dataset = read(data, labels_apart=label is None, **reading)
+        with naming_alphabet(settings.alphabet):
+            dataset = read(data, labels_apart=label is None, **reading)
         dataset = weighted(dataset, settings.weights, settings.reweight)
         if settings.alphabet is not None and dataset.alignment is None:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
