@@ -330,6 +330,7 @@ def test_sequences_of_another_alphabet_are_no_rows_of_a_machine(proteins: Path) 
     codec = Codec.of(hm.load(proteins / "machine.safetensors"))
     alignment = hm.sequences.align(["ACGU" * 5])
     dataset = hm.data.DataSet.of(alignment.codes, None, "rna", alignment=alignment)
+    assert len(Codec.fit(dataset).read("family").samples) == 1500  # a codec without a machine reads too
     for read_rows in (codec.rows, codec.states):
         with pytest.raises(
             ValueError, match=r"expected sequences in the letters .* received those of '-ACGU'"

@@ -252,9 +252,14 @@ class Codec:
 
     def _warn_of_ambiguous(self, dataset: DataSet) -> None:
         """Warns where a larger share of letters than in training stands for several, or for none known."""
-        alignment, data = dataset.alignment, self.machine.metadata.get("data")
+        alignment = dataset.alignment
+        if alignment is None or self._machine is None:
+            return
+        data = self.machine.metadata.get("data")
         usual = data.get("ambiguous", 0.0) if isinstance(data, dict) else 0.0
-        if alignment is None or alignment.ambiguous_share <= usual:
+        if not isinstance(usual, float):
+            raise ValueError("machine: its metadata are damaged, expected a share of ambiguous letters")
+        if alignment.ambiguous_share <= usual:
             return
         warnings.warn(
             f"{dataset.name}: {alignment.notes[-1]}; they are {alignment.ambiguous_share:.2g} of the "
