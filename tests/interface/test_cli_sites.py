@@ -203,7 +203,7 @@ def test_no_hidden_units_stand_alone(cli: CommandLine, family: Path, tmp_path: P
     for given in (("0", "--hidden", "10"), ("10,0",)):
         refused = cli.refuse("train", family, tmp_path / "other", "--hidden", *given)
         assert "--hidden: expected 0, which is a machine without hidden units, alone" in refused
-        assert "received it beside 10" in refused
+        assert "received '0' beside 10" in refused
 
 
 def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Structure(Checked):
         if "0" in parts:
             others = ", ".join(part for part in parts if part != "0") or "another 0"
             raise ValueError(
-                "hidden: expected 0, which is a machine without hidden units, alone, received it beside "
+                "hidden: expected 0, which is a machine without hidden units, alone, received '0' beside "
                 f"{others}; leave one of them out"
             )
         for each in parts:

@@ -35,8 +35,9 @@ def score(
 ) -> dict[str, Any]:
     """Score every row of DATA: ln p where ln Z can be summed, else the energy, a row each.
 
-    The energy is -ln p - ln Z, with one ln Z for all rows: the lower, the more likely. harmonium evaluate
-    estimates ln Z.
+    The energy is -ln p - ln Z, with one ln Z for all rows: the lower, the more likely.
+
+    harmonium evaluate estimates ln Z.
 
     Args:
         data: rows to score, such as sequences.
