@@ -136,7 +136,8 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
     k, n = first.x.shape[1], first.y.shape[1]
     splits = max(tile.splits, *(-(-len(pair.x) // _LOT) for pair in pairs))
     tiles, row, size = _cover(k, n, tile, 1)
-    partial = torch.empty(splits * len(pairs), size, dtype=torch.float32, device=first.x.device)
+    at_once = 1 if splits == 1 else len(pairs)  # each of a large result's partial sums takes its memory
+    partial = torch.empty(splits * at_once, size, dtype=torch.float32, device=first.x.device)
     wrong = torch.zeros(1, device=first.x.device)  # NaN from where a number is out of its bounds
     for number, pair in enumerate(pairs):
         rows = len(pair.x)
@@ -151,13 +152,14 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
         y_at = described(y.digits, [tile.columns, tile.depth])
         with on_device(first.x):
             _kernels().statistics_of_digits[(tiles, splits)](
-                x_at, y_at, x.largest, y.largest, weight, wrong, partial[number * splits :], rows, share, k,
-                n, scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
+                x_at, y_at, x.largest, y.largest, weight, wrong, partial[number % at_once * splits :], rows,
+                share, k, n, scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
                 X_UNITS=x.largest is not None, Y_UNITS=y.largest is not None, WEIGHT=weight is not None,
                 BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
                 num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
             )  # fmt: skip
-    _add_partial(partial, out, row, size, sums, grow)
+        if number % at_once == at_once - 1:
+            _add_partial(partial, out, row, size, sums, grow or number >= at_once)
 
 
 def _lie_side_by_side(x: Tensor) -> Tensor:
