@@ -127,6 +127,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
+    "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(
         hm.report.kernel_distance(
             torch.arange(40.0).view(-1, 2), torch.ones(20, 2), torch.nn.Identity(), subset_size=5, **s

@@ -16,9 +16,8 @@ from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.data import Rows
 from harmonium.layers import Gaussian, Layer
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.sums import HiddenStates
-from harmonium.tables.baselines import separate
 from harmonium.tables.codec import Codec
 from harmonium.tables.correlated import fit_normal, fit_residuals, fold
 from harmonium.tables.label_fit import fit_labels
@@ -248,7 +247,8 @@ def independent_start(
     machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, model: ColumnModel
 ) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
     """Returns the machine with the biases of independent columns, and the roots of joined ones."""
-    start, roots = separate(machine, v, weights), dict[int, Tensor]()
+    start, roots = deepcopy(machine), dict[int, Tensor]()
+    init_visible_biases_(start, v, weights)
     for l in model.joined:
         covariance = None if model.covariances is None else model.covariances[l]
         roots[l] = _fit_units(start.layers[l], start.split(v)[l], weights, model.ridge, covariance)
