@@ -65,6 +65,18 @@ STATES = machine().random_states(12, seed=1)
 HOLED = torch.cat([ROWS[:, :5], torch.full((12, 1), torch.nan)], 1)
 LOGARITHMS = hm.tables.Table.fit(np.exp(REAL[:, :1]), {0: {"kind": "gaussian", "transform": "log"}})
 LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
+
+
+def order_of_draws(**seed: Any) -> Any:
+    """What is found of two columns in order, by a machine that knows nothing of it: letters, as a tensor."""
+    start = np.linspace(0.0, 1.0, 60)
+    columns = np.stack([start, start + 0.05], 1)
+    table = hm.tables.Table.fit(columns)
+    machine = hm.BoltzmannMachine([*table.layers, hm.Bernoulli(2)], seed=0)
+    found = hm.tables.find_broken_order(machine, torch.as_tensor(table.encode(columns)), table, **seed)
+    return torch.tensor([*(found or "nothing").encode()])
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
     "join_layers": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
@@ -127,6 +139,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
+    "find_broken_order": order_of_draws,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(
         hm.report.kernel_distance(
