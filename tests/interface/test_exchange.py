@@ -134,11 +134,16 @@ def test_old_and_new_layouts_of_rbms(layout, tmp_path):
     assert float(earlier.hamiltonian().J[0].mean()) == pytest.approx(3, abs=1)
 
 
-def test_a_published_file_of_rbms():
-    folder = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
-    path = folder / "exchange" / "rbms-blume-capel-potts.h5"
+def published(*parts: str) -> Path:
+    """A file of others among the data, without which the test is skipped."""
+    path = Path(os.environ.get("HARMONIUM_DATA", "../shared/data")).joinpath(*parts)
     if not path.exists():
         pytest.skip(f"{path} is not there")
+    return path
+
+
+def test_a_published_file_of_rbms():
+    path = published("exchange", "rbms-blume-capel-potts.h5")
     machine = exchange.read(path).machine
     layer = machine.layers[0]
     assert (layer.n_units, layer.n_states, machine.layers[1].n_units) == (51, 3, 250)
@@ -564,10 +569,7 @@ def test_machines_without_a_place_in_a_markov_network_are_refused(tmp_path):
 
 
 def test_a_published_network_has_the_partition_function_of_its_answer():
-    folder = Path(os.environ.get("HARMONIUM_DATA", "../shared/data"))
-    path = folder / "uai" / "DBN_11.uai"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
+    path = published("uai", "DBN_11.uai")
     machine = exchange.read(path).machine
     J, bias = machine.hamiltonian().J[0].detach().numpy(), machine.layers[0].bias.detach().numpy()
     half = len(bias) // 2  # a complete bipartite graph of two halves

@@ -23,7 +23,9 @@ from harmonium.backends.tensor_cores import (
     described,
     find_largest,
     find_short,
+    lie_side_by_side,
     on_device,
+    room_in_8_bits,
     unit_of,
     vector_of,
 )
@@ -77,7 +79,7 @@ def statistics(
     """
     if len(pairs) not in (1, 2):
         raise ValueError(f"pairs: expected one or two, received {len(pairs)}")
-    pairs = [pair._replace(x=_lie_side_by_side(pair.x), y=_lie_side_by_side(pair.y)) for pair in pairs]
+    pairs = [pair._replace(x=lie_side_by_side(pair.x), y=lie_side_by_side(pair.y)) for pair in pairs]
     first = pairs[0]
     k, n = first.x.shape[1], first.y.shape[1]
     if into is None:
@@ -162,11 +164,6 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
             _add_partial(partial, out, row, size, sums, grow or number >= at_once)
 
 
-def _lie_side_by_side(x: Tensor) -> Tensor:
-    """Returns x with its columns side by side in memory."""
-    return x if x.stride(1) == 1 else x.contiguous()
-
-
 def _cover(k: int, n: int, tile: Tile, edge: int) -> tuple[int, int, int]:
     """Returns the tiles of a result with edges, the length of a row of them, and the size of all."""
     across, down = -(-(n + edge) // tile.columns), -(-(k + edge) // tile.rows)
@@ -207,8 +204,7 @@ def turn(x: Tensor, exact: bool, bounded: bool, wrong: Tensor) -> _Turned:
     """
     rows, n = x.shape
     parts = 1 if exact else 3
-    length = -(-rows // ALIGNED) * ALIGNED
-    digits = torch.empty(parts * (n + 1), length, dtype=torch.int8, device=x.device)[:, :rows]
+    digits = room_in_8_bits(parts * (n + 1), rows, x.device)
     largest: Tensor | None = None
     short = find_short(x) if exact else None
     source = x if short is None else short
@@ -218,9 +214,9 @@ def turn(x: Tensor, exact: bool, bounded: bool, wrong: Tensor) -> _Turned:
     vector = vector_of(n, source.stride(0))
     with on_device(x):
         _kernels().turn[(-(-rows // 64) * -(-(n + 1) // 64),)](
-            source, largest, digits, wrong, rows, n // vector, source.stride(0) // vector, length // ALIGNED,
-            unit, 1 / unit, PARTS=parts, UNITS=largest is not None, VECTOR=vector, ROWS=64, COLUMNS=64,
-            num_warps=4,
+            source, largest, digits, wrong, rows, n // vector, source.stride(0) // vector,
+            digits.stride(0) // ALIGNED, unit, 1 / unit, PARTS=parts, UNITS=largest is not None,
+            VECTOR=vector, ROWS=64, COLUMNS=64, num_warps=4,
         )  # fmt: skip
     return _Turned(digits, parts, largest, unit)
 

@@ -77,9 +77,7 @@ class Couplings:
             k, n = W.shape
             made = []
             for largest, columns in zip(find_largest(W, of_rows=True), (k, n), strict=True):
-                row = -(-columns // ALIGNED) * ALIGNED
-                digits = torch.empty(self.count * len(largest), row, dtype=torch.int8, device=W.device)
-                made.append(Digits(digits[:, :columns], largest))
+                made.append(Digits(room_in_8_bits(self.count * len(largest), columns, W.device), largest))
             across, down = made
             with on_device(W):
                 _kernels().cut[(-(-k // 32) * -(-n // 64),)](
@@ -303,8 +301,7 @@ def _multiply(
     couplings = W if isinstance(W, Couplings) else None
     matrix = W.W if isinstance(W, Couplings) else W
     matrix = matrix.t() if transposed else matrix
-    if x.stride(1) != 1:
-        x = x.contiguous()
+    x = lie_side_by_side(x)
     (rows, k), n = x.shape, matrix.shape[1]
     may_cut = couplings is not None and couplings.count == parts and copies(x)
     tile = tile_of(rows, k, n, may_cut, exact) if tile is None else tile
@@ -389,11 +386,11 @@ def _ends(
         torch.empty(rows, n, dtype=torch.float32, device=like.device) if is_asked else None
         for is_asked in asked
     ]
-    state, short_row = made[0], -(-n // ALIGNED) * ALIGNED
-    beside = None
+    state, beside = made[0], None
     if short and state is not None:
-        beside = torch.empty(rows, short_row, dtype=torch.int8, device=like.device)[:, :n]
+        beside = room_in_8_bits(rows, n, like.device)
         keep_short(state, beside)
+    short_row = 0 if beside is None else beside.stride(0)
     by_tensor = beta if isinstance(beta, Tensor) else None
     by_row = by_tensor is not None and by_tensor.numel() > 1
     more = None if addend is None else addend.contiguous()
@@ -412,12 +409,10 @@ def short_of(x: Tensor) -> Tensor:
     if kept is not None:
         return kept
     rows, n = x.shape
-    row = -(-n // ALIGNED) * ALIGNED
-    made = torch.empty(rows, row, dtype=torch.int8, device=x.device)[:, :n]
-    vector = vector_of(n, x.stride(0))
+    made, vector = room_in_8_bits(rows, n, x.device), vector_of(n, x.stride(0))
     with on_device(x):
         _kernels().shorten[(-(-rows // 32) * -(-n // 128),)](
-            x, made, rows, n // vector, x.stride(0) // vector, row // ALIGNED, VECTOR=vector,
+            x, made, rows, n // vector, x.stride(0) // vector, made.stride(0) // ALIGNED, VECTOR=vector,
             ROWS=32, COLUMNS=128, num_warps=4,
         )  # fmt: skip
     keep_short(x, made)
@@ -427,17 +422,26 @@ def short_of(x: Tensor) -> Tensor:
 def _share_out(x: Tensor, by: Tensor) -> Digits:
     """Returns x · by in three digits, (3 · rows, k), and the largest magnitude of every row, (rows,)."""
     rows, k = x.shape
-    row = -(-k // ALIGNED) * ALIGNED
-    digits = torch.empty(3 * rows, row, dtype=torch.int8, device=x.device)[:, :k]
+    digits = room_in_8_bits(3 * rows, k, x.device)
     largest, vector = torch.empty(rows, device=x.device), vector_of(k, x.stride(0))
     width = 1 << (k - 1).bit_length()
     count = max(1, 4096 // width)
     with on_device(x):
         _kernels().share_out[(-(-rows // count),)](
-            x, by, digits, largest, rows, k // vector, x.stride(0) // vector, row // ALIGNED, unit_of(3),
-            VECTOR=vector, ROWS=count, WIDTH=width, num_warps=8,
+            x, by, digits, largest, rows, k // vector, x.stride(0) // vector, digits.stride(0) // ALIGNED,
+            unit_of(3), VECTOR=vector, ROWS=count, WIDTH=width, num_warps=8,
         )  # fmt: skip
     return Digits(digits, largest)
+
+
+def room_in_8_bits(rows: int, columns: int, device: torch.device) -> Tensor:
+    """Returns unset numbers of 8 bits, (rows, columns), in rows that the copy engine reads."""
+    return torch.empty(rows, -(-columns // ALIGNED) * ALIGNED, dtype=torch.int8, device=device)[:, :columns]
+
+
+def lie_side_by_side(x: Tensor) -> Tensor:
+    """Returns x with its columns side by side in memory."""
+    return x if x.stride(1) == 1 else x.contiguous()
 
 
 def find_short(x: Tensor) -> Tensor | None:
