@@ -494,6 +494,31 @@ def test_replayed_searches_are_those_made_one_by_one(
     assert all(torch.equal(x, y) for x, y in zip(replayed, plain, strict=True))
 
 
+def test_replayed_training_in_equilibrium_is_that_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With machines that are frozen and a step that is taken back; two runs of one rule keep their chains."""
+    rule = hm.rules.ptt(chains=20, offers=12, samples=3)
+
+    def run(rule: Any) -> list[Any]:
+        machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Bernoulli(5)], seed=2)
+        done = hm.train(
+            machine, BITS, rule=rule, updates=30, batch_size=20, learning_rate=1.0, seed=3, progress=False,
+            record_every=1,
+        )  # fmt: skip
+        seen = [[entry[name] for entry in done.history] for name in ("frozen", "rejected", "acceptance")]
+        assert sum(seen[0]) > 1 and sum(seen[1])
+        return [x for _, x in leaves([seen, machine.state_dict(), done.rule_state])]
+
+    with pretend_graphs(monkeypatch) as counts:
+        replayed, kept = run(rule), [x.clone() if isinstance(x, torch.Tensor) else x for x in run(rule)]
+        assert counts.failed == 0 and counts.recorded >= 3 and counts.replays > 100
+        recorded = counts.recorded
+        monkeypatch.setattr(choice, "RECORDS", frozenset())
+        plain = run(hm.rules.ptt(chains=20, offers=12, samples=3))
+        assert counts.recorded == recorded
+    for x, y, z in zip(replayed, kept, plain, strict=True):
+        assert torch.equal(x, z) and torch.equal(y, z) if isinstance(x, torch.Tensor) else x == y == z
+
+
 def test_replayed_searches_go_on_one_by_one_after_their_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_modes, "_PATIENCE", 11)
     machine = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)], seed=0)

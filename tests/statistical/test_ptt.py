@@ -124,7 +124,7 @@ def test_equilibrium_is_reached_from_one_mode() -> None:
     with torch.no_grad():
         samples = Population.of(rung, draw(rung, 4000, generator))
         up = [torch.ones(400, 10, dtype=torch.float64)] * 2
-        found = equilibrate(law, rung, up, samples, 1, generator)
+        found = equilibrate(law, as_rung(rung), up, samples, 1, generator)
     assert found.cause == "" and found.rounds < 2000
     up = (found.samples.states[0] if found.samples.states[0].numel() else found.samples.states[1]).sum(1)
     share = float((up > 0).double().mean() + (up == 0).double().mean() / 2)
@@ -137,7 +137,7 @@ def test_a_machine_out_of_reach_is_refused() -> None:
     rung = law_of(law, [x * 0 for x in as_rung(law)])
     with torch.no_grad():
         samples = Population.of(rung, made.random_states(400, seed=generator))
-        found = equilibrate(law, rung, made.random_states(40, seed=generator), samples, 1, generator)
+        found = equilibrate(law, as_rung(rung), made.random_states(40, seed=generator), samples, 1, generator)
     assert found.cause.startswith("acceptance ")
 
 

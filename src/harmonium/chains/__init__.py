@@ -31,4 +31,5 @@ from harmonium.chains.moving import (
     run as run,
     run_kernel as run_kernel,
 )
+from harmonium.chains.replaying import replay_under as replay_under
 from harmonium.chains.tempering import Tempering as Tempering

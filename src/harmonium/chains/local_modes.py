@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +12,8 @@ from torch import Tensor
 from harmonium import _device, _random
 from harmonium._checks import Numbers
 from harmonium.backends import calls, choice
-from harmonium.backends.recording import replay
-from harmonium.backends.rounding import ASKED
 from harmonium.chains.kernel import KernelState
+from harmonium.chains.replaying import replay_under
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, Part, States
 
 _COMPACT = 4  # chains that have arrived leave once they are one in so many: copies cost more than they do
@@ -187,20 +184,15 @@ def _climb_ahead(
         The states, and for each chain, (rows,), whether it has ended, and in which of these half-steps, from
         1 on; 0 for one that has not, or had before.
     """
-    like = law.without_cache()
 
-    def step(given: tuple[Any, ...]) -> tuple[States, Tensor, Tensor]:
-        thetas, J, states, ended = given
-        at, current, when = (
-            replace(like, thetas=thetas, J=J),
-            list(states),
-            torch.zeros_like(ended, dtype=torch.int64),
-        )
+    def step(at: Hamiltonian, given: tuple[States, Tensor]) -> tuple[States, Tensor, Tensor]:
+        current, ended = list(given[0]), given[1]
+        when = torch.zeros_like(ended, dtype=torch.int64)
         for half in range(_WINDOW):
             moved = ended
             for l in free[half % 2]:
                 x = torch.where(
-                    ended.unsqueeze(-1), current[l], at.layers[l].mode(at.field(l, current), thetas[l])
+                    ended.unsqueeze(-1), current[l], at.layers[l].mode(at.field(l, current), at.thetas[l])
                 )
                 moved, current[l] = moved | (x != current[l]).any(-1), x
             if discrete[half % 2]:
@@ -208,9 +200,8 @@ def _climb_ahead(
                 ended = ended | ~moved
         return current, ended, when
 
-    given = (law.thetas, tuple(law.J), list(states), ended)
-    key = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, ASKED.get(), len(ended))
-    moved: tuple[States, Tensor, Tensor] = replay(owner, key, step, given, law.device)
+    key = (tuple(free), tuple(discrete))
+    moved: tuple[States, Tensor, Tensor] = replay_under(law, owner, key, step, (list(states), ended))
     return moved
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final, overload
 from weakref import ref
 
@@ -13,8 +13,7 @@ from torch import Tensor
 from harmonium import _device
 from harmonium._states import record
 from harmonium.backends import choice
-from harmonium.backends.recording import replay
-from harmonium.backends.rounding import ASKED
+from harmonium.chains import replay_under
 from harmonium.coupled.kernels import (
     ChainState,
     CoupledSweep,
@@ -271,24 +270,19 @@ class RunAhead:
     def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor | None = None) -> Any:
         """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
         chains = chains.without(self._layers.drawn_anew)
-        machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, self._layers)
         # A recording that held the kernel would keep it, and so itself, alive.
-        kernel, like, layers, generator = (
-            ref(self._kernel), law.without_cache(), self._layers, self._generator
-        )  # fmt: skip
+        kernel, layers, generator = ref(self._kernel), self._layers, self._generator
 
-        def step(given: Any) -> Any:
-            thetas, J, chains, *live = given
+        def step(at: Hamiltonian, given: Any) -> Any:
+            chains, *live = given
             moved_by = kernel()
             assert moved_by is not None
-            at = replace(like, thetas=thetas, J=J)
             if live:
                 return _sweep(at, chains, live[0], SWEEPS, moved_by, layers, generator)
             return _sweep_alone(at, chains, moved_by, generator)
 
-        given = (law.thetas, tuple(law.J), chains, *(() if live is None else (live,)))
-        key = (*machine, ASKED.get(), len(chains.states[0]), live is None)
-        return replay(self._kernel, key, step, given, law.device, [generator])
+        given = (chains, *(() if live is None else (live,)))
+        return replay_under(law, self._kernel, (layers, live is None), step, given, [generator])
 
     def _add_averages(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite
 from typing import Any, NamedTuple, final
@@ -11,8 +11,17 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
-from harmonium._states import record, require_alike
-from harmonium.chains import Gibbs, KernelState, check_chains, convergence, run_kernel, swap_where
+from harmonium._states import map_leaves, record, require_alike
+from harmonium.backends import choice
+from harmonium.chains import (
+    Gibbs,
+    KernelState,
+    check_chains,
+    convergence,
+    replay_under,
+    run_kernel,
+    swap_where,
+)
 from harmonium.ladder.bennett import bennett_ratio
 from harmonium.ladder.kernel import Ladder
 from harmonium.ladder.rungs import (
@@ -81,6 +90,7 @@ class Population(NamedTuple):
         return complete(law, self.states, fields_of(law, self.states), generator)
 
 
+@record
 class Exchange(NamedTuple):
     """An offer of chains of a law and ``members`` at some ``rows`` of a rung's population to change places.
 
@@ -132,6 +142,45 @@ class Exchange(NamedTuple):
         return complete(law, moved, fields, generator), reservoir.put(self.rows, returned, energies)
 
 
+@record
+class Judged(NamedTuple):
+    """Chains that offer to exchange, (offers, width_l) for each layer, and what tells how a step went.
+
+    ``numbers`` are the effective sample size of their weights, as a fraction, and the weighted acceptance.
+    """
+
+    offering: States
+    offered: Exchange
+    numbers: Tensor
+
+    @classmethod
+    def after_step(
+        cls,
+        law: Hamiltonian,
+        rung: Rung,
+        given: tuple[States, Tensor, Tensor, Population],
+        generator: torch.Generator,
+    ) -> Judged:
+        """Lets chains of a law offer to exchange; with their rows, energies before, and the reservoir."""
+        chains, rows, energies, reservoir = given
+        offering = [x[rows] for x in chains]
+        offered = Exchange.offer(law, law_of(law, rung), offering, reservoir, generator)
+        weights = (energies - offered.energies[0]).softmax(0)
+        size = 1 / weights.square().sum() / len(weights)
+        rate = (weights * offered.gain.clamp(max=0).exp()).sum()
+        return cls(offering, offered, torch.stack((size, rate.to(size.dtype))))
+
+
+@record
+class Moved(NamedTuple):
+    """What an update leaves in the fields of a ``PttState`` with these names."""
+
+    chains: States
+    reservoir: Population
+    offering: Tensor
+    energies: Tensor
+
+
 class Frozen(NamedTuple):
     """Samples of a machine and its chains after some rounds, or why an attempt to freeze it failed."""
 
@@ -143,11 +192,12 @@ class Frozen(NamedTuple):
 
 def equilibrate(
     law: Hamiltonian,
-    rung: Hamiltonian,
+    rung: Rung,
     chains: States,
     samples: Population,
     sweeps: int,
     generator: torch.Generator,
+    owner: object = None,
 ) -> Frozen:
     """Brings chains to equilibrium by exchanges with samples of a rung nearby, and collects as many samples.
 
@@ -158,19 +208,24 @@ def equilibrate(
     """
     reservoir, rounds = samples, 0
 
-    def advance(chains: States, reservoir: Population) -> tuple[States, Population, Exchange]:
-        offered = Exchange.offer(law, rung, chains, reservoir, generator)
+    def advance(law: Hamiltonian, given: tuple[Rung, States, Population]) -> Any:
+        rung, chains, reservoir = given
+        offered = Exchange.offer(law, law_of(law, rung), chains, reservoir, generator)
         chains, reservoir = offered.accept(law, chains, reservoir, generator)
         moved = run_kernel(law, Gibbs(), KernelState(chains, 0), sweeps, generator)
-        return list(moved.states), reservoir, offered
+        gap, accepted = offered.energies[0] - offered.under_rung, offered.gain.clamp(max=0).exp().mean()
+        return list(moved.states), reservoir, gap[:_WATCHED], accepted
+
+    def made() -> Any:
+        return _replayed(owner, law, ("round", sweeps), advance, (rung, chains, reservoir), generator)
 
     while True:
         stage, reservoir = max(_FIRST, rounds), samples
         gaps, accepted = [], []
         for _ in range(stage):
-            chains, reservoir, offered = advance(chains, reservoir)
-            gaps.append((offered.energies[0] - offered.under_rung)[:_WATCHED])
-            accepted.append(offered.gain.clamp(max=0).exp().mean())
+            chains, reservoir, gap, acceptance = made()
+            gaps.append(gap)
+            accepted.append(acceptance)
         rounds += stage
         rate = float(torch.stack(accepted[stage // 2 :]).mean())
         if not rate >= LEAST:
@@ -187,11 +242,26 @@ def equilibrate(
     for _ in range(len(samples.energies) // len(chains[0])):
         reservoir = samples
         for _ in range(ceil(2 * time)):
-            chains, reservoir, _ = advance(chains, reservoir)
+            chains, reservoir, *_ = made()
         collected.append(chains)
     rounds += len(collected) * ceil(2 * time)
     together = [torch.cat(parts) for parts in zip(*collected, strict=True)]
     return Frozen("", Population.of(law, together), chains, rounds)
+
+
+def _replayed(
+    owner: object,
+    law: Hamiltonian,
+    key: tuple[Any, ...],
+    step: Callable[[Hamiltonian, Any], Any],
+    given: Any,
+    generator: torch.Generator,
+) -> Any:
+    """Makes a step under a law, by a recording of the owner where the device records."""
+    if owner is None or not choice.records(law.device):
+        return step(law, given)
+    made = replay_under(law, owner, key, step, given, [generator])
+    return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, made)
 
 
 @record
@@ -311,12 +381,18 @@ class EquilibriumTraining:
     ) -> tuple[PttState, dict[str, float]]:
         """Returns the state after an update of the parameters (by name, of their shapes), and diagnostics."""
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
-        rows, reservoir = state.offering, state.reservoir
-        offering = [x[rows] for x in state.chains]
-        offered = Exchange.offer(law, law_of(law, state.rungs[-1]), offering, reservoir, generator)
-        weights = (state.energies - offered.energies[0]).softmax(0)
-        size = float(1 / weights.square().sum() / len(weights))
-        rate = float((weights * offered.gain.clamp(max=0).exp()).sum())
+        rung, reservoir = state.rungs[-1], state.reservoir
+
+        def judge(law: Hamiltonian, given: Any) -> Judged:
+            return Judged.after_step(law, given[0], given[1], generator)
+
+        def move(law: Hamiltonian, given: Any) -> Moved:
+            return settings.move(law, *given, generator=generator)
+
+        settings = replace(self)  # a recording that held its owner would keep it alive
+        given = (state.chains, state.offering, state.energies, reservoir)
+        judged = _replayed(self, law, ("judge",), judge, (rung, given), generator)
+        size, rate = judged.numbers.tolist()
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         least = min(self.freeze, _SOON) if state.since == 0 else LEAST
         if not (size >= LEAST and rate >= least):  # also where they are no numbers
@@ -325,22 +401,35 @@ class EquilibriumTraining:
         if rate < self.freeze:
             state = self._freeze(law, state, parameters, generator)
             return state, {**seen, "frozen": float(not state.restart)}
-        offering, reservoir = offered.accept(law, offering, reservoir, generator)
-        chains = [x.index_copy(0, rows, y) for x, y in zip(state.chains, offering, strict=True)]
-        moved = run_kernel(law, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
-        rows = self._choose(len(chains[0]), generator)
-        fields = {l: moved.fields[l][rows] for l in law.graph.summed}
-        energies = law.free_energy([x[rows] for x in moved.states], law.graph.summed, fields)
+        moved = _replayed(
+            self, law, ("move",), move, (judged, state.offering, state.chains, reservoir), generator
+        )
         after = replace(
             state,
-            chains=list(moved.states),
-            offering=rows,
-            energies=energies,
-            reservoir=reservoir,
+            **moved._asdict(),
             rejections=0 if state.since >= 0 else state.rejections,  # a step was taken, not too long a one
             since=state.since + 1,
         )
         return after, seen
+
+    def move(
+        self,
+        law: Hamiltonian,
+        judged: Judged,
+        rows: Tensor,
+        chains: States,
+        reservoir: Population,
+        *,
+        generator: torch.Generator,
+    ) -> Moved:
+        """Lets chains of some rows exchange as judged, and moves all, each layer (chains, width_l)."""
+        offering, reservoir = judged.offered.accept(law, judged.offering, reservoir, generator)
+        chains = [x.index_copy(0, rows, y) for x, y in zip(chains, offering, strict=True)]
+        moved = run_kernel(law, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
+        rows = self._choose(len(chains[0]), generator)
+        fields = {l: moved.fields[l][rows] for l in law.graph.summed}
+        energies = law.free_energy([x[rows] for x in moved.states], law.graph.summed, fields)
+        return Moved(list(moved.states), reservoir, rows, energies)
 
     def _choose(self, chains: int, generator: torch.Generator) -> Tensor:
         """Draws the rows of the chains that offer at the next update, (offers,)."""
@@ -377,7 +466,7 @@ class EquilibriumTraining:
     ) -> PttState:
         """Returns the state with the machine among the frozen ones, or at the last one where that failed."""
         rung, samples = law_of(law, state.rungs[-1]), state.samples
-        frozen = equilibrate(law, rung, state.chains, samples, self.sweeps, generator)
+        frozen = equilibrate(law, state.rungs[-1], state.chains, samples, self.sweeps, generator, self)
         if frozen.cause:
             return self._reject(law, state, frozen.cause, generator)
         under = rung.free_energy(frozen.samples.states, law.graph.summed)

@@ -1,0 +1,47 @@
+"""Steps under a law that learns, by recordings that lie on a device and are used again at every update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from harmonium._states import leaves
+from harmonium.backends.recording import replay
+from harmonium.backends.rounding import ASKED
+from harmonium.machine import Hamiltonian
+
+
+def replay_under(
+    law: Hamiltonian,
+    owner: object,
+    key: tuple[Hashable, ...],
+    step: Callable[[Hamiltonian, Any], Any],
+    given: Any,
+    generators: Sequence[torch.Generator] = (),
+) -> Any:
+    """Makes a step under a law by a recording that an earlier call of the same owner may have made.
+
+    Args:
+        law: the machine; its parameters may have changed since.
+        owner: keeps its recordings as long as it lives; ``step`` must not hold it.
+        key: whatever the operations depend on beside the law and the shapes of tensors.
+        step: takes the law and what is given, both at places that stay, and returns a tree of tensors.
+        given: a tree of tensors.
+        generators: sources of the step's noise.
+
+    Returns:
+        What the step made; the next call writes over it.
+    """
+    like = law.without_cache()
+
+    def at(places: Any) -> Any:
+        thetas, J, given = places
+        return step(replace(like, thetas=thetas, J=J), given)
+
+    machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, ASKED.get())
+    given = (law.thetas, tuple(law.J), given)
+    shapes = tuple(tuple(value.shape) for _, value in leaves(given))
+    return replay(owner, (*machine, shapes, *key), at, given, law.device, generators)
