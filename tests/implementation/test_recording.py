@@ -501,7 +501,7 @@ def test_replayed_training_in_equilibrium_is_that_made_one_by_one(monkeypatch: p
     def run(rule: Any) -> list[Any]:
         machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Bernoulli(5)], seed=2)
         done = hm.train(
-            machine, BITS, rule=rule, updates=30, batch_size=20, learning_rate=1.0, seed=3, progress=False,
+            machine, BITS, rule=rule, updates=30, batch_size=20, learning_rate=6.0, seed=3, progress=False,
             record_every=1,
         )  # fmt: skip
         seen = [[entry[name] for entry in done.history] for name in ("frozen", "rejected", "acceptance")]
