@@ -58,16 +58,18 @@ def turn(
 
 @triton.jit(do_not_specialize=["rows", "share", "scale", "x_unit", "y_unit"])
 def statistics_of_digits(
-    x_at, y_at, x_largest_ptr, y_largest_ptr, weight_ptr, wrong_ptr, partial_ptr, rows, share, k, n,
-    scale, x_unit, y_unit, partial_row, partial_size,
+    x_at, y_at, x_largest_ptr, y_largest_ptr, weight_ptr, wrong_ptr, total_ptr, x_sum_ptr, y_sum_ptr,
+    partial_ptr, rows, share, inner, width, scale, x_unit, y_unit, partial_row, partial_size,
     X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, X_UNITS: tl.constexpr, Y_UNITS: tl.constexpr,
-    WEIGHT: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+    WEIGHT: tl.constexpr, SPLITS: tl.constexpr, GROW: tl.constexpr, VECTOR: tl.constexpr,
+    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Writes scale · weight · Σ x ⊗ y over shares of the rows, for ``add_partial``.
+    """Writes scale · weight · Σ x ⊗ y over the rows, or adds it to what is there; shares for ``add_partial``.
 
     x_at and y_at describe what ``turn`` made of x and y, whose last units are 1 in every row, so that the
     sums of y and of x stand there. Products of digits below the last one are left out.
     """
+    k, n = inner * VECTOR, width * VECTOR
     tiles = tl.cdiv(n + 1, ABOVE)
     tile, split = tl.program_id(0), tl.program_id(1)
     start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
@@ -100,21 +102,23 @@ def statistics_of_digits(
         of_x = tl.where(below < k, tl.load(x_largest_ptr + below, mask=below < k, other=0.0) * x_unit, of_x)
     if Y_UNITS:
         of_y = tl.where(above < n, tl.load(y_largest_ptr + above, mask=above < n, other=0.0) * y_unit, of_y)
-    at = partial_ptr + split.to(tl.int64) * partial_size
     total = total * of_x[:, None] * of_y[None, :] * scale + tl.load(wrong_ptr)
-    tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], total)
+    if SPLITS == 1:
+        _write(total, total_ptr, x_sum_ptr, y_sum_ptr, start_below, start_above, k, n, GROW, BELOW, ABOVE)
+    else:
+        at = partial_ptr + split.to(tl.int64) * partial_size
+        tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], total)
 
 
 @triton.jit
 def _sum_rows(
     x_ptr, y_ptr, weight_ptr, first, last, x_row, y_row, weight_row,
     below, above, k, n, X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr,
-    WEIGHTS: tl.constexpr, SUMS: tl.constexpr, APART: tl.constexpr,
-    BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
+    WEIGHTS: tl.constexpr, APART: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Returns Σ weight · x ⊗ y over rows first..last for a tile of units below and above.
 
-    With ``SUMS`` x and y have a unit more that is 1 in every row, so that the sums of y and of x stand there.
+    x and y have a unit more that is 1 in every row, so that the sums of y and of x stand there.
     """
     total = tl.zeros((BELOW, ABOVE), tl.float32)
     step = tl.arange(0, ROWS)
@@ -124,9 +128,8 @@ def _sum_rows(
         inside = row + step < last
         y = tl.load(y_at, mask=inside[:, None] & (above[None, :] < n), other=0.0)
         x = tl.load(x_at, mask=inside[:, None] & (below[None, :] < k), other=0.0)
-        # Also without sums: what passes through registers is read 16 bytes at a time.
-        x = tl.where(below[None, :] == k, 1.0 if SUMS else 0.0, x.to(tl.float32))
-        y = tl.where(above[None, :] == n, 1.0 if SUMS else 0.0, y.to(tl.float32))
+        x = tl.where(below[None, :] == k, 1.0, x.to(tl.float32))
+        y = tl.where(above[None, :] == n, 1.0, y.to(tl.float32))
         if WEIGHTS:
             weight = tl.load(weight_ptr + (row + step) * weight_row, mask=inside, other=0.0)
             y = y * weight[:, None]
@@ -141,7 +144,7 @@ def _sum_rows(
 @triton.jit
 def _write(
     sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n,
-    GROW: tl.constexpr, SUMS: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
+    GROW: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
 ):  # fmt: skip
     """Writes a tile of Σ x ⊗ y, and of Σ x and Σ y beyond its edges, or adds it to what stands there."""
     below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
@@ -151,17 +154,16 @@ def _write(
     if GROW:
         value += tl.load(total_ptr + place, mask=inside, other=0.0)
     tl.store(total_ptr + place, value, mask=inside)
-    if SUMS:
-        if start + ABOVE > n:  # the last tile of its row, whose column n is Σ x
-            of_x = tl.sum(tl.where(above[None, :] == n, sums, 0.0), 1)
-            if GROW:
-                of_x += tl.load(x_sum_ptr + below, mask=below < k, other=0.0)
-            tl.store(x_sum_ptr + below, of_x, mask=below < k)
-        if first + BELOW > k:  # the last of its column, whose row k is Σ y
-            of_y = tl.sum(tl.where(below[:, None] == k, sums, 0.0), 0)
-            if GROW:
-                of_y += tl.load(y_sum_ptr + above, mask=above < n, other=0.0)
-            tl.store(y_sum_ptr + above, of_y, mask=above < n)
+    if start + ABOVE > n:  # the last tile of its row, whose column n is Σ x
+        of_x = tl.sum(tl.where(above[None, :] == n, sums, 0.0), 1)
+        if GROW:
+            of_x += tl.load(x_sum_ptr + below, mask=below < k, other=0.0)
+        tl.store(x_sum_ptr + below, of_x, mask=below < k)
+    if first + BELOW > k:  # the last of its column, whose row k is Σ y
+        of_y = tl.sum(tl.where(below[:, None] == k, sums, 0.0), 0)
+        if GROW:
+            of_y += tl.load(y_sum_ptr + above, mask=above < n, other=0.0)
+        tl.store(y_sum_ptr + above, of_y, mask=above < n)
 
 
 @triton.jit(do_not_specialize=["rows", "share", "rows_2", "share_2", "scale", "scale_2"])
@@ -173,8 +175,7 @@ def statistics(
     scale, scale_2, partial_row, partial_size,
     X_PARTS: tl.constexpr, Y_PARTS: tl.constexpr, WEIGHTS: tl.constexpr,
     X_PARTS_2: tl.constexpr, Y_PARTS_2: tl.constexpr, WEIGHTS_2: tl.constexpr,
-    PAIRS: tl.constexpr, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
-    VECTOR: tl.constexpr, APART: tl.constexpr,
+    PAIRS: tl.constexpr, SPLITS: tl.constexpr, VECTOR: tl.constexpr, APART: tl.constexpr,
     BELOW: tl.constexpr, ABOVE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Computes Σ scale · weight · x ⊗ y over the rows of one or two pairs, (k, n), and Σ x and Σ y.
@@ -183,27 +184,24 @@ def statistics(
     for ``add_partial``: in an order that is fixed, so that the bits stay.
     """
     k, n = inner * VECTOR, width * VECTOR
-    edge: tl.constexpr = 1 if SUMS else 0
-    tiles = tl.cdiv(n + edge, ABOVE)
+    tiles = tl.cdiv(n + 1, ABOVE)
     tile, split = tl.program_id(0), tl.program_id(1)
     start_below, start_above = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
     below, above = start_below + tl.arange(0, BELOW), start_above + tl.arange(0, ABOVE)
     first = split * share
     sums = _sum_rows(
         x_ptr, y_ptr, weight_ptr, first, tl.minimum(first + share, rows), x_row * VECTOR, y_row * VECTOR,
-        weight_row, below, above, k, n, X_PARTS, Y_PARTS, WEIGHTS, SUMS, APART, BELOW, ABOVE, ROWS,
+        weight_row, below, above, k, n, X_PARTS, Y_PARTS, WEIGHTS, APART, BELOW, ABOVE, ROWS,
     ) * scale  # fmt: skip
     if PAIRS == 2:
         first = split * share_2
         sums += _sum_rows(
             x_ptr_2, y_ptr_2, weight_ptr_2, first, tl.minimum(first + share_2, rows_2), x_row_2 * VECTOR,
             y_row_2 * VECTOR, weight_row_2, below, above, k, n, X_PARTS_2, Y_PARTS_2,
-            WEIGHTS_2, SUMS, APART, BELOW, ABOVE, ROWS,
+            WEIGHTS_2, APART, BELOW, ABOVE, ROWS,
         ) * scale_2  # fmt: skip
     if SPLITS == 1:
-        _write(
-            sums, total_ptr, x_sum_ptr, y_sum_ptr, start_below, start_above, k, n, GROW, SUMS, BELOW, ABOVE
-        )
+        _write(sums, total_ptr, x_sum_ptr, y_sum_ptr, start_below, start_above, k, n, False, BELOW, ABOVE)
     else:
         at = partial_ptr + split.to(tl.int64) * partial_size
         tl.store(at + below[:, None].to(tl.int64) * partial_row + above[None, :], sums)
@@ -212,20 +210,19 @@ def statistics(
 @triton.jit
 def add_partial(
     partial_ptr, total_ptr, x_sum_ptr, y_sum_ptr, inner, width,
-    partial_row, partial_size, SPLITS: tl.constexpr, GROW: tl.constexpr, SUMS: tl.constexpr,
-    VECTOR: tl.constexpr, BELOW: tl.constexpr, ABOVE: tl.constexpr,
+    partial_row, partial_size, SPLITS: tl.constexpr, VECTOR: tl.constexpr,
+    BELOW: tl.constexpr, ABOVE: tl.constexpr,
 ):  # fmt: skip
     """Sums what the splits of ``statistics`` wrote, or ``statistics_of_digits``."""
     k, n = inner * VECTOR, width * VECTOR
-    edge: tl.constexpr = 1 if SUMS else 0
-    tiles = tl.cdiv(n + edge, ABOVE)
+    tiles = tl.cdiv(n + 1, ABOVE)
     tile = tl.program_id(0)
     first, start = (tile // tiles) * BELOW, (tile % tiles) * ABOVE
     below, above = first + tl.arange(0, BELOW), start + tl.arange(0, ABOVE)
     at = partial_ptr + below[:, None].to(tl.int64) * partial_row + above[None, :]
-    inside = (below[:, None] < k + edge) & (above[None, :] < n + edge)
+    inside = (below[:, None] <= k) & (above[None, :] <= n)
     sums = tl.load(at, mask=inside, other=0.0)
     for _ in tl.static_range(1, SPLITS):
         at += partial_size
         sums += tl.load(at, mask=inside, other=0.0)
-    _write(sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n, GROW, SUMS, BELOW, ABOVE)
+    _write(sums, total_ptr, x_sum_ptr, y_sum_ptr, first, start, k, n, False, BELOW, ABOVE)

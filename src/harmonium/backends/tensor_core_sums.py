@@ -64,16 +64,12 @@ class Sums(NamedTuple):
     y: Tensor
 
 
-def statistics(
-    pairs: Sequence[Pair], into: Sums | None = None, *, sums: bool = True, tile: Tile | None = None
-) -> Sums:
+def statistics(pairs: Sequence[Pair], *, tile: Tile | None = None) -> Sums:
     """Sums weight · x ⊗ y, weight · x and weight · y over the rows of one or two pairs.
 
     Args:
         pairs: of the same two layers, for instance the data's with a weight 1/rows and the chains' with
             -1/chains.
-        into: contiguous sums that grow in place; None: new ones are returned.
-        sums: whether x and y are summed too; if not, their sums are left as they are, or empty.
         tile: how the work is cut, its rows and columns those of the result and its depth rows of x and y;
             None: ``statistics_tile`` decides by the shape.
     """
@@ -82,27 +78,23 @@ def statistics(
     pairs = [pair._replace(x=lie_side_by_side(pair.x), y=lie_side_by_side(pair.y)) for pair in pairs]
     first = pairs[0]
     k, n = first.x.shape[1], first.y.shape[1]
-    if into is None:
-        edges = (k, n) if sums else (0, 0)
-        out = Sums(*(first.x.new_empty(size, dtype=torch.float32) for size in ((k, n), *edges)))
-    else:
-        out = into
+    out = Sums(*(first.x.new_empty(size, dtype=torch.float32) for size in ((k, n), (k,), (n,))))
     by_row = any(isinstance(pair.weight, Tensor) and pair.weight.numel() > 1 for pair in pairs)
     if tile is None:
         may_cut = copies(first.x) and not by_row
         tile = statistics_tile([len(pair.x) for pair in pairs], k, n, may_cut)
     if tile.cut and not by_row:
-        _sum_digits(pairs, out, tile, sums, into is not None)
+        _sum_digits(pairs, out, tile)
     else:
-        _sum_in_bfloat16(pairs, out, tile, sums, into is not None)
+        _sum_in_bfloat16(pairs, out, tile)
     return out
 
 
-def _sum_in_bfloat16(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
+def _sum_in_bfloat16(pairs: Sequence[Pair], out: Sums, tile: Tile) -> None:
     """Computes ``statistics`` of factors that are cut into bfloat16 in registers."""
     first, second = pairs[0], pairs[-1]
     k, n = first.x.shape[1], first.y.shape[1]
-    tiles, row, size = _cover(k, n, tile, int(sums))
+    tiles, row, size = _cover(k, n, tile)
     partial = None
     if tile.splits > 1:
         partial = torch.empty(tile.splits, size, dtype=torch.float32, device=first.x.device)
@@ -124,22 +116,28 @@ def _sum_in_bfloat16(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, g
     with on_device(first.x):
         _kernels().statistics[(tiles, tile.splits)](
             *pointers, *out, partial, *rows, k // vector, n // vector, *strides, *scales, row, size,
-            **options, PAIRS=len(pairs), SPLITS=tile.splits, GROW=grow, SUMS=sums,
-            VECTOR=vector, APART=tile.apart, BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth,
-            num_warps=tile.warps, num_stages=tile.stages,
+            **options, PAIRS=len(pairs), SPLITS=tile.splits, VECTOR=vector, APART=tile.apart,
+            BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
+            num_stages=tile.stages,
         )  # fmt: skip
     if partial is not None:
-        _add_partial(partial, out, row, size, sums, grow)
+        _add_partial(partial, out, row, size)
 
 
-def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: bool) -> None:
-    """Computes ``statistics`` of factors that are written in digits, one pair after the other."""
+def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile) -> None:
+    """Computes ``statistics`` of factors that are written in digits, one pair after the other.
+
+    Where programs share the rows, what they sum of all pairs is added up at the end; else each pair is added
+    to the result.
+    """
     first = pairs[0]
     k, n = first.x.shape[1], first.y.shape[1]
     splits = max(tile.splits, *(-(-len(pair.x) // _LOT) for pair in pairs))
-    tiles, row, size = _cover(k, n, tile, 1)
-    at_once = 1 if splits == 1 else len(pairs)  # each of a large result's partial sums takes its memory
-    partial = torch.empty(splits * at_once, size, dtype=torch.float32, device=first.x.device)
+    tiles, row, size = _cover(k, n, tile)
+    partial = None
+    if splits > 1:
+        partial = torch.empty(splits * len(pairs), size, dtype=torch.float32, device=first.x.device)
+    vector = vector_of(k, n)
     wrong = torch.zeros(1, device=first.x.device)  # NaN from where a number is out of its bounds
     for number, pair in enumerate(pairs):
         rows = len(pair.x)
@@ -154,30 +152,32 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile, sums: bool, grow: 
         y_at = described(y.digits, [tile.columns, tile.depth])
         with on_device(first.x):
             _kernels().statistics_of_digits[(tiles, splits)](
-                x_at, y_at, x.largest, y.largest, weight, wrong, partial[number % at_once * splits :], rows,
-                share, k, n, scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
+                x_at, y_at, x.largest, y.largest, weight, wrong, *out,
+                None if partial is None else partial[number * splits :], rows, share, k // vector,
+                n // vector, scale, x.unit, y.unit, row, size, X_PARTS=x.parts, Y_PARTS=y.parts,
                 X_UNITS=x.largest is not None, Y_UNITS=y.largest is not None, WEIGHT=weight is not None,
-                BELOW=tile.rows, ABOVE=tile.columns, ROWS=tile.depth, num_warps=tile.warps,
+                SPLITS=splits, GROW=number > 0, VECTOR=vector, BELOW=tile.rows, ABOVE=tile.columns,
+                ROWS=tile.depth, num_warps=tile.warps,
                 num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
             )  # fmt: skip
-        if number % at_once == at_once - 1:
-            _add_partial(partial, out, row, size, sums, grow or number >= at_once)
+    if partial is not None:
+        _add_partial(partial, out, row, size)
 
 
-def _cover(k: int, n: int, tile: Tile, edge: int) -> tuple[int, int, int]:
-    """Returns the tiles of a result with edges, the length of a row of them, and the size of all."""
-    across, down = -(-(n + edge) // tile.columns), -(-(k + edge) // tile.rows)
+def _cover(k: int, n: int, tile: Tile) -> tuple[int, int, int]:
+    """Returns the tiles of a result with its edges, the length of a row of them, and the size of all."""
+    across, down = -(-(n + 1) // tile.columns), -(-(k + 1) // tile.rows)
     return across * down, across * tile.columns, down * tile.rows * across * tile.columns
 
 
-def _add_partial(partial: Tensor, out: Sums, row: int, size: int, sums: bool, grow: bool) -> None:
+def _add_partial(partial: Tensor, out: Sums, row: int, size: int) -> None:
     """Adds the sums of several splits up, in their order."""
     k, n = out.products.shape
-    vector, edge = vector_of(k, n), int(sums)
+    vector = vector_of(k, n)
     with on_device(partial):
-        _kernels().add_partial[(-(-(k + edge) // 16) * -(-(n + edge) // 64),)](
-            partial, *out, k // vector, n // vector, row, size, SPLITS=len(partial), GROW=grow,
-            SUMS=sums, VECTOR=vector, BELOW=16, ABOVE=64, num_warps=4,
+        _kernels().add_partial[(-(-(k + 1) // 16) * -(-(n + 1) // 64),)](
+            partial, *out, k // vector, n // vector, row, size, SPLITS=len(partial), VECTOR=vector, BELOW=16,
+            ABOVE=64, num_warps=4,
         )  # fmt: skip
 
 
