@@ -77,13 +77,11 @@ class IndependentUnits:
 
     Attributes:
         places: Columns of the layers in rows.
-        row_bytes: Bytes that a block takes for each row, beside those for its hidden states.
     """
 
     def __init__(self, law: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:
         self.law, self.l, self.hidden = law, l, hidden
         self.places = {l: slice(0, law.layers[l].width)}
-        self.row_bytes = 4 * hidden.element_size() * law.layers[l].width
         self.layer: Layer = law.layers[l]
         self.theta: Theta = law.thetas[l]
         self.field = law.field(l, states, law.graph.hidden)
@@ -114,6 +112,23 @@ class IndependentUnits:
         states = [value.repeat(self.layer.n_units).expand_as(self.field) for value in values]
         logs = [self.layer.log_conditional(x, self.field, self.theta)[:, unit] for x in states]
         return torch.stack(logs, -1).softmax(-1)
+
+    def log_density(self, column: int, x: Tensor) -> Tensor:
+        """Returns ln of the density of a real unit at values, (values,), beside every hidden state.
+
+        Returns:
+            (values, states).
+        """
+        field, theta = self.field[:, column : column + 1], tuple(t[column : column + 1] for t in self.theta)
+        return self.layer.log_conditional(x.view(-1, 1, 1), field, theta)[..., 0]
+
+    def row_bytes(self, lacking: Tensor) -> int:
+        """Returns the bytes that a block takes for each row, beside those for its hidden states.
+
+        Args:
+            lacking: Marks the entries that rows lack, (rows, width).
+        """
+        return 4 * self.hidden.element_size() * lacking.shape[1]
 
     def rows(self, x: Tensor) -> GivenRows:
         """Returns rows, (rows, width), beside the hidden states."""
@@ -221,22 +236,38 @@ class JoinedGaussians:
             self.precision = self.back.t() @ self.precision @ self.back
             self.gamma = self.gamma @ self.back
         self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
-        self.row_bytes = 8 * 4 * (len(linear) + self.phi.shape[1]) ** 2
 
     @cached_property
     def field(self) -> Tensor:
         """Γᵀφ of every hidden state, (states, width)."""
         return self.phi @ self.gamma
 
-    @property
+    @cached_property
+    def covariance(self) -> Tensor:
+        """Covariance given the hidden states, (width, width)."""
+        return torch.cholesky_inverse(torch.linalg.cholesky(self.precision))
+
+    @cached_property
     def means(self) -> Tensor:
         """E of the layers beside every hidden state, (states, width)."""
-        return torch.cholesky_solve(self.field.t(), torch.linalg.cholesky(self.precision)).t()
+        return self.field @ self.covariance
 
     @cached_property
     def squares(self) -> Tensor:
         """φ ⊗ φ of every hidden state, (states, columns²)."""
         return (self.phi.unsqueeze(2) * self.phi.unsqueeze(1)).flatten(1)
+
+    def log_density(self, column: int, x: Tensor) -> Tensor:
+        """Returns ln of a column's density beside every hidden state, see ``IndependentUnits``."""
+        variance = self.covariance[column, column]
+        off = x.double().unsqueeze(1) - self.means[:, column]
+        return -0.5 * (off.square() / variance + (2 * pi * variance).log())
+
+    def row_bytes(self, lacking: Tensor) -> int:
+        """Returns the bytes that a block takes for each row, see ``IndependentUnits``."""
+        most = int(lacking.sum(1).amax()) if len(lacking) else 0
+        square, columns = most + self.phi.shape[1], lacking.shape[1]  # a row has matrices of what it lacks
+        return 8 * (4 * square**2 + 8 * columns)
 
     def rows(self, x: Tensor) -> GivenRows:
         """Returns rows, (rows, width), beside the hidden states."""

@@ -147,7 +147,12 @@ class HiddenStates:
     @cached_property
     def log_partition(self) -> float:
         """ln Z."""
-        return float(self.posterior(self.nothing_seen(1)).log_weights)
+        return float(self._nothing.log_weights)
+
+    @cached_property
+    def _nothing(self) -> Posterior:
+        """The distribution of a row that shows nothing."""
+        return self.posterior(self.nothing_seen(1))
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
@@ -161,8 +166,9 @@ class HiddenStates:
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
+        lacking = self.law.split(v.isnan())
         row_bytes = 4 * self.law.dtype.itemsize * len(self.states) + sum(
-            part.row_bytes for part in self.parts
+            part.row_bytes(torch.cat([lacking[l] for l in part.places], 1)) for part in self.parts
         )
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
@@ -180,6 +186,25 @@ class HiddenStates:
     def log_likelihood(self, v: Tensor) -> Tensor:
         """Returns ln p of what each row shows, (rows,) float64."""
         return self.log_weights(v) - self.log_partition
+
+    @torch.no_grad()
+    def log_density(self, column: int, x: Tensor) -> Tensor:
+        """Returns ln p of values of one visible column of real units, alone, (values,) float64.
+
+        They are those of ``log_likelihood`` of rows that show nothing else, found without these rows.
+
+        Args:
+            column: visible column.
+            x: values, (values,).
+        """
+        law, first = self.law, 0
+        for l in law.graph.visible:
+            if column < first + law.layers[l].width:
+                break
+            first += law.layers[l].width
+        part = next(part for part in self.parts if l in part.places)
+        beside = part.log_density(part.places[l].start + column - first, x.to(law.dtype)).double()
+        return (beside + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
     @torch.no_grad()
     def expect(self, into: Statistics, weight: float | Tensor, v: Tensor | None = None) -> Tensor:

@@ -117,10 +117,10 @@ def find_broken_order(
     for low, column in enumerate(columns):
         slack = _ROUNDING * np.nanstd(seen[:, low])
         broken = (drawn[:, [low]] > drawn + slack).mean(0)
-        for high, other in enumerate(columns):
-            both = seen[~np.isnan(seen[:, [low, high]]).any(1)][:, [low, high]]
-            kept = column.form == other.form and len(both) >= _LEAST
-            if not kept or (both[:, 0] > both[:, 1] + slack).any():
+        ordered = ~(seen[:, [low]] > seen + slack).any(0)  # no row breaks this order
+        for high in np.flatnonzero(ordered).tolist():
+            other, both = columns[high], seen[~np.isnan(seen[:, [low, high]]).any(1)][:, [low, high]]
+            if column.form != other.form or len(both) < _LEAST:
                 continue
             if (both[:, 0] >= both[:, 1] - slack).mean() > _HALF:  # two columns that are one
                 continue

@@ -445,9 +445,7 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
         slopes = np.exp(column.coding.log_slopes_at(states)[:, 0])
         beyond = nodes + _BEYOND / 2
         asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond])
-        rows = torch.full((len(asked), machine.visible_width), torch.nan, dtype=torch.float64)
-        rows[:, place] = torch.from_numpy(asked)
-        density = law.log_likelihood(rows.to(machine.device)).exp().cpu().numpy()
+        density = law.log_density(place, torch.from_numpy(asked).to(machine.device)).exp().cpu().numpy()
         unit = Layer.registry[column.kind].plain(1, column.coding.n_states)
         density[unit.misfit(torch.from_numpy(asked)[:, None])[0][:, 0].numpy()] = 0.0
         outside = density[2:].reshape(2, -1) @ weights
