@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from exact.graphs import oracle_of, with_drawn_parameters
+from scipy.stats import norm
 from statistical.support import FAILURE_RATE, all_states, largest_z
 from statistical.test_coupled import p_value
 from torch import Tensor
@@ -407,3 +408,32 @@ def test_antithetic_draws_of_categorical_units_mirror_each_other(served):
         x = law.sample(0, torch.zeros(400, 10), torch.Generator().manual_seed(0), antithetic=True)
     assert torch.equal(x[:200], 1 - x[200:])
     assert served == []
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", MACHINES)
+def test_annealing_draws_units_in_turn(served, name):
+    """ln Z within its errors of enumeration, either way along the path, where the compiled draw serves."""
+    machine = make(name)
+    exact = hm.likelihood.exact_log_partition(machine)
+    states, probability = exact_law(machine)
+    rows = start_at(states, probability, torch.Generator().manual_seed(5))
+    data = machine.hamiltonian().visible_states(rows)[:4000]
+    found = hm.likelihood.ais(machine, 4000, 10, data=data, seed=1)
+    assert abs(found.value - exact) < norm.isf(FAILURE_RATE / 2) * found.standard_error
+    assert found.lower < exact < found.upper
+    assert len(served) >= 20
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["Potts", "semi-restricted Potts", "spins, masked"])
+def test_annealing_at_another_temperature_is_caught(served, monkeypatch, name):
+    """Fields of units in turn that lack their β shift the estimate by many errors."""
+    machine, draw = make(name), calls.draw_in_turn
+    exact = hm.likelihood.exact_log_partition(machine)
+    monkeypatch.setattr(
+        calls, "draw_in_turn", lambda law, l, x, key: draw(replace(law, beta=0.5 * law.beta), l, x, key)
+    )
+    rows = machine.hamiltonian().visible_states(machine.random_states(4000, seed=0))
+    found = hm.likelihood.ais(machine, 4000, 10, data=rows, reverse=False, seed=1)
+    assert abs(found.value - exact) > 5 * found.standard_error

@@ -200,8 +200,9 @@ def anneal_chains(
     graph = target.graph
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
     free = [l for l in graph.kept if l not in clamped]
-    parts = [part for part in graph.backwards if part.layer not in clamped]
     cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
+    in_turn = choice.layers_in_turn(target, len(states[0])) if graph.inner and fields is None else set()
+    parts = [part for part in graph.backwards if part.layer not in clamped]
     ends = [(cold.units(part)[1], target.units(part)[1]) for part in parts]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
     slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in free]
@@ -224,11 +225,20 @@ def anneal_chains(
                 continue
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
             total = total + reduce(torch.add, terms).double() * change
+        drawn = set[int]()
         for i, part in enumerate(parts):
+            l = part.layer
+            if l in in_turn:  # all of its units at its first part
+                if l in drawn:
+                    continue
+                drawn.add(l)
+                law = _at(target, l, _between((cold.thetas[l], target.thetas[l]), following), following)
+                states[l] = calls.draw_in_turn(law, l, states, _random.key(generator))
+                continue
             summed, complete = part.layer in graph.summed, fields is None and part.columns is None
             if complete and not summed and on_gpu:
-                law = _at(target, part.layer, _between(ends[i], following), following)
-                states[part.layer], _ = law.draw(part, states, generator, keeps=False)  # in one kernel
+                law = _at(target, l, _between(ends[i], following), following)
+                states[l], _ = law.draw(part, states, generator, keeps=False)  # in one kernel
                 continue
             field, units = target.field(part, states, drawn=True), part.units or target.layers[part.layer]
             if complete and summed and isinstance(betas, Tensor):
