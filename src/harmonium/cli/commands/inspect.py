@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from harmonium._settings import From0
 from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
@@ -28,7 +30,8 @@ EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --da
 _FILES = ("directions.png", "tree.png", "tree.nwk", "logos.png")
 # Singular values and pairs that are listed; rows and chains that are drawn as points, before these cover all.
 _VALUES, _PAIRS, _ROWS, _CHAINS = 5, 10, 1000, 500
-_COLUMNS = 200  # for which effective couplings take seconds
+_STARTS = 200  # rows that flow to solutions, as in a report: 1,000 of 136 sites took 38 s and found no more
+_COLUMNS = 200  # for which couplings through hidden units take seconds
 
 
 def inspect(
@@ -74,7 +77,7 @@ def inspect(
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
-        tree = solution_tree(machine, laws, ages, X)
+        tree = solution_tree(machine, laws, ages, spread(rows, _STARTS).to(machine.device))
     with working("finding ln Z"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # among the notes
         partition, table, remarks = estimate(
@@ -111,28 +114,42 @@ def inspect(
             "value": float(surprise.mean()),
             "standard_error": (float(surprise.var()) / len(surprise) + partition.standard_error**2) ** 0.5,
         }
-    result |= _strongest(coding, machine, notes)
+    if strongest := strongest_pairs(coding, machine, notes):
+        result["couplings"] = strongest
     result |= {"folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
     return {**result, "notes": [*notes, *remarks]}
 
 
-def _strongest(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> dict[str, Any]:
-    """Returns the strongest effective couplings of two visible columns, where the machine allows them."""
-    if machine.visible_width > _COLUMNS:
-        notes.append(f"couplings: left out, as they take long beyond {_COLUMNS} columns")
-        return {}
+def strongest_pairs(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> Listing:
+    """Returns the pairs of visible units that are coupled most strongly, where the machine allows them."""
+    if machine.hidden and machine.visible_width > _COLUMNS:
+        notes.append(
+            f"couplings: left out, as those through hidden units take long beyond {_COLUMNS} columns; "
+            "harmonium contacts and couplings find them for sequences"
+        )
+        return Listing()
     try:
         with working("finding effective couplings"):
-            found = effective_couplings(machine)
+            found = effective_couplings(machine).pairs.cpu()
     except ValueError as error:
         notes.append(f"couplings: left out, {error}")
-        return {}
-    upper = found.pairs.triu(1)
-    order = upper.abs().flatten().topk(min(_PAIRS, upper.numel())).indices.tolist()
-    names = coding.names if coding.names and len(coding.names) == machine.visible_width else None
-    pairs = [divmod(place, machine.visible_width) for place in order]
-    lines = [
-        {"columns": [names[i] if names else i for i in pair], "coupling": float(upper[pair])}
-        for pair in pairs
-    ]
-    return {"couplings": Listing(line for line in lines if line["coupling"])}
+        return Listing()
+    unit = machine.unit_of_column.cpu()
+    each = torch.eye(int(unit[-1]) + 1, dtype=found.dtype)[:, unit]  # (units, columns)
+    norms = (each @ found.square() @ each.t()).sqrt().triu(1)
+    order = norms.flatten().topk(min(_PAIRS, norms.numel())).indices.tolist()
+    known = [*coding.columns(), *([] if coding.label is None else [coding.label])]
+    columns = known if len(known) == len(each) else [None] * len(each)
+    several, lines = len(unit) > len(each), Listing()
+    for pair in (divmod(place, len(each)) for place in order):
+        first, second = ((unit == i).nonzero().flatten() for i in pair)
+        block = found[first][:, second]
+        states = divmod(int(block.abs().argmax()), block.shape[1])
+        names = [i if columns[i] is None else columns[i].name for i in pair]
+        values = [getattr(columns[i] and columns[i].coding, "values", ()) for i in pair]
+        line: dict[str, Any] = {"columns": names, "norm": float(norms[pair])}
+        if several:  # of a unit of one column there is one coupling alone
+            line["states"] = [v[s] if s < len(v) else s for v, s in zip(values, states, strict=True)]
+        if line["norm"]:
+            lines.append({**line, "coupling": float(block[states])})
+    return lines
