@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.training import L1, L2, GroupLasso, L1Squared, Penalty
+from harmonium.training import L1, L2, FieldL2, GroupLasso, L1Squared, Penalty
 from harmonium.training.penalties import pulls_of, read_penalties
 
 KINDS = [L2(0.3), L1(0.2), GroupLasso(0.7), L1Squared(2.0)]
@@ -48,6 +48,31 @@ def test_values_by_hand() -> None:
     found = [float(type(each)(2.0).value(W, sides)) for each in KINDS]
     expected = [9 + 16 + 1 + 4 + 4, 2 * 12, 2 * (5 + 1 + 8**0.5), (7**2 + 5**2) / 4]
     assert found == pytest.approx(expected)
+
+
+def test_fields_alone_are_pulled_and_those_of_discrete_units() -> None:
+    made = hm.BoltzmannMachine([hm.Categorical(2, 3), hm.Gaussian(2)], seed=0)
+    pulls = pulls_of(made, read_penalties("fields=0.3"))
+    assert [*pulls] == ["layers.0.bias"]
+    b = torch.arange(6.0).requires_grad_()
+    (wanted,) = torch.autograd.grad(FieldL2(0.3).value(b, (made.layers[0],) * 2), b)
+    torch.testing.assert_close(-pulls["layers.0.bias"][0](torch.zeros(6), b.detach()), wanted)
+    with pytest.raises(ValueError, match="edges"):
+        FieldL2(0.3, (0,))
+
+
+def test_a_letter_that_no_row_has_gets_a_finite_field() -> None:
+    """At the optimum p(letter) = -strength · field, summed over nothing else: found without the gradient."""
+    rows = hm.Categorical(2, 3).from_digits(torch.tensor([[0, 1], [1, 0], [1, 1], [0, 0]])).double()
+    made = hm.BoltzmannMachine([hm.Categorical(2, 3)], {(0, 0): hm.Dense()}, [0], seed=0).double()
+    run = hm.train(
+        made, rows, rule="pseudo_likelihood", optimizer=lambda p: hm.training.LBFGS(p, tolerance=1e-9),
+        updates=300, weight_decay=0.1, penalties="fields=0.1", progress=False,
+    )  # fmt: skip
+    assert run.status == "stopped"
+    law = made.hamiltonian()
+    unseen = law.mean(0, law.field(0, [rows]))[:, 2].mean()
+    torch.testing.assert_close(unseen, -0.1 * made.layers[0].bias.detach()[0, 2], rtol=1e-6, atol=0)
 
 
 def test_training_ends_where_the_pull_of_the_data_is_that_of_the_penalty() -> None:

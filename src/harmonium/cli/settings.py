@@ -240,8 +240,8 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         )
         if recipe.method == "exact":
             return decided
-        plain = recipe.defaults
-        optimizer = self.optimizer or plain.optimizer
+        optimizer = self.optimizer or recipe.defaults.optimizer
+        plain = recipe.defaults_with(optimizer)
         updates, rate = recipe.budget(
             rows,
             weight=weight,

@@ -73,7 +73,9 @@ class Options:
     max_updates: int | None = by_chains(None, COUNT, None)
     centred: bool | None = by_chains(None, "boolean", None)
     learning_rate: float | None = by_chains(None, FROM_0, None)
-    optimizer: str | OptimizerFactory = by_chains(PLAIN.optimizer, StrOptions(set(OPTIMIZERS)), callable)
+    optimizer: str | OptimizerFactory = by_chains(
+        PLAIN.optimizer, StrOptions({*OPTIMIZERS} - {"lbfgs"}), callable
+    )
     schedule: str | Schedule = by_chains(PLAIN.schedule, StrOptions(set(SCHEDULES)), callable)
     clip_norm: float | None = by_chains(
         PLAIN.clip_norm, Interval(Real, 0, None, closed="neither"), None, train=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import ClassVar, final
 
 import torch
 
@@ -18,6 +18,8 @@ class Conditionals(Expectation):
     laws of both ends. For an inner edge it is x ⊗ (m - x / 2), whose symmetric part is half of that. No
     sampling and no ln Z: the cost is that of a mean given its field.
     """
+
+    noiseless: ClassVar[bool] = True
 
     def add(self, request: ExpectationRequest) -> Outcome:
         """Adds it.

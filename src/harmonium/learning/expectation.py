@@ -191,6 +191,8 @@ class Expectation(ABC):
 
     controls: ClassVar[bool] = False
     """True if ``control`` may ask for anything."""
+    noiseless: ClassVar[bool] = False
+    """True if ``add`` draws nothing: equal requests get equal bits, and the mean has no error."""
 
     @abstractmethod
     def add(self, request: ExpectationRequest) -> Outcome:
@@ -225,6 +227,8 @@ class Enumeration(Expectation):
         grid: whether visible Gaussian units, one to three, or those that a row does not observe, are
             integrated by quadrature.
     """
+
+    noiseless: ClassVar[bool] = True
 
     def __init__(
         self, *, clamped: bool, roots: Mapping[int, Tensor] | None = None, grid: bool = False

@@ -232,6 +232,11 @@ class Rule:
         sides = self.clamped.is_steady and self.free.is_steady and not self.free.controls
         return sides and self.condition_on is None
 
+    @property
+    def noiseless(self) -> bool:
+        """True if equal rows always give an equal gradient, of one objective."""
+        return self.free.noiseless and self.condition_on is None
+
     @cached_property
     def density_share(self) -> float:
         """The weight of ln p of all visible layers in the objective, in [0, 1]."""

@@ -27,10 +27,12 @@ from harmonium.training.exact_fit import (
     train_exactly as train_exactly,
 )
 from harmonium.training.history import RESERVED as RESERVED, Record as Record, read_lines as read_lines
+from harmonium.training.lbfgs import LBFGS as LBFGS
 from harmonium.training.optimizers import OPTIMIZERS as OPTIMIZERS, OptimizerFactory as OptimizerFactory
 from harmonium.training.penalties import (
     L1 as L1,
     L2 as L2,
+    FieldL2 as FieldL2,
     GroupLasso as GroupLasso,
     L1Squared as L1Squared,
     Penalty as Penalty,

@@ -14,6 +14,7 @@ from torch.nn import Parameter
 
 from harmonium._states import leaves, require_alike
 from harmonium.machine import BoltzmannMachine
+from harmonium.training.lbfgs import LBFGS
 from harmonium.training.penalties import Pull
 
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
@@ -35,7 +36,7 @@ def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
 
 Adam, SGD = _uncompiled(torch.optim.Adam), _uncompiled(torch.optim.SGD)  # by these names they are pickled
 
-OPTIMIZERS = {"adam": Adam, "sgd": SGD}
+OPTIMIZERS = {"adam": Adam, "lbfgs": LBFGS, "sgd": SGD}
 
 
 class Ascent:
@@ -45,6 +46,7 @@ class Ascent:
         optimizer: Optimiser of torch.
         learning_rate: Rate of its first parameter group, before any schedule.
         plain: whether it is ``"sgd"`` without momentum.
+        search: The optimiser, if it searches along lines and so needs all rows and a gradient without noise.
 
     Raises:
         TypeError: the callable returned no optimiser.
@@ -60,6 +62,7 @@ class Ascent:
         listed = list(parameters)
         self._parameters: list[Tensor] = [*listed]
         self.optimizer = _build(optimizer, listed, float(learning_rate), float(momentum))
+        self.search = self.optimizer if isinstance(self.optimizer, LBFGS) else None
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
         self.learning_rate = self._base_rates[0]
@@ -210,6 +213,8 @@ def _build(
     optimizer: str | OptimizerFactory, parameters: list[Parameter], learning_rate: float, momentum: float
 ) -> torch.optim.Optimizer:
     if isinstance(optimizer, str):
+        if optimizer == "lbfgs":
+            return LBFGS(parameters, lr=learning_rate)
         settings = {"momentum": momentum} if optimizer == "sgd" else {}
         # The fused kernels make one pass over each parameter, also on the CPU.
         named: torch.optim.Optimizer = OPTIMIZERS[optimizer](

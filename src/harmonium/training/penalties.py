@@ -1,9 +1,9 @@
-"""Penalties on couplings: what training takes from the mean log-likelihood."""
+"""Penalties on couplings and fields: what training takes from the mean log-likelihood."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol, final
@@ -26,7 +26,7 @@ class Pull(Protocol):
 
 @dataclass(frozen=True)
 class Penalty(ABC):
-    """R(W), by which a run ascends the mean ln p less R. Biases have none.
+    """R(W), by which a run ascends the mean ln p less R. Biases have none but for ``FieldL2``.
 
     Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind``, ``value`` and
     ``pull``.
@@ -56,6 +56,18 @@ class Penalty(ABC):
         if self.edges is not None:
             numbers = tuple(_checks.positive_int(edge, "edges", minimum=0) for edge in self.edges)
             object.__setattr__(self, "edges", numbers)
+
+    def targets(self, machine: BoltzmannMachine) -> Iterator[tuple[str, Sides]]:
+        """Yields the parameters that it pulls at by name, each with the layers that it belongs to.
+
+        Raises:
+            ValueError: a coupling that the machine has not.
+        """
+        for edge in range(len(machine.edges)) if self.edges is None else self.edges:
+            if edge >= len(machine.edges):
+                raise ValueError(f"penalties: expected edges below {len(machine.edges)}, received {edge}")
+            l, m = machine.edges[edge]
+            yield f"couplings.{edge}.weight", (machine.layers[l], machine.layers[m])
 
     @abstractmethod
     def value(self, W: Tensor, sides: Sides) -> Tensor:
@@ -143,6 +155,47 @@ class L1Squared(Penalty):
         pulls = blocks.sign() * blocks.abs().sum((0, 1, 3), keepdim=True)
         return torch.sub(gradient, pulls.view_as(W), alpha=self.strength / W.shape[0], out=out)
 
+    def targets(self, machine: BoltzmannMachine) -> Iterator[tuple[str, Sides]]:
+        for name, sides in super().targets(machine):
+            if sides[0] is sides[1]:
+                l = [*machine.layers].index(sides[0])
+                raise ValueError(
+                    f"penalties: expected couplings between two layers for {self.kind}, received those of "
+                    f"layer {l}; edges=(…) names others"
+                )
+            yield name, sides
+
+
+@final
+@dataclass(frozen=True)
+class FieldL2(Penalty):
+    """Half the strength times Σb² of the fields, the biases of discrete units (Ekeberg et al. 2013).
+
+    Without it the field of a letter that no row has at a site falls for ever, so that no fit converges.
+    Layers of real units have none.
+
+    Raises:
+        ValueError: ``edges``, as it pulls at no coupling.
+    """
+
+    kind: ClassVar[str] = "fields"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.edges is not None:
+            raise ValueError(f"edges: expected None for {self.kind}, received {self.edges}")
+
+    def targets(self, machine: BoltzmannMachine) -> Iterator[tuple[str, Sides]]:
+        for l, layer in enumerate(machine.layers):
+            if layer.discrete:
+                yield f"layers.{l}.{layer.location}", (layer, layer)
+
+    def value(self, W: Tensor, sides: Sides) -> Tensor:
+        return 0.5 * self.strength * W.square().sum()
+
+    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+        return torch.sub(gradient, W, alpha=self.strength, out=out)
+
 
 def read_penalties(given: Any) -> tuple[Penalty, ...]:
     """Returns penalties, also from texts such as ``"group=0.01"``.
@@ -170,24 +223,15 @@ def read_penalties(given: Any) -> tuple[Penalty, ...]:
 
 
 def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[str, list[Pull]]:
-    """Returns what pulls at each coupling, by the name of its parameter.
+    """Returns what pulls at each coupling and field, by the name of its parameter.
 
     Raises:
         ValueError: a coupling that the machine has not, or one within a layer for ``L1Squared``.
     """
     pulls: dict[str, list[Pull]] = {}
     for penalty in penalties:
-        for edge in range(len(machine.edges)) if penalty.edges is None else penalty.edges:
-            if edge >= len(machine.edges):
-                raise ValueError(f"penalties: expected edges below {len(machine.edges)}, received {edge}")
-            l, m = machine.edges[edge]
-            if l == m and isinstance(penalty, L1Squared):
-                raise ValueError(
-                    f"penalties: expected couplings between two layers for {penalty.kind}, received those of "
-                    f"layer {l}; edges=(…) names others"
-                )
-            pull = partial(penalty.pull, sides=(machine.layers[l], machine.layers[m]))
-            pulls.setdefault(f"couplings.{edge}.weight", []).append(pull)
+        for name, sides in penalty.targets(machine):
+            pulls.setdefault(name, []).append(partial(penalty.pull, sides=sides))
     return pulls
 
 

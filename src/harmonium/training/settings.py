@@ -34,12 +34,13 @@ class Steps(Checked):
         batch_size: rows of every update.
         learning_rate: at the start; by the rows and the kinds of units if not given.
         schedule: schedule of the learning rate; linear if not given.
-        optimizer: optimiser, sgd or adam; sgd if not given, adam with a label.
+        optimizer: optimiser, sgd or adam, or lbfgs to a tolerance on all rows for rules without noise; sgd if
+            not given, adam with a label.
         momentum: momentum of sgd, in [0, 1).
         weight_decay: L2 penalty on the couplings.
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
-            l1squared=0.1; repeatable.
+            l1squared=0.1; fields=0.02 is for biases; repeatable.
         clip_norm: largest norm of the gradient; 1 if not given.
         averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
             given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -23,6 +24,7 @@ from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Record, Validation
+from harmonium.training.lbfgs import check_search
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
@@ -102,7 +104,9 @@ def train(
             rows is the whole data set in its own order. Permutations of more than 4,194,304 rows are not
             drawn from all, but computed from a key (``docs/distributed.md``).
         optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
-            minimises, which then sets its own learning rates.
+            minimises, which then sets its own learning rates. ``"lbfgs"`` is for rules without noise, such as
+            pseudo_likelihood: it reads all rows at every update, whatever ``batch_size``, and ends the run
+            where the gradient is within the tolerance of ``training.LBFGS``.
         learning_rate: Learning rate of the named optimisers, >= 0.
         schedule: Factor of the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
             end), ``"warmup_cosine"`` (rising over the first twentieth), ``"inverse_sqrt"``
@@ -261,19 +265,22 @@ class Run:
                 Ladder() if isinstance(ladder, bool) else ladder, partial(stream_seed, seed, "ladder")
             )
             self.callbacks = (*self.callbacks, self.keeper)
+        self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
+        if not self.learned:
+            raise ValueError("machine: expected a parameter with requires_grad=True, received none")
+        assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
+        ascent = Ascent(settings.optimizer, self.learned.values(), settings.learning_rate, settings.momentum)
+        if ascent.search:
+            check_search(rule, settings.schedule, settings.clip_norm)
+        size = sys.maxsize if ascent.search else settings.batch_size
         feed = make_batch_source(
-            machine, X, sample_weight, settings.batch_size, seed, transformed=settings.transform is not None
+            machine, X, sample_weight, size, seed, transformed=settings.transform is not None
         )
         epochs, updates = settings.epochs, settings.updates
         self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
         self.evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
         self.record_every = record_every or max(1, min(100, self.total // 100))
         self.checkpoint_every = checkpoint_every
-        self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
-        if not self.learned:
-            raise ValueError("machine: expected a parameter with requires_grad=True, received none")
-        assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
-        ascent = Ascent(settings.optimizer, self.learned.values(), settings.learning_rate, settings.momentum)
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
         averaged = None if self.average is None else self.average.machine
         judged = self.judged
@@ -437,7 +444,8 @@ class Run:
                 averaged=state.averaged,
             )
             stops = any([callback(update) is STOP for callback in self.callbacks])
-        return stops or made.stop is not None
+        search = state.optimizer.search
+        return stops or made.stop is not None or (search is not None and search.converged)
 
     def agree(self, *flags: bool) -> list[bool]:
         """Returns the decisions of all processes, which travel with the sums of the next update.
@@ -488,6 +496,8 @@ class Run:
         judged = self.judged
         if self.group.is_rank_zero:
             self.monitor.warn()
+            if self.state.optimizer.search:
+                self.state.optimizer.search.warn()
             for callback in self.callbacks:
                 offer(callback, "finish", judged)
             if self.directory:
