@@ -63,6 +63,12 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
     p = np.exp([judge.score_samples(far.assign(kind=kind)) for kind in "ab"])
     expected = (p / p.sum(0) * np.log(p)).sum(0) + unit - judge.offset_
+    sizes, kept = judge.encoder_.columns[0].support, judge._fitted.numbers  # 15 and -5 are beyond the others
+    shares = (
+        -(far["size"] - sizes.ends[1]).clip(0) / sizes.above
+        - (sizes.ends[0] - far["size"]).clip(0) / sizes.below
+    )
+    expected += (kept["_fall"] - 1) * (shares - kept["_least_share"]).clip(upper=0)
     np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
     assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
 
@@ -140,3 +146,59 @@ def test_another_estimate_of_ln_z_moves_no_row_across_the_threshold(tmp_path) ->
     judge.save(tmp_path / "judge.safetensors")
     again = RBMOutlier.load(tmp_path / "judge.safetensors").set_params(**rough, random_state=1)
     np.testing.assert_array_equal(again.decision_function(twins), told)
+
+
+def products(random: np.random.Generator) -> np.ndarray:
+    """Five skewed numbers, and products and sums of them, which sometimes are far off."""
+    z, off = random.gamma(2, 1, size=(300, 5)), 0.01 * random.standard_t(2.5, size=(300, 5))
+    pairs = z[:, 0] * z[:, 1], z[:, 1] * z[:, 2], z[:, 3] + z[:, 4], 10 * z[:, 0], z[:, 2] / (1 + z[:, 3])
+    return np.column_stack([z, np.column_stack(pairs) * (1 + off)])
+
+
+def answers(random: np.random.Generator) -> np.ndarray:
+    """Fifty answers from 0 to 3, of which a few rows were given at random."""
+    z = random.normal(size=(300, 4)) @ random.normal(size=(4, 50)) + random.normal(size=(300, 50))
+    z = np.where(random.random((300, 1)) < 0.05, 2 * random.normal(size=z.shape), z / z.std(0))
+    return np.digitize(z, [-0.3, 0.6, 1.5]).astype(float)
+
+
+@pytest.mark.parametrize("make", [products, answers])
+def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
+    """One number at ten times the largest, in a tenth of new rows: area under the curve, two tables each."""
+    pandas = pytest.importorskip("pandas")
+    for seed in range(2):
+        random = np.random.default_rng(100 + seed)
+        table = pandas.DataFrame(make(random)).add_prefix("x")
+        train, new = table.iloc[:200], table.iloc[200:].reset_index(drop=True)
+        judge = RBMOutlier(random_state=seed).fit(train)
+        sound = judge.decision_function(new)
+        moved = random.random(100) < 0.2
+        beyond = new.copy()
+        for row in np.flatnonzero(moved):
+            j = random.integers(new.shape[1])
+            beyond.iloc[row, j] = 10 * train.iloc[:, j].max()
+        scores = judge.decision_function(beyond)
+        assert roc_auc_score(~moved, scores) > 0.99
+        np.testing.assert_array_equal(scores[~moved], sound[~moved])
+        # Of what training saw it is ln p of the states, and so is the threshold.
+        told = judge.decision_function(train) + judge.offset_
+        low, high = np.quantile(told, [0.25, 0.75])
+        assert judge.offset_ == pytest.approx(low - 2.5 * (high - low))
+        far = [new.iloc[:1].assign(x0=factor * train["x0"].max()) for factor in (1.5, 3, 10, 1e6)]
+        falling = judge.decision_function(pandas.concat(far))
+        assert (np.diff(falling) < 0).all()
+        # Each nat of a cell beyond counts as often as the rows' ln p falls more slowly than their number.
+        by_cells, fall = judge.score_samples(pandas.concat(far)), judge._fitted.numbers["_fall"]
+        assert fall > 1
+        np.testing.assert_allclose(np.diff(falling), fall * np.diff(by_cells), rtol=1e-6)
+
+
+def test_how_ln_p_falls_is_kept_with_the_threshold(tmp_path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(products(np.random.default_rng(0))).add_prefix("x")
+    judge = RBMOutlier(2, random_state=0).fit(table)
+    judge.save(tmp_path / "judge.safetensors")
+    far = table.iloc[:5].assign(x3=1e3)
+    again = RBMOutlier.load(tmp_path / "judge.safetensors")
+    np.testing.assert_array_equal(again.decision_function(far), judge.decision_function(far))
+    assert (judge.predict(far) == -1).all()

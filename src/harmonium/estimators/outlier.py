@@ -27,6 +27,7 @@ _DRAWS = 10  # of the missing cells of a row
 # at ten times the largest, half or more of those cut off are spoilt in 15 of 20 fits to ten tables, by 3 in
 # 18; of ten fits to made tables in 10 and 9. 0.7 % of sound rows are cut off, by 3 half of these.
 _REACH = 2.5
+_LOWEST = 0.1  # share of the training rows that tells how ln p falls, as of the cells of a column
 
 
 @final
@@ -37,7 +38,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     A row is an outlier where ln p of it is below ``offset_``. Columns of a table count as they are coded, by
     a line, the logarithm or quantiles, so that skewed amounts do not make each large one an outlier. Rows may
     lack cells: ln p of what such a row shows is not on the same scale, so that it is judged by the mean of
-    ln p over draws of these cells.
+    ln p over draws of these cells. Cells beyond what training saw weigh more than in ln p, as many times as
+    ln p of rows falls more slowly than their number: a row is then not hidden among rare ones.
 
     All other parameters are those of ``RBM``.
 
@@ -66,7 +68,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     _: KW_ONLY
     contamination: float | str = option("auto", StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right"))
 
-    _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset")
+    _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset", "_fall", "_least_share")
 
     def _calibrate(self, X: Any, weights: Tensor | None) -> None:
         fitted = self._require_fitted()
@@ -75,7 +77,12 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             "_machine_of_offset": digest_of(fitted.machine),
         }
         scores = self._completed_scores(X)
+        shares = np.broadcast_to(fitted.log_shares(X), scores.shape)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
+        fitted.numbers |= {
+            "_fall": max(1.0, _mean_shortfall(scores - shares, each)),
+            "_least_share": float(shares[each > 0].min()),
+        }
         if self.contamination == "auto":
             low, high = _quantiles(scores, each, [0.25, 0.75])
             offset = low - _REACH * (high - low)
@@ -106,6 +113,8 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         It is that of the states that cells of a table are coded by, and of arrays that of ``score_samples``.
         ln p has the ln Z that ``offset_`` was found with, so that another estimate of it changes nothing. Of
         a row with missing cells it is the mean of ln p over ten draws of these given what the row shows.
+        ln p(cells | states) below that of all training rows, as of a cell beyond their range, counts m times,
+        for a mean distance of m nats of the lowest tenth of the training rows below the others, at least 1.
 
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
@@ -140,8 +149,17 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
             return torch.stack([score(machine, x, constant) for x in drawn]).mean(0)
 
-        completed: Array = fitted.compute(X, scores) + fitted.log_shares(X)
+        shares, numbers = fitted.log_shares(X), fitted.numbers
+        beyond = np.minimum(shares - numbers.get("_least_share", 0.0), 0.0)
+        completed: Array = fitted.compute(X, scores) + shares + (numbers.get("_fall", 1.0) - 1) * beyond
         return completed
+
+
+def _mean_shortfall(scores: Array, weights: Array) -> float:
+    """Returns the mean distance of the lowest tenth of scores below the others."""
+    end = _quantiles(scores, weights, [_LOWEST])[0]
+    below = scores < end
+    return float(np.average(end - scores[below], weights=weights[below])) if weights[below].any() else 0.0
 
 
 def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
