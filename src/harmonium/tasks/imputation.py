@@ -53,10 +53,12 @@ class Imputation(NamedTuple):
     method: str
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Returns the lower and upper ends of central intervals, each (batch, visible_width).
+        """Returns the lower and upper ends of intervals, each (batch, visible_width).
 
         They are quantiles of the draws of every entry: a hundred draws or more tell the ends of 90 % of the
-        mass. The ends of what was given are its values.
+        mass. Of entries with few values, whose ends are values, that is more than asked for: as long as what
+        remains holds enough draws, the end with fewer of them is left out. The ends of what was given are its
+        values.
 
         Args:
             coverage: the mass between the ends, in (0, 1).
@@ -74,7 +76,37 @@ class Imputation(NamedTuple):
         beyond = (1 - coverage) / 2 * (len(ordered) - 1)  # linear between draws
         k = int(beyond)
         low = torch.lerp(ordered[k], ordered[k + 1], beyond - k)
-        return low, torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
+        high = torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
+        return _without_spare_ends(ordered, low, high, coverage)
+
+
+def _without_spare_ends(ordered: Tensor, low: Tensor, high: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
+    """Returns the ends of intervals without the values that they can lack, those of fewer draws first.
+
+    Args:
+        ordered: draws in their order, (draws, ...).
+        low: Lower ends, (...).
+        high: Upper ends.
+        coverage: the least share of the draws between the ends.
+    """
+    needed = coverage * len(ordered) - 1e-9
+    inside = (ordered >= low) & (ordered <= high)
+    first = ordered.masked_fill(~inside, torch.inf).amin(0)
+    last = ordered.masked_fill(~inside, -torch.inf).amax(0)
+    number = inside.sum(0)
+    while True:
+        at_first, at_last = ((ordered == end).sum(0) for end in (first, last))
+        low, high = torch.where(at_first > 1, first, low), torch.where(at_last > 1, last, high)
+        spare = (first < last) & (number - torch.minimum(at_first, at_last) >= needed)
+        if not bool(spare.any()):
+            return low, high
+        lower = spare & (at_first <= at_last)
+        upper = spare & ~lower
+        number = number - torch.where(lower, at_first, 0) - torch.where(upper, at_last, 0)
+        next_first = ordered.masked_fill(ordered <= first, torch.inf).amin(0)
+        next_last = ordered.masked_fill(ordered >= last, -torch.inf).amax(0)
+        first, last = torch.where(lower, next_first, first), torch.where(upper, next_last, last)
+        low, high = torch.where(lower, first, low), torch.where(upper, last, high)
 
 
 @torch.no_grad()
