@@ -17,6 +17,7 @@ Class = TypeVar("Class", bound=type)
 
 RECORDS: dict[str, type] = {}
 """Every kind of record, by the name of its class."""
+_FIELDS: dict[str, tuple[str, ...]] = {}
 
 
 def record(cls: Class) -> Class:
@@ -28,23 +29,44 @@ def record(cls: Class) -> Class:
     if cls.__name__ in RECORDS:
         raise ValueError(f"record: expected one class {cls.__name__}, received two")
     RECORDS[cls.__name__] = cls
+    named = cls._fields if issubclass(cls, tuple) else (entry.name for entry in fields(cls))  # type: ignore
+    _FIELDS[cls.__name__] = tuple(named)
     return cls
 
 
 def field_names(cls: type) -> tuple[str, ...]:
     """Returns the names of a record's fields, in the order of its arguments."""
-    return cls._fields if issubclass(cls, tuple) else tuple(entry.name for entry in fields(cls))  # type: ignore
+    return _FIELDS[cls.__name__]
 
 
-def branches(value: Any) -> list[tuple[str, Any]] | None:
-    """Returns the parts of a dict, list, tuple or record, each with its place; None of a leaf."""
+def branches(value: Any) -> list[Any] | None:
+    """Returns the parts of a dict, list, tuple or record; None of a leaf."""
     if isinstance(value, dict):
-        return [(f"[{key!r}]", item) for key, item in value.items()]
+        return [*value.values()]
     if type(value) in (list, tuple):
-        return [(f"[{i}]", item) for i, item in enumerate(value)]
+        return [*value]
     if RECORDS.get(type(value).__name__) is type(value):
-        return [(f".{name}", getattr(value, name)) for name in field_names(type(value))]
+        return [getattr(value, name) for name in field_names(type(value))]
     return None
+
+
+def places(value: Any) -> list[str]:
+    """Returns the places of the parts of a dict, list, tuple or record, as one writes them in Python."""
+    if isinstance(value, dict):
+        return [f"[{key!r}]" for key in value]
+    if type(value) in (list, tuple):
+        return [f"[{i}]" for i in range(len(value))]
+    return [f".{name}" for name in field_names(type(value))]
+
+
+def values(value: Any) -> Iterator[Any]:
+    """Yields the leaves of a tree, in the order of ``leaves``."""
+    parts = branches(value)
+    if parts is None:
+        yield value
+    else:
+        for part in parts:
+            yield from values(part)
 
 
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
@@ -53,7 +75,7 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     if parts is None:
         yield where, value
     else:
-        for place, part in parts:
+        for place, part in zip(places(value), parts, strict=True):
             yield from leaves(part, where + place)
 
 
@@ -62,8 +84,8 @@ def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
     parts = branches(value)
     if parts is None:
         return function(value, *others)
-    places = zip(parts, *(branches(other) or () for other in others), strict=True)
-    mapped = [map_leaves(function, *(part for _, part in place)) for place in places]
+    together = zip(parts, *(branches(other) or () for other in others), strict=True)
+    mapped = [map_leaves(function, *part) for part in together]
     if isinstance(value, dict):
         return dict(zip(value, mapped, strict=True))
     return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
@@ -95,14 +117,14 @@ def require_alike(received: Any, expected: Any, name: str) -> None:
         return
     if type(received) is not type(expected):
         raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
+    if isinstance(expected, dict) and received.keys() != expected.keys():
+        raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
+    if isinstance(expected, dict):
+        received = {key: received[key] for key in expected}
     parts, built = branches(received), branches(expected)
     if parts is None or built is None:
         return
-    if isinstance(expected, dict):
-        if received.keys() != expected.keys():
-            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
-        parts = [(f"[{key!r}]", received[key]) for key in expected]
-    elif len(parts) != len(built):
+    if len(parts) != len(built):
         raise ValueError(f"{name}: expected {len(built)} entries, received {len(parts)}")
-    for (place, part), (_, other) in zip(parts, built, strict=True):
+    for place, part, other in zip(places(expected), parts, built, strict=True):
         require_alike(part, other, name + place)

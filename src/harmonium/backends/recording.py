@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._states import leaves, map_leaves
+from harmonium._states import leaves, map_leaves, values
 from harmonium.backends import choice, tensor_cores
 
 # Steps before the recording: the first makes constants and picks algorithms, the second finds them there.
@@ -66,6 +66,8 @@ class Recording:
         """The state after the steps so far; its tensors are written over by the next one."""
         if self._graph is not None:
             tensor_cores.forget()  # a replay writes over states unseen
+        if not self._grown:
+            return map_leaves(lambda value: value, self._state)
         places = iter([place for place, _ in leaves(self._state)])
 
         def gone_on(value: Any) -> Any:
@@ -152,7 +154,7 @@ class Recording:
 class _Kept(NamedTuple):
     """A recording, the tensors that it reads, and its sources of noise."""
 
-    given: Any
+    given: list[Tensor]
     recording: Recording
     generators: Sequence[torch.Generator]
 
@@ -172,7 +174,7 @@ def replay(
 
     Args:
         owner: keeps its recordings as long as it lives; ``step`` must not hold it.
-        key: whatever the operations depend on, beside the tensors that are given.
+        key: whatever the operations depend on, beside the shapes and values of what is given.
         step: takes copies of what is given, which lie where they are, and returns what it made.
         given: a tree of tensors.
         device: where they are.
@@ -181,18 +183,19 @@ def replay(
     Returns:
         What the step made; the next call with this key writes over it.
     """
-    known = _KEPT.setdefault(owner, {})
-    if key not in known or any(x is not y for x, y in zip(known[key].generators, generators, strict=True)):
+    known, new = _KEPT.setdefault(owner, {}), [x.detach() for x in values(given)]
+    key = key, tuple(x.shape for x in new)
+    kept = known.get(key)
+    if kept is None or any(x is not y for x, y in zip(kept.generators, generators, strict=True)):
         if len(known) == _MOST_KEPT:
             known.clear()
         copies = map_leaves(lambda x: x.detach().clone(), given)
-        known[key] = _Kept(copies, Recording(step, copies, device, generators, carries=False), generators)
+        recording = Recording(step, copies, device, generators, carries=False)
+        kept = known[key] = _Kept([*values(copies)], recording, generators)
     else:
-        pairs = zip(leaves(known[key].given), leaves(given), strict=True)
-        own, new = zip(*((x, y.detach()) for (_, x), (_, y) in pairs), strict=True)
-        torch._foreach_copy_(own, new)
-    known[key].recording.advance()
-    return known[key].recording.state
+        torch._foreach_copy_(kept.given, new)
+    kept.recording.advance()
+    return kept.recording.state
 
 
 def within_step() -> bool:

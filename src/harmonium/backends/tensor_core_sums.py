@@ -160,6 +160,7 @@ def _sum_digits(pairs: Sequence[Pair], out: Sums, tile: Tile) -> None:
                 ROWS=tile.depth, num_warps=tile.warps,
                 num_stages=tile.stages if x.parts == 1 or y.parts == 1 else 2,  # as there is room for
             )  # fmt: skip
+        del x, y, x_at, y_at  # their memory serves the next pair
     if partial is not None:
         _add_partial(partial, out, row, size)
 

@@ -66,6 +66,10 @@ class Couplings:
         self.W, self.count = W, parts
         self._made: dict[bool, tuple[tuple[int, int], tuple[Digits, Digits]]] = {}
 
+    def forget(self) -> None:
+        """Gives the memory of the digits back."""
+        self._made.clear()
+
     def digits(self, transposed: bool, shares: bool = False) -> Digits:
         """Returns Wᵀ, whose rows are the columns that x is multiplied by; with ``transposed``, W.
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from harmonium._states import leaves
 from harmonium.backends.recording import replay
 from harmonium.backends.rounding import ASKED
 from harmonium.machine import Hamiltonian
@@ -42,6 +41,4 @@ def replay_under(
         return step(replace(like, thetas=thetas, J=J), given)
 
     machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, ASKED.get())
-    given = (law.thetas, tuple(law.J), given)
-    shapes = tuple(tuple(value.shape) for _, value in leaves(given))
-    return replay(owner, (*machine, shapes, *key), at, given, law.device, generators)
+    return replay(owner, (*machine, *key), at, (law.thetas, tuple(law.J), given), law.device, generators)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, isfinite
 from typing import Any, NamedTuple, final
 
@@ -44,6 +45,7 @@ _SOON = 0.3  # acceptance in the first update after a freeze, below which a step
 _PATIENCE = 30  # rejections in a row: rates are then 1e-9 of what they were
 _TIMES = 20  # autocorrelation times of a run, of which the time is known to about a third
 _FIRST, _MOST = 40, 20_480  # rounds of the first stage and of the longest
+_TOGETHER = 8  # rounds of one recording; its powers of two are four, and a rule keeps eight recordings
 _WATCHED = 200  # chains whose autocorrelation is measured
 
 
@@ -206,31 +208,37 @@ def equilibrate(
     all before, goes on. New samples are taken every two times. It fails at an acceptance below 0.1 over the
     second half of a stage, and after 20,480 rounds, each of an exchange and ``sweeps`` Gibbs sweeps.
     """
-    reservoir, rounds = samples, 0
+    rounds = 0
 
-    def advance(law: Hamiltonian, given: tuple[Rung, States, Population]) -> Any:
-        rung, chains, reservoir = given
-        offered = Exchange.offer(law, law_of(law, rung), chains, reservoir, generator)
-        chains, reservoir = offered.accept(law, chains, reservoir, generator)
-        moved = run_kernel(law, Gibbs(), KernelState(chains, 0), sweeps, generator)
-        gap, accepted = offered.energies[0] - offered.under_rung, offered.gain.clamp(max=0).exp().mean()
-        return list(moved.states), reservoir, gap[:_WATCHED], accepted
+    def advance(law: Hamiltonian, given: tuple[Rung, States, Population], count: int) -> Any:
+        (rung, chains, reservoir), gaps, accepted = given, list[Tensor](), list[Tensor]()
+        for _ in range(count):
+            offered = Exchange.offer(law, law_of(law, rung), chains, reservoir, generator)
+            gaps.append((offered.energies[0] - offered.under_rung)[:_WATCHED])
+            accepted.append(offered.gain.clamp(max=0).exp().mean())
+            chains, reservoir = offered.accept(law, chains, reservoir, generator)
+            chains = [*run_kernel(law, Gibbs(), KernelState(chains, 0), sweeps, generator).states]
+        return chains, reservoir, torch.stack(gaps), torch.stack(accepted)
 
-    def made() -> Any:
-        return _replayed(owner, law, ("round", sweeps), advance, (rung, chains, reservoir), generator)
+    def run(chains: States, count: int) -> tuple[States, Tensor, Tensor]:
+        reservoir, gaps, accepted = samples, list[Tensor](), list[Tensor]()
+        while count:
+            several = min(_TOGETHER, 1 << count.bit_length() - 1)
+            key, step = ("rounds", sweeps, several), partial(advance, count=several)
+            made = _replayed(owner, law, key, step, (rung, chains, reservoir), generator)
+            chains, reservoir, count = made[0], made[1], count - several
+            gaps.append(made[2])
+            accepted.append(made[3])
+        return chains, torch.cat(gaps), torch.cat(accepted)
 
     while True:
-        stage, reservoir = max(_FIRST, rounds), samples
-        gaps, accepted = [], []
-        for _ in range(stage):
-            chains, reservoir, gap, acceptance = made()
-            gaps.append(gap)
-            accepted.append(acceptance)
+        stage = max(_FIRST, rounds)
+        chains, gaps, accepted = run(chains, stage)
         rounds += stage
-        rate = float(torch.stack(accepted[stage // 2 :]).mean())
+        rate = float(accepted[stage // 2 :].mean())
         if not rate >= LEAST:
             return Frozen(f"acceptance {rate:.3g} in a run", samples, chains, rounds)
-        draws = torch.stack(gaps, 1)
+        draws = gaps.t()
         size = convergence(draws).ess_bulk
         time = max(1.0, draws.numel() / size) if isfinite(size) and size > 0 else 1.0
         if stage >= _TIMES * time:
@@ -240,9 +248,7 @@ def equilibrate(
             return Frozen(cause, samples, chains, rounds)
     collected: list[States] = []
     for _ in range(len(samples.energies) // len(chains[0])):
-        reservoir = samples
-        for _ in range(ceil(2 * time)):
-            chains, reservoir, *_ = made()
+        chains, *_ = run(chains, ceil(2 * time))
         collected.append(chains)
     rounds += len(collected) * ceil(2 * time)
     together = [torch.cat(parts) for parts in zip(*collected, strict=True)]

@@ -50,6 +50,11 @@ class CouplingMatrices(tuple[Tensor, ...]):
         """Every coupling, for the matrix units of a GPU."""
         return self._whole.parts if self._whole else tuple(map(tensor_cores.Couplings, self))
 
+    def forget_digits(self) -> None:
+        """Gives back the memory of what matrix units multiply, which is made again where it is asked for."""
+        for each in (self._whole or self).__dict__.get("parts", ()):
+            each.forget()
+
     @cached_property
     def _of_columns(self) -> dict[Hashable, tuple[PreparedMatrix, Tensor]]:
         return {}

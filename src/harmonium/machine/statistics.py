@@ -80,19 +80,18 @@ class Statistics:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
         if not self._on_gpu:
             return self._thetas  # type: ignore[return-value]
-        self._flush()
+        self._conclude()
         return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
 
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        if self._lots:
-            self._flush()
+        self._conclude()
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, (width_l, width_m), where the others need not be made yet."""
-        self._flush()
+        self._conclude()
         return self._products[edge].total
 
     def add(
@@ -218,6 +217,12 @@ class Statistics:
         for waiting, x in zip(lot.means, means, strict=True):
             waiting.append(x)
         if sum(x.numel() for waiting in lot.means for x in waiting) > _WAITING:
+            self._flush()
+
+    def _conclude(self) -> None:
+        """Adds the lots that wait, in the memory of what made them."""
+        if self._lots:
+            self._hamiltonian.J.forget_digits()
             self._flush()
 
     def _flush(self) -> None:

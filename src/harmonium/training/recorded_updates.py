@@ -208,6 +208,7 @@ class RecordedUpdates(Updates):
     def _update(self, rule_state: Any) -> Any:
         """Makes one update of what lies on the device, from the rule's state to its next one."""
         settings, rule = self.settings, self.settings.rule
+        self._gradients = []  # of the update before: their memory serves this one
         self._gather()
         weights: Tensor | None = None
         weight: float | Tensor = 1.0
