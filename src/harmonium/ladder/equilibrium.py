@@ -175,7 +175,7 @@ class Judged(NamedTuple):
 
 @record
 class Moved(NamedTuple):
-    """What an update leaves in the fields of a ``PttState`` with these names."""
+    """Holds what an update leaves for the fields of a ``PttState`` with these names."""
 
     chains: States
     reservoir: Population
