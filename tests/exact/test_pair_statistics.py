@@ -155,6 +155,19 @@ def test_moments_are_scaled_from_training_data_to_shuffled_ones() -> None:
     assert same == pytest.approx((0, 0, 0, 0), abs=1e-6)
 
 
+def test_moments_count_weighted_rows_as_so_many_equal_ones() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(3)], seed=0)
+    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(3))
+    samples, held_out, training = correlated(200, 6), correlated(50, 6, 1), correlated(60, 6, 2)
+    counts = [torch.arange(len(rows)).remainder(3) + 1 for rows in (held_out, training)]
+    weights = (counts[0].double(), counts[1].double())
+    found = moment_errors(machine, samples[:60], held_out, training, weights=weights)
+    repeated = [x.repeat_interleave(n, 0) for x, n in zip((held_out, training), counts, strict=True)]
+    again = moment_errors(machine, samples[:60].repeat_interleave(2, 0), *repeated)
+    assert found == pytest.approx(again, abs=1e-5)
+    assert found != pytest.approx(moment_errors(machine, samples[:60], held_out, training), abs=1e-3)
+
+
 def test_moments_of_graphs_and_of_too_little() -> None:
     visible = hm.BoltzmannMachine([hm.Spin(5)], edges=[(0, 0)])
     X = correlated(60, 5) * 2 - 1

@@ -282,6 +282,13 @@ def test_annealing_and_mixing_are_judged_together() -> None:
     assert "no data to start from" in told(blind, "caution") and told(blind, "good") == ""
     doubted = likelihood_remarks({**ais, "doubts": ["one"]}, row, {**apart, "given_up": 0.0})
     assert told(doubted, "good") == "" and "left doubts" in told(doubted, "note")
+    falls = likelihood_remarks(ais, row, {"falls": True, "peak": 32})
+    assert "trained out of equilibrium" in told(falls, "caution") and "after 32 sweeps" in told(
+        falls, "caution"
+    )
+    assert told(falls, "good") == "" and "±" not in " ".join(text for _, text in falls)
+    stays = likelihood_remarks(ais, row, {"falls": False, "peak": 32})
+    assert told(stays, "caution") == "" and "-9.00 ± 0.05" in told(stays, "note")
     exact = {"method": "exact", "value": 1.0}  # counting needs no chains
     assert told(likelihood_remarks(exact, row, apart), "caution") == ""
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.cli.coding import learned_weights
+from harmonium.cli.commands import evaluate
 from harmonium.tables import Codec
 
 from .command_line import CommandLine
@@ -48,6 +50,42 @@ def run(cli: CommandLine, family: Path, tmp_path: Path) -> Path:
 def table(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))
+
+
+def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    """What is drawn stands beside the law that was learned: relatives counted less there too."""
+    few = ("--hidden", 0, "--updates", 20, "--threads", 1)
+    cli.succeed("train", family, tmp_path / "near", *few, "--reweight", 0.6)
+    dataset = hm.data.read(family)
+    weights = hm.sequences.similarity_weights(dataset.samples, 0.6)
+    coding = Codec.of(hm.load(tmp_path / "near"))
+    torch.testing.assert_close(learned_weights(coding, dataset), weights)
+    hm.data.write_weights(tmp_path / "own.txt", torch.arange(1.0, 201.0))
+    cli.succeed("train", family, tmp_path / "own", *few, "--weights", tmp_path / "own.txt")
+    own = learned_weights(Codec.of(hm.load(tmp_path / "own")), dataset)
+    torch.testing.assert_close(own, torch.arange(1.0, 201.0).double())
+    cli.succeed("train", family, tmp_path / "plain", *few)
+    assert learned_weights(Codec.of(hm.load(tmp_path / "plain")), dataset) is None
+
+    told = cli.succeed("evaluate", tmp_path / "near", family, "--mixing", "--mixing-steps", 16, "--json").json
+    rows = coding.rows(dataset).all()
+    found, plain = (
+        hm.report.resampling(coding.machine, rows, weights=each, chains=1000, sweeps=16, seed=0).correlation
+        for each in (weights, None)
+    )
+    assert told["equilibrium"]["correlation"] == pytest.approx(found.tolist(), abs=1e-6)
+    assert told["equilibrium"]["correlation"] != pytest.approx(plain.tolist(), abs=1e-3)
+
+
+def test_ln_z_of_a_family_that_falls_has_that_word(
+    cli: CommandLine, run: Path, family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling = {"falls": True, "peak": 16}
+    monkeypatch.setattr(evaluate, "equilibrium", lambda *given: (falling, None))
+    result = cli.succeed("evaluate", run, family, "--method", "ais", "--temperatures", 20, "--json").json
+    assert "trained out of equilibrium" in result["notes"][0]
+    assert result["log_partition"]["standard_error"] is None
+    assert result["results"][0]["log_partition_standard_error"] is None
 
 
 def test_contacts_are_those_of_the_library(cli: CommandLine, run: Path) -> None:

@@ -166,6 +166,18 @@ def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:
         return similarity_weights(np.nan_to_num(dataset.numbers(), nan=-1), share)
 
 
+def learned_weights(codec: Codec, dataset: DataSet) -> Tensor | None:
+    """Returns the weights of rows as in training, (rows,) float64; None: they were all alike, or are unknown.
+
+    Sequences are weighed by their similarity. Weights of a file are those of the training data alone.
+    """
+    about = codec.machine.metadata.get("data") or {}
+    share, file, source = (about.get(name) for name in ("reweight", "weights", "source"))
+    if file is not None and source is not None and dataset.name == Path(source).name and Path(file).is_file():
+        dataset = weighted(dataset, Path(file), None)
+    return weights_of(dataset, share)
+
+
 # Kinds and cells that the user names
 # ---------------------------------------------------------------------------------
 

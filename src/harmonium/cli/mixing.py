@@ -20,10 +20,10 @@ PAIRS = 400  # enough for a confidence limit below the least of the distances
 CONFIDENCE = 0.95  # of the limit beside the bound, as usual
 _DISTANCES = (0.5, 0.1, 0.01)  # total variation; 0.01 is the least that 400 pairs can tell from 0
 _PATIENCE = 10  # times as many sweeps as were made; more are no advice
-_CHAINS, _SWEEPS = 1000, 1000  # from noise
+CHAINS, SWEEPS = 1000, 1000  # from noise
 _PRODUCTS = 2e12  # multiplications of these chains: half a minute or so
 # Chains of R̂ and their sweeps at most: 50 chains show a mode that a tenth of the starts fall into.
-_CONVERGENCE_CHAINS, _CONVERGENCE_SWEEPS = 50, 2000
+CONVERGENCE_CHAINS, _CONVERGENCE_SWEEPS = 50, 2000
 _FEWEST_SWEEPS = 40  # of a diagnosis
 
 
@@ -104,21 +104,23 @@ def _advise(sweeps: int | None) -> str:
 
 
 def equilibrium(
-    machine: BoltzmannMachine, rows: Tensor, most: int, seed: int
+    machine: BoltzmannMachine, rows: Tensor, weights: Tensor | None, most: int, seed: int
 ) -> tuple[dict[str, Any], Resampling]:
     """Chains from noise, and how the correlation of their pair statistics with those of data goes.
+
+    ``weights`` are those of the rows, (rows,), as in training; None means uniform.
 
     Raises:
         ValueError: data without pairs to compare.
     """
-    weights = sum(J.numel() for _, _, J in machine.hamiltonian().edges)
-    affordable = int(_PRODUCTS / (2 * _CHAINS * max(weights, 1)))
-    sweeps = max(1, min(most, _SWEEPS, affordable))
-    found = resampling(machine, rows, chains=_CHAINS, sweeps=sweeps, seed=seed)
+    couplings = sum(J.numel() for _, _, J in machine.hamiltonian().edges)
+    affordable = int(_PRODUCTS / (2 * CHAINS * max(couplings, 1)))
+    sweeps = max(1, min(most, SWEEPS, affordable))
+    found = resampling(machine, rows, weights=weights, chains=CHAINS, sweeps=sweeps, seed=seed)
     place = int(found.correlation.argmax())
     table = {
         "start": "noise",
-        "chains": _CHAINS,
+        "chains": CHAINS,
         "sweeps": found.sweeps.tolist(),
         "correlation": found.correlation.tolist(),
         "correlation_of_data": found.data,
@@ -131,43 +133,54 @@ def equilibrium(
     return table, found
 
 
+Weighted = tuple[Tensor, Tensor | None]
+"""Rows, (rows, visible_width), and their weights, (rows,); None means uniform."""
+
+
 def moments(
     machine: BoltzmannMachine,
     found: Resampling,
-    rows: Tensor,
-    training: Tensor | None,
+    rows: Weighted,
+    training: Weighted | None,
     seed: int,
 ) -> tuple[MomentErrors, str]:
     """Scaled errors of the moments of chains from noise, and in words what they were compared with."""
     about = "held-out rows; 0: as the training data, 1: shuffled"
     if training is None:
-        order = permutation(len(rows), as_generator(seed, rows.device))
-        rows, training = (rows[part] for part in order.tensor_split(2))
+        order = permutation(len(rows[0]), as_generator(seed, rows[0].device))
+        rows, training = (_take(rows, part) for part in order.tensor_split(2))
         about = "a half of the rows; 0: as the other half, 1: shuffled"
     samples = machine.hamiltonian().visible_states(found.states)
-    return moment_errors(machine, samples, rows, training, seed=seed), about
+    weights = (rows[1], training[1])
+    return moment_errors(machine, samples, rows[0], training[0], weights=weights, seed=seed), about
+
+
+def _take(rows: Weighted, index: Tensor) -> Weighted:
+    """Returns some of the rows."""
+    states, weights = rows
+    return states[index], None if weights is None else weights[index.to(weights.device)]
 
 
 def convergence(machine: BoltzmannMachine, most: int, seed: int) -> tuple[dict[str, Any], Diagnosis]:
     """R̂ and effective sample sizes of chains from noise: the worst of all quantities, and each of them."""
     sweeps = max(_FEWEST_SWEEPS, min(2 * most, _CONVERGENCE_SWEEPS))
-    found = diagnose(machine, chains=_CONVERGENCE_CHAINS, sweeps=sweeps, seed=seed)
+    found = diagnose(machine, chains=CONVERGENCE_CHAINS, sweeps=sweeps, seed=seed)
     known = {name: getattr(found, name) for name in ("draws", "r_hat", "ess", "passed")}
-    return {"chains": _CONVERGENCE_CHAINS, "sweeps": sweeps, **known}, found
+    return {"chains": CONVERGENCE_CHAINS, "sweeps": sweeps, **known}, found
 
 
 def chains_from_noise(
-    machine: BoltzmannMachine, rows: Sequence[Tensor | None], most: int, seed: int, notes: list[str]
+    machine: BoltzmannMachine, rows: Sequence[Weighted | None], most: int, seed: int, notes: list[str]
 ) -> dict[str, Any]:
     """Returns the part of ``harmonium evaluate --mixing`` beside meeting times, and adds notes to it."""
     converged, _ = convergence(machine, most, seed)
     notes.append(f"convergence: {verdict.convergence_remark(converged).text}")
     result: dict[str, Any] = {"convergence": converged}
-    training, held_out = (None if x is None else x.to(machine.device) for x in (*rows, None)[:2])
+    training, held_out = (*rows, None)[:2]
     try:
         if training is None:
             raise ValueError("it needs DATA with whole rows")
-        result["equilibrium"], found = equilibrium(machine, training, most, seed)
+        result["equilibrium"], found = equilibrium(machine, *training, most, seed)
     except ValueError as error:
         notes.append(f"equilibrium: not available, {error}")
         return result

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,23 @@ def in_answers(text: str) -> str:
     return re.sub(r'kinds=\{("[^"]*"): \{"form": ("[^"]*")\}\}', r"--kinds '\1 = { form = \2 }'", text)
 
 
+_OCCUPIED = ContextVar("occupied", default=False)
+
+
+@contextmanager
+def occupied(busy: bool = True) -> Iterator[None]:
+    """Keeps ``working`` silent inside, where another line is shown."""
+    token = _OCCUPIED.set(busy)
+    try:
+        yield
+    finally:
+        _OCCUPIED.reset(token)
+
+
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """A spinner on stderr while something long runs; silent off a terminal, and without a message."""
-    if not message or not sys.stderr.isatty():
+    if not message or _OCCUPIED.get() or not sys.stderr.isatty():
         yield
         return
     with Console(stderr=True).status(Text(message)):

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine
 from harmonium.report.hidden_units import hidden_means
@@ -40,6 +40,7 @@ def moment_errors(
     held_out: Numbers,
     training: Numbers,
     *,
+    weights: tuple[Numbers | None, Numbers | None] = (None, None),
     seed: int | torch.Generator = 0,
 ) -> MomentErrors:
     """Compares moments of samples with those of held-out data (normalised RMSE of van der Plas et al. 2023).
@@ -55,6 +56,7 @@ def moment_errors(
         samples: visible states, (samples, visible_width), at least two.
         held_out: rows that the machine was not trained on, at least two.
         training: rows that it was trained on, at least two.
+        weights: Row weights of ``held_out`` and of ``training``, each (rows,); None means uniform.
         seed: an int or a generator.
 
     Returns:
@@ -69,28 +71,40 @@ def moment_errors(
     for name, v in rows.items():
         if len(v) < 2:
             raise ValueError(f"{name}: expected at least two rows, received {len(v)}")
+    shares = {
+        name: _checks.weights(each, f"weights[{k}]", len(rows[name]))
+        for k, (name, each) in enumerate(zip(("held_out", "training"), weights, strict=True))
+    }
     n = min(len(rows["samples"]), len(rows["training"]))
     for name in ("samples", "training"):
-        rows[name] = rows[name][_random.permutation(len(rows[name]), generator)[:n]]
-    pairs = PairStatistics(machine, rows["held_out"])
-    kinds = [_find_moments(machine, v, pairs, generator) for v in rows.values()]
+        order = _random.permutation(len(rows[name]), generator)[:n]
+        rows[name], each = rows[name][order], shares.get(name)
+        shares[name] = None if each is None else each[order.to(each.device)]
+    pairs = PairStatistics(machine, rows["held_out"], shares["held_out"])
+    kinds = [_find_moments(machine, v, shares[name], pairs, generator) for name, v in rows.items()]
     return MomentErrors(*(_scale(*moments) for moments in zip(*kinds, strict=True)))
 
 
 def _find_moments(
-    machine: BoltzmannMachine, v: Tensor, pairs: PairStatistics, generator: torch.Generator
+    machine: BoltzmannMachine,
+    v: Tensor,
+    weights: Tensor | None,
+    pairs: PairStatistics,
+    generator: torch.Generator,
 ) -> list[Tensor]:
-    """Returns moments of every kind, each as a vector in float64."""
+    """Returns moments of every kind, each as a vector in float64; rows may have weights, (rows,)."""
+    share = torch.full((len(v),), 1 / len(v)) if weights is None else weights / weights.sum()
+    share = share.to(v.device, torch.float64)
     x = {l: part.double() for l, part in machine.split(v).items()}
     h = {l: part.double() for l, part in hidden_means(machine, v, generator).items()}
     both = x | h
     joined = [(l, m) for l, m in machine.edges if (l in x) != (m in x)]
-    products = [(both[l].t() @ both[m] / len(v)).flatten() for l, m in joined]
+    products = [((both[l].t() * share) @ both[m]).flatten() for l, m in joined]
     return [
-        _concatenate([part.mean(0) for part in x.values()]),
-        _concatenate([part.mean(0) for part in h.values()]),
+        _concatenate([share @ part for part in x.values()]),
+        _concatenate([share @ part for part in h.values()]),
         _concatenate(products),
-        pairs.covariances(v).cpu(),
+        pairs.covariances(v, weights).cpu(),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,23 +14,35 @@ import torch
 from torch import Tensor
 
 from harmonium._html import format_value
-from harmonium._settings import From0, Setting
+from harmonium._settings import From0, Interval, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, run as run_chains
+from harmonium.chains import Gibbs, Kernel, run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import rows_of, source_of
-from harmonium.cli.mixing import convergence, equilibrium, mixing, moments
+from harmonium.cli.budget import Budget, Part, time_of_step
+from harmonium.cli.coding import learned_weights, rows_of, source_of
+from harmonium.cli.mixing import (
+    CHAINS,
+    PAIRS,
+    SWEEPS,
+    convergence,
+    equilibrium,
+    mixing,
+    moments,
+)
 from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
+from harmonium.coupled import Gibbs as PairGibbs, meet
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
+from harmonium.likelihood import ais
+from harmonium.meanfield import tap
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import SECTIONS, Subject, fill_learned
+from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape, fill_learned
 from harmonium.report.plots import mixing_heights
-from harmonium.sums import has_hidden_states
+from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
 from harmonium.tasks import sample
 
@@ -40,6 +53,10 @@ EXAMPLES = (
 
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms
+_SECONDS, _TRAININGS = 60.0, 5.0  # of a page: at least, and as times of the training that it tells of
+_LEAST = 20  # steps of a part that are of use: fewer sweeps or temperatures show noise
+_ANNEALED = 100  # chains of annealing
+_SETTLING = 500  # sweeps that mean field takes until most rows have settled: 435 for RF00379
 
 
 def report(
@@ -50,6 +67,7 @@ def report(
     sweeps: From0 = 1000,
     temperatures: int = 1000,
     mixing_steps: int = 1000,
+    seconds: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
@@ -65,7 +83,10 @@ def report(
         sweeps: sweeps of the chains whose samples are shown; not read where exact draws are affordable.
         temperatures: temperatures of AIS, where ln Z is not exact.
         mixing_steps: sweeps after which a pair of coupled chains is given up; also of other chains.
+        seconds: about the time that the page may take; if not given five times that of the training, and 60
+            at least. Sweeps and temperatures are shortened to it, and the page tells which.
     """
+    began = time.monotonic()
     out = out or (run.run / "report.html" if run.run.is_dir() else run.run.with_suffix(".html"))
     records = [RunRecord.read(each) for each in (run.run, *(compare or ()))]
     check_target(out, "out", (".html",), overwrite)
@@ -73,21 +94,16 @@ def report(
     coding, source = run.load()
     machine = coding.machine.requires_grad_(False)
     rows, dataset, lacking = _rows(coding, data)
-    training = None if data in (None, source_of(machine)[0]) else _rows(coding, None)[0]
+    training, learned = None, None
+    if data not in (None, source_of(machine)[0]):
+        training, learned, _ = _rows(coding, None)
     shape, names = source_of(machine)[1], coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
     kept = run.ladder(machine)
     exact = has_hidden_states(machine.graph, machine.layers)
     rounds = sweeps if kept is None else -(-sweeps // len(kept.rungs or ()))  # sweeps of all rungs together
-    with working("sampling"):
-        number = _IMAGES if shape else _SAMPLES
-        samples = machine.random_states(number, seed=seed)
-        if exact:  # the hidden states are drawn given these rows
-            v = sample(machine, number, method="exact", seed=seed).rows
-            samples = run_chains(machine, Gibbs(), samples, max(sweeps, 1), v, seed=seed)
-        else:
-            samples = run_chains(machine, kept or Gibbs(), samples, rounds, seed=seed)
+    record = records[0]
     subject = Subject(
         machine,
         coding.encoder,
@@ -98,13 +114,17 @@ def report(
         None if rows is None else spread(rows, _ROWS).to(machine.device),
         lacking,
         None if training is None else spread(training, _ROWS).to(machine.device),
-        samples,
+        machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed),
         None if exact else rounds,
         seed,
+        _weights(coding, dataset),
+        _weights(coding, learned),
     )
-
+    limit = max(_SECONDS, _TRAININGS * record.seconds) if seconds is None else seconds
+    with working("measuring the cost"):
+        costs = _costs(subject, kept, temperatures, mixing_steps)
+    budget = Budget(max(limit / 2, limit - (time.monotonic() - began)), costs)  # without what was measured
     shares = None if dataset is None or rows is None else _shares(coding, dataset)
-    record = records[0]
     first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
     first.remarks = verdict.training_remarks(record)
     drawn.charts = list(curves(records))
@@ -112,35 +132,89 @@ def report(
     facts = {"machine": ", ".join(map(str, machine.layers)), "updates": str(record.updates)}
     facts["date"] = record.date
     parts = [first, drawn]
-    met: dict[str, Any] = {}  # by pairs of chains, without which annealing is not judged
+    met: dict[
+        str, Any
+    ] = {}  # by pairs of chains and by those from noise, without which annealing is not judged
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
+    likely = partial(
+        _likelihood, facts, coding, budget.steps("likelihood", temperatures), met, scores, shares
+    )
+    others = {"landscape": partial(fill_landscape, starts=budget.steps("landscape"))}
     fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
-        ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps)),
-        ("likelihood", "Likelihood", partial(_likelihood, facts, coding, temperatures, met, scores, shares)),
+        ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps, pairs=budget.steps("pairs"))),
+        ("equilibrium", "Equilibrium", partial(_equilibrium, met, most=budget.steps("equilibrium"))),
+        ("likelihood", "Likelihood", likely),
         ("learned", "Was it learned?", partial(fill_learned, scores)),
-        ("equilibrium", "Equilibrium", partial(_equilibrium, most=mixing_steps)),
         *([] if kept is None else [("along", "Along the training", partial(_along, kept))]),
-        *SECTIONS,
+        *((id, title, others.get(id, fill)) for id, title, fill in SECTIONS),
     ]
-    for id, title, fill in fillers:
-        part = Section(id, title)
-        if id in ("mixing", "equilibrium") and exact and isinstance(coding.encoder, Table):
-            part.absent = "A table of this machine is drawn, filled in and scored without chains."
+    with budget.working("report") as begin:
+        begin("samples")
+        _draw(subject, kept or Gibbs(), max(1, budget.steps("samples")), max(sweeps, 1))
+        for id, title, fill in fillers:
+            cost = "pairs" if id == "mixing" else id
+            begin(cost)
+            part = Section(id, title)
+            if id in ("mixing", "equilibrium") and exact and isinstance(coding.encoder, Table):
+                part.absent = "A table of this machine is drawn, filled in and scored without chains."
+            elif id in costs and not budget.steps(id):
+                part.absent = f"{budget.remarks[id].capitalize()}."
+            else:
+                try:
+                    fill(part, subject)
+                except ValueError as error:
+                    part.absent = f"Left out: {error}"
+                if not part.absent and cost in budget.remarks:
+                    part.remarks.append(Remark("note", f"{cost.capitalize()}: {budget.remarks[cost]}."))
             parts.append(part)
-            continue
-        with working(title.lower()):
-            try:
-                fill(part, subject)
-            except ValueError as error:
-                part.absent = f"Left out: {error}"
-        parts.append(part)
-    parts[2:5] = [parts[3], parts[4], parts[2]]  # the likelihood stands before what it rests on
+    parts[2:6] = [*parts[4:6], *parts[2:4]]  # the likelihood stands before what it rests on
     first.remarks += [remark for part in parts[2:] for remark in part.remarks]
     parts.append(_settings(records))
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
     replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
-    return {"machine": source, "file": out, "notes": cautions}
+    cut = [f"{title}: {text}" for title, text in budget.remarks.items()]
+    return {"machine": source, "file": out, "notes": [*cautions, *cut]}
+
+
+def _costs(subject: Subject, kept: Ladder | None, temperatures: int, most: int) -> dict[str, Part]:
+    """Measures what the parts of the page take that are made of many steps."""
+    machine, seed, rows = subject.machine, subject.seed, subject.rows
+    parts: dict[str, Part] = {}
+    start = machine.random_states(_SAMPLES, seed=seed)
+    sweep = time_of_step(lambda n: run_chains(machine, Gibbs(), start, n, seed=seed))
+    if subject.sweeps:
+        chains, own = subject.samples, sweep * len(subject.samples[0]) / _SAMPLES
+        if kept is not None:
+            own = time_of_step(lambda n: run_chains(machine, kept, chains, n, seed=seed))
+        parts["samples"] = Part(subject.sweeps, 1, own)
+    if not (subject.exact and isinstance(subject.encoder, Table)):
+        pairs = [x[:PAIRS] for x in start]
+        pair_sweep = time_of_step(lambda n: meet(machine, PairGibbs(), pairs, max_steps=n, seed=seed))
+        parts["pairs"] = Part(most, _LEAST, 2 * pair_sweep)
+        if rows is not None:
+            parts["equilibrium"] = Part(min(most, SWEEPS), _LEAST, sweep * CHAINS / _SAMPLES)
+    if not affordable(unit_updates(machine.hamiltonian())):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of few temperatures
+            each = time_of_step(lambda n: ais(machine, _ANNEALED, n, data=rows, seed=seed))
+        parts["likelihood"] = Part(temperatures, min(_LEAST, temperatures), each, "temperatures")
+    if rows is not None:
+        few = subject.spread(_LEAST)
+        each = time_of_step(lambda n: tap(machine, few, max_sweeps=n)) * _SETTLING / len(few)
+        parts["landscape"] = Part(STARTS, _LEAST, each, "rows")
+    return parts
+
+
+def _draw(subject: Subject, mover: Kernel, rounds: int, sweeps: int) -> None:
+    """Draws the samples of the page, by chains of so many rounds, or exactly, for each layer."""
+    machine, seed, number = subject.machine, subject.seed, len(subject.samples[0])
+    if subject.exact:  # the hidden states are drawn given these rows
+        v = sample(machine, number, method="exact", seed=seed).rows
+        subject.samples = run_chains(machine, Gibbs(), subject.samples, sweeps, v, seed=seed)
+    else:
+        subject.samples = run_chains(machine, mover, subject.samples, rounds, seed=seed)
+        subject.sweeps = rounds
 
 
 def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
@@ -179,10 +253,19 @@ def _whole(coding: Codec, dataset: DataSet) -> Rows:
 def _shares(coding: Codec, dataset: DataSet) -> Tensor | None:
     """Returns ln p(cells | states) of those whole rows that are scored, (rows,), see ``Codec.log_shares``."""
     shares = coding.log_shares(dataset, coding.machine)
-    if shares is None:
-        return None
+    return None if shares is None else _of_shown(coding, dataset, shares.sum(1))
+
+
+def _weights(coding: Codec, dataset: DataSet | None) -> Tensor | None:
+    """Returns the weights of those whole rows that are shown, (rows,), as in training."""
+    weights = None if dataset is None else learned_weights(coding, dataset)
+    return None if dataset is None or weights is None else _of_shown(coding, dataset, weights)
+
+
+def _of_shown(coding: Codec, dataset: DataSet, numbers: Tensor) -> Tensor:
+    """Returns the numbers, one a row, of those whole rows that are shown."""
     complete = ~rows_of(coding, dataset, missing=True).all().isnan().any(1)
-    return spread(Rows.of(shares.sum(1, keepdim=True)[complete], torch.float64), _ROWS)[:, 0]
+    return spread(Rows.of(numbers[complete].unsqueeze(1), torch.float64), _ROWS)[:, 0]
 
 
 class _NoWholeRow(ValueError):
@@ -227,30 +310,34 @@ def _likelihood(
     section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
 
 
-def _mixing(met: dict[str, Any], section: Section, subject: Subject, most: int) -> None:
-    table, notes, meetings = mixing(subject.machine, most, subject.seed)
-    met.update(table)
-    steps, heights, limits = mixing_heights(meetings)
-    title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
-    if limits is not None:
-        title = "How far chains may be from the law"
-        lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
-    label = "total variation" if limits is not None else "fraction"
-    section.lead = ". ".join([*notes, ""]).strip()
+def _mixing(met: dict[str, Any], section: Section, subject: Subject, most: int, pairs: int) -> None:
+    if pairs:
+        table, notes, meetings = mixing(subject.machine, pairs, subject.seed)
+        met.update(table)
+        steps, heights, limits = mixing_heights(meetings)
+        title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
+        if limits is not None:
+            title = "How far chains may be from the law"
+            lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
+        label = "total variation" if limits is not None else "fraction"
+        section.lead = ". ".join([*notes, ""]).strip()
+        section.remarks = verdict.mixing_remarks(table, subject.sweeps)
+        section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
+        section.tables = [_table("pairs of chains", table)]
     converged, diagnosis = convergence(subject.machine, most, subject.seed)
-    section.remarks = verdict.mixing_remarks(table, subject.sweeps)
     section.remarks.append(verdict.convergence_remark(converged))
-    section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
     each = [
         [name, f"{c.r_hat:.3f}", f"{c.ess_bulk:.0f}", f"{c.ess_tail:.0f}"]
         for name, c in diagnosis.quantities.items()
     ]
     head = [f"of {diagnosis.draws} draws", "R̂", "ess (bulk)", "ess (tail)"]
-    section.tables = [_table("pairs of chains", table), Grid(head, each)]
+    section.tables.append(Grid(head, each))
 
 
-def _equilibrium(section: Section, subject: Subject, most: int) -> None:
-    table, found = equilibrium(subject.machine, subject.given, most, subject.seed)
+def _equilibrium(met: dict[str, Any], section: Section, subject: Subject, most: int) -> None:
+    rows = subject.given, subject.weights
+    table, found = equilibrium(subject.machine, *rows, most, subject.seed)
+    met.update({name: table[name] for name in ("falls", "peak")})
     section.lead = (
         f"{table['chains']} chains from noise: the Pearson correlation of the covariances of their visible "
         f"units with those of {subject.data}. It rises and stays where training kept to equilibrium; a curve "
@@ -270,7 +357,8 @@ def _equilibrium(section: Section, subject: Subject, most: int) -> None:
     section.charts = [
         chart(title, lines, "sweeps", "correlation", errors=errors, dashed=[data], x_ticks=ticks)
     ]
-    scaled, about = moments(subject.machine, found, subject.given, subject.training, subject.seed)
+    training = None if subject.training is None else (subject.training, subject.training_weights)
+    scaled, about = moments(subject.machine, found, rows, training, subject.seed)
     remark = verdict.moments_remark(scaled._asdict(), about)
     section.remarks += [] if remark is None else [remark]
     section.tables = [_table(f"moments beside {about}", scaled._asdict())]

@@ -321,7 +321,7 @@ class Beginning:
                 std = settings.initial_std
                 std = recipe.defaults.initial_std if std is None else std
                 recipe.start_(rows, weights, std, generator)
-        about = _description(dataset, data)
+        about = _description(dataset, data, settings)
         if settings.missing is not None:
             about["missing"] = settings.missing.split(",")
         machine.metadata = {**codec.to_dict(), "data": about}
@@ -343,7 +343,7 @@ class Beginning:
             coding, weights = coding.widened(rest), weights_of(rest, settings.reweight)
             X = coding.rows(rest, machine.dtype, labels, shown="anything")
             check_rows(machine, X, "X")
-        about = _description(dataset, data)
+        about = _description(dataset, data, settings)
         if coding.names is not None:
             about["names"] = list(coding.names)
         if coding.missing:
@@ -353,8 +353,12 @@ class Beginning:
         return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
 
 
-def _description(dataset: DataSet, source: str) -> dict[str, Any]:
+def _description(dataset: DataSet, source: str, settings: TrainSettings) -> dict[str, Any]:
     about: dict[str, Any] = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
+    if settings.reweight is not None:
+        about["reweight"] = settings.reweight
+    if settings.weights is not None:
+        about["weights"] = str(settings.weights)
     if dataset.alignment is not None and dataset.alignment.ambiguous:
         about["ambiguous"] = dataset.alignment.ambiguous_share
     return about if dataset.names is None else {**about, "names": list(dataset.names)}

@@ -79,6 +79,11 @@ class RunRecord:
         return int(self.history[-1]["step"]) if self.history else 0
 
     @property
+    def seconds(self) -> float:
+        """Seconds of the training until the last record."""
+        return float(self.history[-1]["seconds"]) if self.history else 0.0
+
+    @property
     def metrics(self) -> list[str]:
         """The names of the metrics, which follow ``weight_norm`` in a record, but their standard errors."""
         names: dict[str, None] = {}

@@ -45,7 +45,7 @@ _SHOWN = 10  # images of a strip and lines of a table: more would be too small o
 _ACROSS = 480  # pixels of a matrix, about
 _FILTERS = 50  # five strips; the rest have the smaller weights
 _COLUMNS = 24  # whose histograms are drawn
-_STARTS = 200  # rows from which mean field is solved
+STARTS = 200  # rows from which mean field is solved
 _WIDE = 512  # columns of a matrix that is drawn whole
 _LINKED = 100  # columns, of which all pairs are looked at
 _SURE = 0.01  # a unit that is active on fewer rows is never active
@@ -69,6 +69,8 @@ class Subject:
         samples: states for each layer, of chains from noise, or independent draws.
         sweeps: Sweeps of these chains; None: the draws are independent and exact.
         seed: Source of what is drawn here.
+        weights: Row weights of ``rows``, (rows,); None means uniform.
+        training_weights: Row weights of ``training``.
     """
 
     machine: BoltzmannMachine
@@ -83,6 +85,8 @@ class Subject:
     samples: list[Tensor]
     sweeps: int | None
     seed: int
+    weights: Tensor | None = None
+    training_weights: Tensor | None = None
 
     @property
     def exact(self) -> bool:
@@ -317,9 +321,9 @@ def _make_table(title: str, cells: dict[str, NDArray[Any]]) -> Grid:
     return Grid([title, *columns], [[str(i), *row] for i, row in enumerate(zip(*texts, strict=True), 1)])
 
 
-def fill_landscape(section: Section, subject: Subject) -> None:
+def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> None:
     """Fills the section on the mean-field solutions that rows converge to."""
-    rows = subject.spread(_STARTS)
+    rows = subject.spread(starts)
     solutions = landscape(subject.machine, rows)
     lost = int((solutions.basin < 0).sum())
     section.lead = (

@@ -142,6 +142,13 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
     if table["method"] == "exact" or mixing is None:
         return None
     text = f"Annealing gives ln Z = {table['value']:.2f}, "
+    if mixing.get("falls"):
+        text += (
+            "but the machine was trained out of equilibrium: chains from noise agree best with the data "
+            f"after {mixing['peak']} sweeps. So its standard error and its bounds are not to be trusted, "
+            "however close they are: likelihoods are those of a law that its best samples do not follow."
+        )
+        return Remark("caution", text)
     if unmixed(table, mixing):
         text += (
             f"but {_count_apart(mixing)}. So nothing vouches for its standard error and its upper bound: "
@@ -149,6 +156,8 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
             "Compare more temperatures, other seeds, and a base of training rows."
         )
         return Remark("caution", text)
+    if "pairs" not in mixing:
+        return None
     text += f"and all {mixing['pairs']} pairs of chains from noise met"
     if table.get("doubts"):
         return Remark("note", f"{text}, but annealing itself left doubts.")
@@ -156,8 +165,13 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
 
 
 def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
-    """Returns True if ln Z was annealed and pairs of chains did not meet, so that it has no known error."""
-    return table["method"] != "exact" and mixing is not None and mixing["given_up"] > 0
+    """Returns True if ln Z was annealed and has no known error.
+
+    Pairs of chains did not meet, or the machine was trained out of equilibrium.
+    """
+    if table["method"] == "exact" or mixing is None:
+        return False
+    return mixing.get("given_up", 0) > 0 or bool(mixing.get("falls"))
 
 
 def _count_apart(mixing: Mapping[str, Any]) -> str:
@@ -181,7 +195,8 @@ def likelihood(
     if value is None:
         return None
     if table is not None and unmixed(table, mixing):
-        return f"{value:.2f} nats (error unknown, as chains do not mix)"
+        why = "trained out of equilibrium" if mixing and mixing.get("falls") else "as chains do not mix"
+        return f"{value:.2f} nats (error unknown, {why})"
     return f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
 
 

@@ -1,0 +1,54 @@
+"""The time of a command's parts: measured, dealt out, and named where it does not suffice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from harmonium.cli.budget import Budget, Part, deal, time_of_step
+
+from .command_line import TINY, CommandLine
+
+
+@pytest.mark.parametrize(
+    ("costs", "seconds", "dealt"),
+    [
+        ((1.0, 2.0, 3.0), 10.0, (1.0, 2.0, 3.0)),
+        ((1.0, 20.0, 30.0), 11.0, (1.0, 5.0, 5.0)),
+        ((20.0, 4.0, 30.0), 10.0, (10 / 3, 10 / 3, 10 / 3)),
+    ],
+)
+def test_cheap_parts_get_what_they_cost(costs: tuple, seconds: float, dealt: tuple) -> None:
+    parts = {str(k): Part(1000, 1, cost / 1000) for k, cost in enumerate(costs)}
+    assert list(deal(seconds, parts)[str(k)] for k in range(len(costs))) == pytest.approx(list(dealt))
+
+
+def test_a_part_that_is_too_dear_leaves_its_share_to_others() -> None:
+    parts = {"a": Part(100, 50, 0.1), "b": Part(100, 20, 10.0), "c": Part(10, 2, 0.1)}
+    budget = Budget(9.0, parts)
+    assert (budget.steps("a"), budget.steps("b"), budget.steps("c"), budget.steps("d", 7)) == (80, 0, 10, 7)
+    assert budget.remarks == {
+        "a": "80 of 100 sweeps, to keep within 9 s of all; --seconds gives more",
+        "b": "left out, as 20 sweeps take 2e+02 of 9 s of all; --seconds gives more",
+    }
+    assert not Budget(2000.0, parts).remarks
+
+
+def test_a_step_is_measured_without_what_a_start_costs() -> None:
+    assert time_of_step(lambda steps: time.sleep(0.1 + 0.02 * steps)) == pytest.approx(0.02, abs=0.01)
+
+
+def test_a_report_keeps_within_its_time_and_names_what_it_leaves_out(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    assert cli.succeed("train", "bars-and-stripes", tmp_path / "run", *TINY)
+    result = cli.succeed("report", tmp_path / "run", "--seconds", 0.001, "--threads", 1, "--json").json
+    named = {note.partition(":")[0] for note in result["notes"] if "--seconds" in note}
+    assert named and named <= {"pairs", "equilibrium", "landscape", "likelihood", "samples"}
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "--seconds gives more" in page
+    result = cli.succeed("report", tmp_path / "run", "--overwrite", "--threads", 1, "--json").json
+    assert not any("--seconds" in note for note in result["notes"])
+    assert "seconds" in cli.refuse("report", tmp_path / "run", "--seconds", 0)
