@@ -198,6 +198,35 @@ class DataSet:
             raise ValueError(f"label: expected {expected}, received {name!r}")
         return self, None
 
+    def take(self, rows: Array) -> DataSet:
+        """Returns some of the rows, by a mask or by their numbers, without what stands beside sequences."""
+        labels, weights = (None if part is None else part[rows] for part in (self.labels, self.weights))
+        return replace(
+            self, samples=self.samples[rows], labels=labels, texts=None, beside=(), weights=weights
+        )
+
+    def in_order(self, names: Collection[str], needed: Collection[str], source: str) -> DataSet:
+        """Returns the data with their columns in the order of some names, of which not all are needed.
+
+        Args:
+            names: all that may be there.
+            needed: those that have to be there.
+            source: what the data are called in a message.
+
+        Raises:
+            ValueError: other columns.
+        """
+        there = self.names or ()
+        missed = [name for name in needed if name not in there]
+        more = [name for name in there if name not in names]
+        if missed or more:
+            raise ValueError(
+                f"{source}: expected the columns {', '.join(map(repr, names))} as in training, received "
+                + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
+            )
+        order = [there.index(name) for name in names if name in there]
+        return replace(self, samples=self.samples[:, order], names=tuple(there[j] for j in order))
+
     def with_missing(self, name: str) -> DataSet:
         """Returns the data with one more column, of which every cell is missing."""
         blank = np.full((len(self.samples), 1), None, dtype=object)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Never, Self, final
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from harmonium.data.transforms import (
     threshold,
     to_bit_planes,
 )
-from harmonium.sequences import READINGS, find_alphabet
+from harmonium.sequences import READINGS, Alignment, find_alphabet
 
 
 class Encoder(ABC):
@@ -455,6 +455,21 @@ class Letters(_Blocks):
         find_alphabet(self.alphabet, "")
         _checks.one_of(self.unknown, "unknown", READINGS)
         object.__setattr__(self, "width", len(self.alphabet))
+
+    def check(self, alignment: Alignment | None) -> None:
+        """Refuses sequences in other letters; None: there are no sequences."""
+        if alignment is not None and self.alphabet != alignment.alphabet:
+            raise ValueError(
+                f"X: expected sequences in the letters {self.alphabet!r}, received those of "
+                f"{alignment.alphabet!r}; read them with alphabet={self.alphabet!r}"
+            )
+
+    def refuse_sites(self, expected: int, received: int) -> Never:
+        """Refuses a number of columns of states other than expected, both as sites."""
+        expected, received = expected // self.width, received // self.width
+        raise ValueError(
+            f"X: expected aligned sequences of {expected} sites as in training, received {received}"
+        )
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -99,6 +100,20 @@ class Alignment(NamedTuple):
         gaps = int((self.codes == self.alphabet.find("-")).sum())
         gaps -= self.ambiguous if self.unknown == "gap" else 0
         return self.ambiguous / max(1, self.codes.size - gaps)
+
+    def warn_of_ambiguous(self, name: str, usual: float) -> None:
+        """Warns where a larger share of letters than usual stands for several, or for none known.
+
+        Args:
+            name: of the data.
+            usual: the share in training.
+        """
+        if self.ambiguous_share > usual:
+            warnings.warn(
+                f"{name}: {self.notes[-1]}; they are {self.ambiguous_share:.2g} of the letters, "
+                f"{usual:.2g} in training; the machine's letters are {self.alphabet!r}",
+                stacklevel=3,
+            )
 
 
 def encode(

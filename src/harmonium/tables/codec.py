@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
@@ -156,19 +155,7 @@ class Codec:
         Raises:
             ValueError: fewer than two labels, or real numbers.
         """
-        seen = cells.values[~cells.missing]
-        real = seen[seen != np.round(seen)] if cells.numeric else seen[:0]
-        if len(real):
-            raise ValueError(
-                f"label: expected classes in column {cells.name!r}, received real numbers such as "
-                f"{real[0]:g}; a column that is no label is learned like any other, and can be predicted"
-            )
-        if len(set(seen.tolist())) < 2:
-            raise ValueError(
-                f"label: expected at least two classes in column {cells.name!r}, received "
-                f"{seen[:1].tolist()}; an empty cell is a missing label"
-            )
-        label = Column.fit(cells, "categorical")
+        label = Column.fit_label(cells)
         layer = Layer.registry[label.kind].plain(1, label.coding.n_states)
         return replace(self, label=label, layers=[*self.layers, layer])
 
@@ -232,40 +219,23 @@ class Codec:
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, **reading).with_text(text)
-        self._warn_of_ambiguous(dataset)
+        if dataset.alignment is not None and self._machine is not None:
+            dataset.alignment.warn_of_ambiguous(dataset.name, self._usual_ambiguous())
         if self.names is None or dataset.names is None:
             return dataset
         if lacking in names_of_data and lacking not in dataset.names:
             dataset = dataset.with_missing(str(lacking))
         if encoder.tabular:
             return dataset
-        there = dataset.names or ()
-        missed = [name for name in names_of_data if name not in there]
-        more = [name for name in there if name not in self.names]
-        if missed or more:
-            raise ValueError(
-                f"{source}: expected the columns {', '.join(map(repr, self.names))} as in training, received "
-                + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
-            )
-        order = [there.index(name) for name in self.names if name in there]
-        return replace(dataset, samples=dataset.samples[:, order], names=tuple(there[j] for j in order))
+        return dataset.in_order(self.names, needed=names_of_data, source=source)
 
-    def _warn_of_ambiguous(self, dataset: DataSet) -> None:
-        """Warns where a larger share of letters than in training stands for several, or for none known."""
-        alignment = dataset.alignment
-        if alignment is None or self._machine is None:
-            return
+    def _usual_ambiguous(self) -> float:
+        """Returns the share of letters that stood for several, or for none known, in training."""
         data = self.machine.metadata.get("data")
         usual = data.get("ambiguous", 0.0) if isinstance(data, dict) else 0.0
         if not isinstance(usual, float):
             raise ValueError("machine: its metadata are damaged, expected a share of ambiguous letters")
-        if alignment.ambiguous_share <= usual:
-            return
-        warnings.warn(
-            f"{dataset.name}: {alignment.notes[-1]}; they are {alignment.ambiguous_share:.2g} of the "
-            f"letters, {usual:.2g} in training; the machine's letters are {alignment.alphabet!r}",
-            stacklevel=3,
-        )
+        return usual
 
     # What it codes
 
@@ -436,7 +406,8 @@ class Codec:
         encoder, plain = self.encoder, isinstance(self.encoder, Identity)
         if isinstance(X, DataSet):
             keep = keep and (encoder.tabular or not is_sparse(X.samples))
-            self._check_letters(X)
+            if isinstance(encoder, Letters):
+                encoder.check(X.alignment)
             X, cells = self.apart(X)
             labels = cells if labels is None else labels
             X = X.frame() if encoder.tabular else X.matrix()
@@ -470,26 +441,10 @@ class Codec:
     def _check_width(self, width: int) -> None:
         expected = sum(layer.width for layer in self.layers)
         if self._machine is not None and width != expected:
-            less = self.label_width
+            right, received = expected - self.label_width, width - self.label_width
             if isinstance(self.encoder, Letters):
-                sites, received = (
-                    (expected - less) // self.encoder.width,
-                    (width - less) // self.encoder.width,
-                )
-                raise ValueError(
-                    f"X: expected aligned sequences of {sites} sites as in training, received {received}"
-                )
-            raise ValueError(
-                f"X: expected {expected - less} columns for the machine's states, received {width - less}"
-            )
-
-    def _check_letters(self, dataset: DataSet) -> None:
-        alignment = dataset.alignment
-        if alignment is not None and self.alphabet not in (None, alignment.alphabet):
-            raise ValueError(
-                f"X: expected sequences in the letters {self.alphabet!r}, received those of "
-                f"{alignment.alphabet!r}; read them with alphabet={self.alphabet!r}"
-            )
+                self.encoder.refuse_sites(right, received)
+            raise ValueError(f"X: expected {right} columns for the machine's states, received {received}")
 
     def _label_states(self, labels: Any, rows: int) -> Array | None:
         if labels is None:
@@ -506,7 +461,8 @@ class Codec:
         Raises:
             ValueError: data that do not suit the machine.
         """
-        self._check_letters(dataset)
+        if isinstance(self.encoder, Letters):
+            self.encoder.check(dataset.alignment)
         rest, labels = self.apart(dataset)
         X = rest.frame() if self.encoder.tabular else rest.numbers()
         states = (
@@ -556,12 +512,9 @@ class Codec:
         if not blank.any() or blank.all():
             return rest, labels
         warn_of_blank(blank, rest.name)
-        labels_beside = None if rest.labels is None else rest.labels[~blank]
-        weights = None if rest.weights is None else rest.weights[~blank]
-        kept = replace(
-            rest, samples=rest.samples[~blank], labels=labels_beside, texts=None, beside=(), weights=weights
+        return rest.take(~blank), None if labels is None else replace(
+            labels, values=labels.values[~blank], texts=None
         )
-        return kept, None if labels is None else replace(labels, values=labels.values[~blank], texts=None)
 
     def units(self, columns: Tensor, rest: DataSet) -> Tensor:
         """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.

@@ -138,6 +138,27 @@ class Column:
         return cls(name, cells.dtype, chosen, coding, declared, cells.ordered, form, step, support)
 
     @classmethod
+    def fit_label(cls, cells: Series) -> Self:
+        """Returns the column of a label, with a state for each class.
+
+        Raises:
+            ValueError: fewer than two classes, or real numbers.
+        """
+        seen = cells.values[~cells.missing]
+        real = seen[seen != np.round(seen)] if cells.numeric else seen[:0]
+        if len(real):
+            raise ValueError(
+                f"label: expected classes in column {cells.name!r}, received real numbers such as "
+                f"{real[0]:g}; a column that is no label is learned like any other, and can be predicted"
+            )
+        if len(set(seen.tolist())) < 2:
+            raise ValueError(
+                f"label: expected at least two classes in column {cells.name!r}, received "
+                f"{seen[:1].tolist()}; an empty cell is a missing label"
+            )
+        return cls.fit(cells, "categorical")
+
+    @classmethod
     def ignoring(cls, cells: Series) -> Self:
         """Returns a column without a unit."""
         return cls(name_of(cells), cells.dtype, IGNORE, Constant.of(cells))
