@@ -11,6 +11,7 @@ import torch
 
 import harmonium as hm
 from harmonium.tables import LinearPrediction, Table, mean_states, spread_draws
+from harmonium.tables.correlated import Shape
 from harmonium.tables.linear import bend, choose_shares, expected_cells, straighten
 
 
@@ -21,7 +22,7 @@ def correlated(rows: int = 400, seed: int = 0) -> np.ndarray:
 
 
 def lines_of(x: np.ndarray, ridge: float = 0.0) -> LinearPrediction:
-    return LinearPrediction.fit(torch.from_numpy(x), None, ridge)
+    return LinearPrediction.fit(torch.from_numpy(x), None, Shape(ridge))
 
 
 def test_predictions_are_conditional_means_within_the_range_seen() -> None:
@@ -178,7 +179,7 @@ def test_cells_are_filled_in_as_well_as_by_lines_and_covered() -> None:
         rbm = hm.RBM(random_state=0).fit(holes)
         label = (holes["label"] == "yes").astype(float).where(holes["label"].notna())
         shown = torch.from_numpy(holes[numbers].assign(label=label).to_numpy(float))
-        lines = LinearPrediction.fit(shown, None, 0.005).predict(shown)[:, :5].numpy()
+        lines = LinearPrediction.fit(shown, None, Shape(0.005)).predict(shown)[:, :5].numpy()
         truth, gone = x[numbers].to_numpy(), holes[numbers].isna().to_numpy()
         filled = rbm.impute(holes, value="mean")[numbers].to_numpy()
         off = [((done - truth) / truth.std(0))[gone] for done in (filled, lines)]

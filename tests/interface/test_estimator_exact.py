@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from harmonium.estimators import RBM, RBMOutlier
+from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
-from harmonium.tables import Codec
+from harmonium.tables import Codec, table_fit
 from harmonium.training import choose
 
 pandas = pytest.importorskip("pandas")
@@ -306,3 +307,40 @@ def test_wide_tables_are_learned_exactly_but_not_pictures() -> None:
     error = (rbm.impute(holes, value="mean").to_numpy() - items)[gone].std()
     assert error < 0.85 * (items - items.mean(0))[gone].std()  # a common factor of half of the variance
     assert np.isfinite(rbm.score_samples(holes)).all()
+
+
+def test_the_work_of_exact_training_decides_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows, columns and hidden units alike: "auto" sums where that takes a minute at most."""
+
+    def chosen(rows: int, columns: int, hidden: int | None = None) -> tuple[str, int]:
+        table = frame_of_reals(rows, columns)
+        codec = Codec.fit(table)
+        layers = None if hidden is None else [Bernoulli(hidden)]
+        recipe = choose(codec.encoder, codec.layers, 5000 if rows == 60 else rows, layers)
+        return recipe.method, recipe.machine.layers[-1].n_units
+
+    assert chosen(60, 300) == ("exact", 8)
+    assert chosen(60, 2000) == ("chains", 500)
+    assert chosen(60, 300, 12) == ("chains", 12)
+    assert chosen(50, 300, 12) == ("exact", 12)
+    table = frame_of_reals(50, 12)
+    monkeypatch.setattr(table_fit, "LONG", 1e-6)
+    with pytest.warns(UserWarning, match=r"8 hidden units beside 12 columns .* about .* seconds on one core"):
+        RBM(random_state=0).fit(table)
+
+
+def frame_of_reals(rows: int, columns: int) -> pandas.DataFrame:
+    """Columns that are linear in two factors, with noise."""
+    random = np.random.default_rng(4)
+    x = random.normal(size=(rows, 2)) @ random.normal(size=(2, columns)) + random.normal(size=(rows, columns))
+    return pandas.DataFrame(x, columns=[f"x{j}" for j in range(columns)])
+
+
+def test_more_columns_than_rows_are_joined_by_factors() -> None:
+    table = frame_of_reals(60, 120)
+    gone = np.random.default_rng(5).random(table.shape) < 0.1
+    rbm = RBM(random_state=0).fit(table.mask(gone))
+    assert (0, 0) in rbm.machine_.edges
+    off = (rbm.impute(table.mask(gone)) - table).to_numpy()[gone]
+    assert np.sqrt(np.mean(off**2)) < 0.8 * np.sqrt(np.mean((table - table.mean()).to_numpy()[gone] ** 2))
+    assert np.isfinite(rbm.score_samples(table)).all()

@@ -56,9 +56,9 @@ class Structure(Checked):
         alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
             given.
         visible: kind of visible units.
-        hidden: hidden units; if not given 8 for tables of at most 200 columns, else 100, or 500 for data of
-            500 columns or more; 500,1000 for two layers, relu:100 or categorical:50:4 for a kind and states
-            of its own; repeatable. 0: none, visible units are joined to each other, as in a Potts machine.
+        hidden: hidden units; if not given 8 for tables, else 100, or 500 for data of 500 columns or more;
+            500,1000 for two layers, relu:100 or categorical:50:4 for a kind and states of its own;
+            repeatable. 0: none, visible units are joined to each other, as in a Potts machine.
         hidden_kind: kind of hidden units.
         hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
@@ -112,8 +112,8 @@ class Learning(Checked):
 
     Attributes:
         method: how the machine is trained. exact: by sums over all states of at most 12 hidden units, in
-            seconds; chains: by the options below. auto: exact for tables of at most 200 columns and at most
-            12 hidden units, else chains.
+            seconds; chains: by the options below. auto: exact for tables with at most 12 hidden units, where
+            that takes at most a minute, else chains.
         objective: with --label, what is learned; hybrid if not given.
         joint: share of ln p(rest, label) in --objective hybrid; 0.03 if not given.
     """

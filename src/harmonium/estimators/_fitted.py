@@ -25,10 +25,12 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.sums import (
     EXPLICIT_LIMIT,
+    LONG,
     UNIT_UPDATES_PER_SECOND,
     HiddenStates,
     affordable,
     has_hidden_states,
+    in_words,
     unit_updates,
     unit_updates_by_row,
 )
@@ -39,7 +41,6 @@ from harmonium.training import show_progress, stream_seed
 _TOLERANCE = 1e-5  # of mean field
 _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
-_LONG = 20.0  # seconds of a sum from which on its cost is told before it begins
 
 SAMPLERS: dict[str, chains.Kernel | None] = {
     "local_mode": None,
@@ -210,14 +211,14 @@ class Fitted:
 
         costs = torch.cat([list_costs(v) for v in self.states(X)])
         seconds, most = float(costs.sum()) / UNIT_UPDATES_PER_SECOND, float(costs.max())
-        if seconds < _LONG:
+        if seconds < LONG:
             return self.compute(X, function)
         if most <= EXPLICIT_LIMIT:
-            minutes = f"{seconds / 60:.2g} minutes" if seconds < 6000 else f"{seconds / 3600:.3g} hours"
             _checks.warn(
-                f"X: the states of missing cells, or those of the hidden units, are listed for "
-                f"{int((costs > 0).sum())} rows, which takes about {minutes} on one core; leave out the rows "
-                "that lack most, or fit at most 12 hidden units, whose states are listed once for all rows"
+                "X: the states of missing cells, or those of the hidden units, are listed for "
+                f"{int((costs > 0).sum())} rows, which takes about {in_words(seconds)} on one core; leave "
+                "out the rows that lack most, or fit at most 12 hidden units, whose states are listed once "
+                "for all rows"
             )
         done = 0
         with show_progress(len(costs), 0, progress) as show:

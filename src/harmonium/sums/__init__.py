@@ -12,10 +12,12 @@ from harmonium.sums.limits import (
     AUTO_LIMIT as AUTO_LIMIT,
     EXPLICIT_LIMIT as EXPLICIT_LIMIT,
     LIMIT_TEXT as LIMIT_TEXT,
+    LONG as LONG,
     MAX_HIDDEN_STATES as MAX_HIDDEN_STATES,
     MAX_MISSING_STATES as MAX_MISSING_STATES,
     UNIT_UPDATES_PER_SECOND as UNIT_UPDATES_PER_SECOND,
     affordable as affordable,
+    in_words as in_words,
 )
 from harmonium.sums.listing import (
     Listing as Listing,

@@ -20,6 +20,16 @@ MAX_MISSING_STATES = 256
 """Joint states up to which a sampled rule sums what a row lacks: no dearer than its own Gibbs steps."""
 
 
+LONG = 20.0
+"""Seconds of a computation from which on a warning tells its cost before it begins."""
+
+
+def in_words(seconds: float) -> str:
+    """Returns a time of one core for a warning, to two digits."""
+    unit, name = (60, "minutes") if seconds < 6000 else (3600, "hours")
+    return f"{seconds:.2g} seconds" if seconds < 100 else f"{seconds / unit:.2g} {name}"
+
+
 def affordable(unit_updates: float, share: float = 1.0) -> bool:
     """Returns whether "auto" computes an exact sum, rather than to draw samples or to approximate.
 

@@ -19,16 +19,18 @@ from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.tables.column import Column
-from harmonium.tables.correlated import fit_normal
+from harmonium.tables.correlated import ANY, Shape, choose_shape, fit_normal, list_shapes
 from harmonium.tables.table import Table
 from harmonium.training import take_rows
 
 _RIDGES = (0.005, 0.05, 0.2)  # shares of the variances that are added, of which hidden cells choose one
 _ROUNDS, _TOLERANCE = 20, 1e-3  # of expectation-maximisation; nats a cell: another changes an error by 1e-3
 _ROWS = slice(5000)  # rows that the distribution is fitted to, as those of covariances in ``table_fit``
-_WIDEST = 400  # columns of states: 1,000 rows that lack a third take a second a round
+_WIDEST = 1000  # columns of states: their covariances take 6 MB in the file of a machine
 _PARTS = 5  # parts of the cells of held-out rows, each hidden in turn: a fifth is what tables often lack
-_JUDGED = slice(1000)  # held-out rows whose cells are hidden: a share is then known to about 0.1
+_JUDGED = 1000  # held-out rows whose cells are hidden, at most: a share is then known to about 0.1
+# At least, and over the cube of the columns, which a row's hidden cells take: fewer of over 400 columns.
+_FEWEST_JUDGED, _JUDGED_PRODUCTS = 100, 6e10
 _EVEN, _VARIANCE = 0.5, 1 / 12  # mean and variance of a share that no cell tells of: uniform on [0, 1]
 _DRAWS = 100  # of a row, whose mean cell is that of a column along a curve: its noise adds 0.5 % to an error
 _COVERED, _REACH = 0.9, 1.645  # share of a normal distribution within so many deviations of its mean
@@ -63,13 +65,19 @@ class LinearPrediction:
 
     @classmethod
     @torch.no_grad()
-    def fit(cls, x: Tensor, weights: Tensor | None, ridge: float, start: Self | None = None) -> Self:
+    def fit(
+        cls,
+        x: Tensor,
+        weights: Tensor | None,
+        shape: Shape = ANY,
+        start: Self | None = None,
+    ) -> Self:
         """Fits the distribution to cells (rows, width), NaN where missing; the shares are even.
 
         Args:
             x: cells.
             weights: Row weights, (rows,), at least 0; None means uniform.
-            ridge: see ``fit_normal``.
+            shape: Shape of the covariance.
             start: a prediction of similar rows, to begin with; None: there is none.
         """
         x, seen = x.double(), ~x.isnan()
@@ -85,7 +93,7 @@ class LinearPrediction:
         mean, covariance = fit_normal(
             rows[:, columns] / spread,
             row_weights,
-            ridge=ridge,
+            **shape._asdict(),
             rounds=_ROUNDS,
             tolerance=_TOLERANCE * len(columns),
             start=begin,
@@ -177,15 +185,13 @@ def fit_lines(
     if all(layer.one_hot or layer.two_values for layer in layers) or machine.visible_width > _WIDEST:
         return None
     generator, units = as_generator(seed), machine.unit_of_column.cpu()
+    judged = slice(max(_FEWEST_JUDGED, min(_JUDGED, round(_JUDGED_PRODUCTS / machine.visible_width**3))))
     (v, weights), (rows, row_weights) = (
-        (x.double().cpu(), w) for x, w in (learned, take_rows(*held, _JUDGED))
+        (x.double().cpu(), w) for x, w in (learned, take_rows(*held, judged))
     )
     cells, learned_cells = straighten(encoder, rows), straighten(encoder, v)
-    rivals = list[LinearPrediction]()
-    for ridge in _RIDGES:
-        rivals.append(LinearPrediction.fit(learned_cells, weights, ridge, rivals[-1] if rivals else None))
     parts = (uniform((len(rows), int(units[-1]) + 1), generator, torch.float64) * _PARTS).long()[:, units]
-    by_machine, by_lines = cells.clone(), [cells.clone() for _ in rivals]
+    by_machine, straight = cells.clone(), list[Tensor]()
     mean, variance = rows.clone(), torch.ones_like(rows)
     for part in range(_PARTS):
         hidden = parts == part
@@ -195,18 +201,26 @@ def fit_lines(
             states = posterior.moments()
             for total, part_of_it in ((mean, states.mean), (variance, states.variance)):
                 total[place] = torch.where(hidden[place], part_of_it.to(total), total[place])
-        straight = straighten(encoder, shown)
-        for rival, found in zip(rivals, by_lines, strict=True):
-            found[hidden] = rival.predict(straight)[hidden]
+        straight.append(straighten(encoder, shown))
     of_rows = (
         cells.new_ones(len(cells), 1) if row_weights is None else row_weights.cpu().double().unsqueeze(1)
     )
     scale = (of_rows * (cells - cells.nanmean(0)).square()).nansum(0).clamp(min=1e-300)
-    errors = [float(((of_rows * (found - cells).square()).nansum(0) / scale).mean()) for found in by_lines]
-    best = errors.index(min(errors))
+    rivals = dict[Shape, tuple[LinearPrediction, Tensor]]()
+
+    def score(shape: Shape) -> float:
+        start = [*rivals.values()][-1][0] if rivals and shape.factors is None else None
+        rival, found = LinearPrediction.fit(learned_cells, weights, shape, start), cells.clone()
+        for part, shown in enumerate(straight):
+            found[parts == part] = rival.predict(shown)[parts == part]
+        rivals[shape] = (rival, found)
+        return -float(((of_rows * (found - cells).square()).nansum(0) / scale).mean())
+
+    best = choose_shape(list_shapes(learned_cells[_ROWS], _RIDGES), score)
+    rival, by_lines = rivals[best]
     numbers = torch.cat([torch.full((x.width,), not (x.one_hot or x.two_values)) for x in layers])
-    shares = choose_shares(cells, by_machine, by_lines[best], of_rows, units, numbers)
-    middle = _middle(encoder, mean, torch.lerp(by_machine, by_lines[best], shares))
+    shares = choose_shares(cells, by_machine, by_lines, of_rows, units, numbers)
+    middle = _middle(encoder, mean, torch.lerp(by_machine, by_lines, shares))
     off = ((rows - middle).abs() / variance.sqrt())[:, _real_columns(machine)]
     off = off[~off.isnan()]
     # A regression on p columns from n rows has new residuals of (1 + p/n) n/(n - p) times the variance of its
@@ -218,7 +232,7 @@ def fit_lines(
     all_cells, all_weights = torch.cat([learned_cells, straighten(encoder, held[0].double().cpu())]), None
     if weights is not None and held[1] is not None:
         all_weights = torch.cat([weights, held[1]])
-    lines = LinearPrediction.fit(all_cells, all_weights, _RIDGES[best], rivals[best])
+    lines = LinearPrediction.fit(all_cells, all_weights, best, rival)
     return replace(lines, shares=shares, spread=spread)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -12,17 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harmonium import _random
+from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium.data import Rows
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.sums import HiddenStates
+from harmonium.sums import LONG, HiddenStates, in_words
 from harmonium.tables.codec import Codec
-from harmonium.tables.correlated import fit_normal, fit_residuals, fold
+from harmonium.tables.correlated import (
+    ANY,
+    Shape,
+    choose_shape,
+    fit_normal,
+    fit_residuals,
+    fold,
+    list_shapes,
+    seconds_of_sum,
+)
 from harmonium.tables.label_fit import fit_labels
 from harmonium.tables.linear import fit_lines
 from harmonium.training import (
+    EXACT_BATCH,
     ExactFit,
     Objective,
     Recipe,
@@ -36,8 +46,8 @@ from harmonium.training import (
 
 # docs/decisions/0016 and 0021 have what was measured.
 _HELD_OUT = 7  # one row in seven is held out
-# Most real columns to join: 100 are learned in 5 to 17 s, and told 9 to 12 nats a row better than apart.
-_MOST_JOINED = 100
+_SECONDS = 20.0  # of the updates of joined columns, for one candidate, on one core
+_FEWEST_UPDATES = 10  # of joined columns: with fewer rows are not looked at once
 _RIDGES = (1e-3, 1e-2, 1e-1)  # shares of the variances that are added to covariances, to choose from
 _MANY_ROWS = 800  # rows from which on the smallest ridge and one round of covariances are enough
 _COVARIANCE_ROWS = slice(
@@ -55,13 +65,21 @@ class ColumnModel:
 
     Attributes:
         joined: Layers whose columns are joined.
-        ridge: Share of the variances that is added to their covariances.
+        shape: Shape of their covariances.
         covariances: Covariances by layer, (width_l, width_l); None: those of the rows.
+        seconds: Seconds of an update of joined columns.
+        normals: Means and covariances of the rows that candidates learn, by layer; None: they are fitted.
     """
 
     joined: tuple[int, ...] = ()
-    ridge: float = 0.0
+    shape: Shape = ANY
     covariances: Mapping[int, Tensor] | None = None
+    seconds: float = 0.0
+    normals: Mapping[int, tuple[Tensor, Tensor]] | None = None
+
+    def updates(self, most: int) -> int:
+        """Returns the updates that a training makes, at most so many."""
+        return max(1, round(min(most, _SECONDS / self.seconds))) if self.seconds else most
 
 
 @dataclass(frozen=True)
@@ -111,6 +129,16 @@ def fit_exactly(
     if share is not None:
         objective = Objective([*machine.visible[:-1]], share)
         may_hold_out = ~v[:, recipe.width :].isnan().any(1) if may_hold_out is None else may_hold_out
+    seconds = recipe.exact_seconds(len(v))
+    if objective.joint == 1:
+        update = _find_joined(machine, v)[1]
+        seconds += min(update * _UPDATES, _SECONDS) + min(update * _LAST_UPDATES, _SECONDS)
+    if seconds >= LONG:
+        _checks.warn(
+            f"X: training sums over all states of {machine.layers[machine.hidden[0]].n_units} hidden units "
+            f"beside {v.shape[1]} columns of states, which takes about {in_words(seconds)} on one core; "
+            'fewer hidden units or columns take less, and method="chains" sums nothing'
+        )
     learn = fit_table if objective.joint == 1 else fit_labels
     return learn(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
@@ -150,7 +178,8 @@ def fit_table(
     split = split_rows(v, weights, may_hold_out, generator)
     stream = generator.initial_seed() % (1 << 63)
     chosen = choose_model(machine, split, objective, stream)
-    trained, (start, roots) = chosen.machine, independent_start(machine, v, weights, chosen.model)
+    trained, model = chosen.machine, replace(chosen.model, normals=None)
+    start, roots = independent_start(machine, v, weights, model)
     law = HiddenStates(deepcopy(trained).double().hamiltonian(), chosen.roots)
     learned, held = (split.rows, split.weights), (split.held, split.held_weights)
     lines = fit_lines(machine, Codec.of(machine).encoder, law, learned, held, stream)
@@ -163,7 +192,7 @@ def fit_table(
         trained,
         v,
         weights,
-        updates=_LAST_UPDATES,
+        updates=model.updates(_LAST_UPDATES),
         learning_rate=_LAST_RATE,
         roots=roots,
         objective=objective,
@@ -171,7 +200,7 @@ def fit_table(
         earlier=chosen.fit.history,
         seed=stream,
         show=partial(_of_columns, roots) if roots else None,
-        every=_LAST_UPDATES,
+        every=model.updates(_LAST_UPDATES),
         **watch,
     )
 
@@ -191,18 +220,19 @@ def split_rows(
 
 def choose_model(machine: BoltzmannMachine, split: Split, objective: Objective, seed: int) -> Candidate:
     """Trains candidates with and without joined columns; returns the one of the best score."""
-    joined = _find_joined(machine, split.rows)
+    joined, seconds = _find_joined(machine, split.rows)
     train = partial(train_candidate, machine, split, objective, seed)
     if not joined:
         return train(ColumnModel())
-    ridge = _choose_ridge(machine, joined, split)
-    incumbent = train(ColumnModel(joined, ridge))
+    model = replace(_choose_normal(machine, joined, split), seconds=seconds)
+    incumbent = train(model)
     incumbent = max(incumbent, train(ColumnModel(), incumbent), key=lambda candidate: candidate.fit.score)
     rows, weights = take_rows(split.rows, split.weights, _COVARIANCE_ROWS)
-    for _ in range(_ROUNDS if len(split.rows) + len(split.held) < _MANY_ROWS else 1):
+    rounds = _ROUNDS if len(split.rows) + len(split.held) < _MANY_ROWS else 1
+    for _ in range(rounds if model.updates(_UPDATES) == _UPDATES else 0):
         roots = {l: torch.eye(machine.layers[l].width).to(rows) for l in joined} | incumbent.roots
-        covariances = fit_residuals(incumbent.machine, rows, weights, roots=roots, ridge=ridge)
-        candidate = train(ColumnModel(joined, ridge, covariances), incumbent)
+        covariances = fit_residuals(incumbent.machine, rows, weights, roots=roots, **model.shape._asdict())
+        candidate = train(replace(model, covariances=covariances), incumbent)
         if candidate.fit.score < incumbent.fit.score:
             break
         incumbent = candidate
@@ -233,7 +263,7 @@ def train_candidate(
         roots=roots,
         objective=objective,
         learning_rate=_RATE,
-        max_updates=_UPDATES,
+        max_updates=model.updates(_UPDATES),
         weight_decay=_list_decays(machine, count_rows(split.rows, split.weights)),
         initial_std=None if goes_on else 0.1,
         to_beat=-inf if incumbent is None else incumbent.fit.score,
@@ -250,8 +280,10 @@ def independent_start(
     start, roots = deepcopy(machine), dict[int, Tensor]()
     init_visible_biases_(start, v, weights)
     for l in model.joined:
-        covariance = None if model.covariances is None else model.covariances[l]
-        roots[l] = _fit_units(start.layers[l], start.split(v)[l], weights, model.ridge, covariance)
+        normals = model.normals or {}
+        mean, total = normals[l] if l in normals else _fit_normal(start.split(v)[l], weights, model.shape)
+        covariance = total if model.covariances is None else model.covariances[l]
+        roots[l] = _fit_units(start.layers[l], mean, total, covariance).to(v)
     return start, roots
 
 
@@ -309,44 +341,57 @@ def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
     return [(1.0 if machine.layers[l].gaussian else _STATES_DECAY) / rows for l, _ in machine.edges]
 
 
-def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[int, ...]:
-    """Returns the layers of real columns that may be joined: each varies among the rows."""
-    joined = []
+def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[tuple[int, ...], float]:
+    """Returns the layers of real columns that may be joined, each of which varies, and seconds of an update.
+
+    There are none where an update takes too long (``seconds_of_sum``).
+    """
+    joined, seconds = [], 0.0
     for l, x in machine.split(v).items():
         low, high = x.nan_to_num(nan=inf).amin(0), x.nan_to_num(nan=-inf).amax(0)
-        if machine.layers[l].gaussian and 1 < x.shape[1] <= _MOST_JOINED and bool((low < high).all()):
+        if machine.layers[l].gaussian and x.shape[1] > 1 and bool((low < high).all()):
             joined.append(l)
-    return tuple(joined)
+            rows = x[:EXACT_BATCH].isnan()
+            seconds += seconds_of_sum(rows)
+    return (tuple(joined), seconds) if seconds * _FEWEST_UPDATES <= _SECONDS else ((), 0.0)
 
 
-def _fit_units(
-    units: Layer, x: Tensor, weights: Tensor | None, ridge: float, covariance: Tensor | None = None
-) -> Tensor:
-    """Fits units u of columns x = R u; returns R, a root of the covariance. None: of that of the rows."""
-    mean, total = fit_normal(*take_rows(x, weights, _COVARIANCE_ROWS), ridge=ridge, rounds=30, tolerance=1e-3)
-    root: Tensor = torch.linalg.cholesky(total if covariance is None else covariance)
+def _fit_normal(x: Tensor, weights: Tensor | None, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Returns mean and covariance of real columns."""
+    rows, row_weights = take_rows(x, weights, _COVARIANCE_ROWS)
+    return fit_normal(rows, row_weights, **shape._asdict(), rounds=30, tolerance=1e-3)
+
+
+def _fit_units(units: Layer, mean: Tensor, total: Tensor, covariance: Tensor) -> Tensor:
+    """Fits units u of columns x = R u of a mean and covariance; returns R, a root of another covariance."""
+    root: Tensor = torch.linalg.cholesky(covariance)
     back = torch.linalg.inv(root)
     variance = (back @ total @ back.t()).diagonal()
     units.fit_((back @ mean, variance), variance)
-    return root.to(x)
+    return root
 
 
-def _choose_ridge(machine: BoltzmannMachine, joined: tuple[int, ...], split: Split) -> float:
-    """Returns the ridge whose Gaussian gives held-out rows the largest likelihood; the least of many rows."""
-    if len(split.rows) >= _MANY_ROWS:
-        return _RIDGES[0]
-    scores, held_weights = list[float](), split.held_weights
-    for ridge in _RIDGES:
-        score = 0.0
-        for l in joined:
-            x = machine.split(split.rows)[l]
-            units = Gaussian(x.shape[1]).to(x)
-            root = _fit_units(units, x, split.weights, ridge)
+def _choose_normal(machine: BoltzmannMachine, joined: tuple[int, ...], split: Split) -> ColumnModel:
+    """Returns the normal distributions of joined columns that give held-out rows the largest likelihood.
+
+    Of many rows it is the one of the least ridge.
+    """
+    rows, held = machine.split(split.rows), machine.split(split.held)
+    found = dict[Shape, dict[int, tuple[Tensor, Tensor]]]()
+
+    def score(shape: Shape) -> float:
+        total = 0.0
+        found[shape] = {l: _fit_normal(rows[l], split.weights, shape) for l in joined}
+        for l, (mean, covariance) in found[shape].items():
+            units = Gaussian(len(mean)).to(rows[l])
+            root = _fit_units(units, mean, covariance, covariance).to(rows[l])
             alone = BoltzmannMachine([units], edges=[]).double()
-            score += mean_score(
-                alone, machine.split(split.held)[l].double(), weights=held_weights, roots={0: root}
-            )
-        if scores and score < scores[-1]:
-            break
-        scores.append(score)
-    return _RIDGES[len(scores) - 1]
+            total += mean_score(alone, held[l].double(), weights=split.held_weights, roots={0: root})
+        return total
+
+    widest = max((rows[l] for l in joined), key=lambda x: x.shape[1])
+    shapes = list_shapes(widest[_COVARIANCE_ROWS], _RIDGES)
+    if len(shapes) == 1 and len(rows[joined[0]]) >= _MANY_ROWS and shapes[0][0].factors is None:
+        shapes = [[Shape(_RIDGES[0])]]
+    shape = shapes[0][0] if len(shapes) == len(shapes[0]) == 1 else choose_shape(shapes, score)
+    return ColumnModel(joined, shape, normals=found.get(shape))

@@ -17,6 +17,7 @@ from harmonium.training.checkpoint import (
 )
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
 from harmonium.training.exact_fit import (
+    EXACT_BATCH as EXACT_BATCH,
     LOOK as LOOK,
     ExactFit as ExactFit,
     Objective as Objective,

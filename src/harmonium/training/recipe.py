@@ -7,7 +7,7 @@ units, joined columns. **How it is trained** follows from these, and never chang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, final
 
@@ -38,9 +38,10 @@ OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 # 8x8 pixels and 500 for those of 28x28, here for data of at least 500 columns.
 _FEW, _MANY, _WIDE = 8, 100, 500
 _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many of one kind may be pixels
-# Columns of a frame with more than two values, and states of them, at most: 200 real ones are learned in 6 s,
-# and 1,000 states take 0.2 s an update of 2,048 rows.
-_COLUMNS, _STATES = 200, 1000
+# Of exact training: updates and looks at rows of all its candidates, and products (rows times hidden states
+# times columns) in a second of one core. 600 rows of 1,000 columns beside 8 units took 20 s.
+_EXACT_UPDATES, _PRODUCTS = 150, 2.0**31
+_AFFORDED = 60.0  # seconds of it that "auto" spends: chains of as wide tables take as long and are no better
 
 # Lengths and rates are those of decisions 15 and 42, where they were measured.
 _BATCH = 100  # rows of an update from which on the highest rates serve
@@ -104,6 +105,12 @@ class Recipe:
         if optimizer != "lbfgs":
             return self.defaults
         return self.defaults._replace(centred=False, schedule="constant", clip_norm=None, averaging=None)
+
+    def exact_seconds(self, rows: int) -> float:
+        """Returns about how long exact training on so many rows takes on one core, joined columns apart."""
+        layers = self.machine.layers
+        width = sum(layers[l].width for l in self.machine.visible)
+        return _exact_seconds(rows, width, sum(layers[l].log2_states for l in self.machine.hidden))
 
     @property
     def width(self) -> int:
@@ -209,8 +216,9 @@ def choose(
     """Returns a new machine for some data, and how it is trained.
 
     By default a table gets 8 hidden units, other data 100, or 500 where they are 500 columns wide or more.
-    A table is trained by exact sums over up to 12 hidden units. So are other discrete data without a label,
-    where the sums are quick and no option of chains is given. "exact" asks for them with any data.
+    A table is trained by exact sums over up to 12 hidden units, where they take at most a minute. So are
+    other discrete data without a label, where the sums are quick and no option of chains is given. "exact"
+    asks for them with any data.
 
     Args:
         encoder: Encoder of the rows; ``tabular`` tells whether they are a table.
@@ -244,18 +252,28 @@ def choose(
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
-    exact = obstacle is None and method != "chains" and wanted
-    return Recipe(machine, "exact" if exact else "chains", label is not None)
+    recipe = Recipe(machine, "exact", label is not None)
+    afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
+    exact = obstacle is None and method != "chains" and wanted and afforded
+    return recipe if exact else replace(recipe, method="chains")
 
 
 def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
-    """Returns whether rows are a table of few columns, not pixels, of which one row can be held out."""
+    """Returns whether rows are a table, not pixels, of which one row can be held out.
+
+    The sums over the states of the hidden units that tables get by default take at most a minute.
+    """
     real = all(layer.gaussian for layer in visible)
     if encoder.tabular and rows > 1 and not all(layer.two_values for layer in visible):
-        units, states = sum(x.n_units for x in visible), sum(x.width for x in visible)
-        return units <= _COLUMNS and states <= _STATES
+        return _exact_seconds(rows, sum(x.width for x in visible), _FEW) <= _AFFORDED
     most = _OF_ONE_KIND if len(visible) == 1 else _WIDEST
     return (encoder.tabular or real) and rows > 1 and sum(x.width for x in visible) <= most
+
+
+def _exact_seconds(rows: int, columns: int, log2_states: float) -> float:
+    """Returns about how long exact training of columns of states takes on one core."""
+    states: float = 2.0 ** min(log2_states, 99.0)
+    return _EXACT_UPDATES * min(rows, EXACT_BATCH) * columns * states / _PRODUCTS
 
 
 def _sums_are_quick(machine: BoltzmannMachine, rows: int) -> bool:
