@@ -21,6 +21,9 @@ _DENSE = 8  # With more than one nonzero entry in 8 the dense product is faster 
 _NARROW = 32  # A matrix of fewer columns is multiplied faster without tables of sums.
 _LITTLE = 48  # Fewer rows do not pay for filling tables of sums.
 _MANY = 256  # From so many rows on, a product by bits pays although its result has to be transposed.
+# Entries of a matrix, 256 MB, beyond which numbers in fixed point, as large again, are not kept but made for
+# so many columns at a time.
+_LARGE, _PART = 1 << 26, 512
 _ACROSS = 3  # Tables of the side that is not contiguous have to wait for three times as many rows to pay.
 
 
@@ -81,6 +84,8 @@ class PreparedMatrix:
         if y.shape[1] >= _NARROW and rows >= least and (y.is_contiguous() or expected >= least):
             states = bits.bits(x)
             if states is not None:
+                if self._size > _LARGE:
+                    return torch.cat([bits.Fixed(part).times(states) for part in torch.split(y, _PART, 1)], 1)
                 version = -1 if self._y.is_inference() else self._y._version
                 if self._fixed.get(transposed, (None,))[0] != version:
                     self._fixed[transposed] = version, bits.Fixed(y)
@@ -135,6 +140,11 @@ class OuterProductSum:
             self._total = torch.addmm(self._like.detach(), x.t(), y, beta=0, alpha=weight)
         else:  # where the sum stands, which torch does without a copy of any row
             self._total.addmm_(x.t(), y, alpha=weight)
+
+    def stand_in(self, memory: Tensor) -> None:
+        """Lets the sum grow in a tensor of its shape, whose numbers are lost."""
+        memory.zero_()
+        self._total = memory if self._total is None else memory.add_(self._total)
 
     def grow(self, term: Tensor) -> None:
         """Adds a matrix (k, n), which is the sum's own from now on; the sum has contiguous rows."""

@@ -39,9 +39,10 @@ class Coupling(nn.Module, ABC):
 
     weight: nn.Parameter
     inner: bool
-    _pattern: Tensor | None
+    _pattern: Tensor | None  # symmetric for an inner edge
     _tiles: tuple[slice, ...]
-    _joins_all: bool
+    _unit_width: int
+    _upper: Tensor | None = None  # the pattern above the diagonal of an inner edge, on a GPU
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -81,13 +82,12 @@ class Coupling(nn.Module, ABC):
                 f"{type(self).__name__}, received {pattern.dtype} of shape {tuple(pattern.shape)}"
             )
         self.inner = below is above
-        self._joins_all = pattern is None
+        self._unit_width = below.columns_per_unit
         size = max(1, _TILE // below.columns_per_unit) * below.columns_per_unit  # no unit lies in two
         self._tiles = tuple(slice(i, min(i + size, below.width)) for i in range(0, below.width, size))
-        if self.inner:
+        if self.inner and pattern is not None:
             unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.columns_per_unit)
-            upper = unit.unsqueeze(-1) < unit
-            pattern = upper if pattern is None else (pattern | pattern.t()) & upper
+            pattern = (pattern | pattern.t()) & (unit.unsqueeze(-1) != unit)
         self._pattern = pattern
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
         if type(self).within is not Coupling.within:
@@ -111,10 +111,10 @@ class Coupling(nn.Module, ABC):
 
     def matrix(self) -> Tensor:
         """Returns W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
-        if self.mirrored and not self.weight.is_meta and not torch.is_grad_enabled():
-            W = torch.empty_like(self.weight)
-            self.mirror_into(W)
-            return W
+        in_tiles = self.weight.device.type == "cpu" or not torch.is_grad_enabled()  # many small operations
+        if self.mirrored and in_tiles and not self.weight.is_meta:
+            mirrored: Tensor = _Mirror.apply(self.weight, self)  # type: ignore[no-untyped-call]
+            return mirrored
         W = self.within(self.weight)
         return W + W.t() if self.inner else W
 
@@ -123,10 +123,21 @@ class Coupling(nn.Module, ABC):
         """Returns whether W is the weights above the diagonal and nothing but their mirror image below it."""
         return self.inner and type(self).within is Coupling.within
 
-    @torch.no_grad()
-    def mirror_into(self, W: Tensor) -> None:
-        """Writes ``matrix`` of a mirrored coupling into W, (width_l, width_l), tile by tile."""
+    @property
+    def stored(self) -> list[Tensor]:
+        """Returns views of the weights that are read, (rows, columns) each; of a mirrored pair one alone."""
         weight = self.weight.detach()
+        return [weight[rows, rows.start :] for rows in self._tiles] if self.mirrored else [weight]
+
+    @torch.no_grad()
+    def mirror_into(self, W: Tensor, weight: Tensor | None = None) -> None:
+        """Writes ``matrix`` of a mirrored coupling into W, (width_l, width_l), tile by tile.
+
+        Args:
+            W: where to write.
+            weight: Weights in place of its own; None: these.
+        """
+        weight = self.weight.detach() if weight is None else weight
         for n, rows in enumerate(self._tiles):
             for columns in self._tiles[n:]:
                 tile = self._tile_within(weight[rows, columns], rows, columns)
@@ -153,24 +164,37 @@ class Coupling(nn.Module, ABC):
                     tile.copy_(self._tile_within(tile + tile.t(), rows, columns))
                     continue
                 tile.add_(gradient[columns, rows].t())
-                if not self._joins_all:
+                if self._pattern is not None:
                     tile.copy_(self._tile_within(tile, rows, columns))
                 gradient[columns, rows] = 0.0
         return gradient
 
     def _tile_within(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
         """Projects a tile on or above the diagonal on the pattern; returns it as it is where that is all."""
-        if self._joins_all and rows is not columns:
-            return tile
-        assert self._pattern is not None
-        return tile * self._pattern[rows, columns].to(tile.device)
+        inside = None if self._pattern is None else self._pattern[rows, columns].to(tile.device)
+        if rows is columns:  # no unit lies in two tiles
+            unit = torch.arange(len(tile), device=tile.device) // self._unit_width
+            upper = unit.unsqueeze(-1) < unit
+            inside = upper if inside is None else inside & upper
+        return tile if inside is None else tile * inside
+
+    @torch.no_grad()
+    def _clip_(self, values: Tensor) -> Tensor:
+        """Sets the entries of a matrix of an inner edge that are outside of the pattern to 0, in place."""
+        for n, rows in enumerate(self._tiles):
+            values[rows, : rows.start] = 0.0
+            for columns in self._tiles[n:]:
+                if self._pattern is not None or rows is columns:
+                    values[rows, columns] = self._tile_within(values[rows, columns], rows, columns)
+        return values
 
     @property
     def joined(self) -> Tensor | None:
-        """The pairs of columns that are joined, (width_l, width_m) booleans; None for all."""
-        if self._pattern is None or not self.inner:
-            return self._pattern
-        return self._pattern | self._pattern.t()
+        """The pairs of columns that are joined, (width_l, width_m) booleans; None for all.
+
+        Within a layer None means all columns of different units.
+        """
+        return self._pattern
 
     def within(self, values: Tensor) -> Tensor:
         """Projects a matrix, (width_l, width_m), on what the weights can be: 0 outside of the pattern.
@@ -178,6 +202,14 @@ class Coupling(nn.Module, ABC):
         Weights, their initial values and the direction of an update all pass through it. An override is a
         symmetric linear projection, such as the mean over entries that are equal, and differentiable.
         """
+        on_cpu = values.device.type == "cpu"
+        if self.inner and on_cpu and not (torch.is_grad_enabled() and values.requires_grad):
+            return self._clip_(values.clone())
+        if self.inner:
+            if on_cpu or self._upper is None or self._upper.device != values.device:
+                self._upper = self._clip_(torch.ones_like(values, dtype=torch.bool))
+            inside, self._upper = self._upper, None if on_cpu or values.is_meta else self._upper
+            return values * inside
         if self._pattern is None:
             return values
         pattern = self._pattern.to(values.device)
@@ -188,8 +220,11 @@ class Coupling(nn.Module, ABC):
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
         """Draws the weights from N(0, std²), (width_l, width_m), and sets those outside the pattern to 0."""
-        noise = _random.normal(self.weight.shape, generator, self.weight.dtype)
-        self.weight.copy_(self.within(noise * std))
+        _random.normal_(self.weight, generator).mul_(std)
+        if type(self).within is Coupling.within and self.inner:
+            self._clip_(self.weight)
+        else:
+            self.weight.copy_(self.within(self.weight))
 
     @torch.no_grad()
     def fill_(self, values: Numbers) -> None:
@@ -214,6 +249,35 @@ class Coupling(nn.Module, ABC):
                     "in a layer, received one with two values for a pair; values + values.T adds them up"
                 )
         self.weight.copy_(self.within(W))
+
+
+class _Mirror(torch.autograd.Function):
+    """The symmetric matrix of weights above the diagonal, without a matrix beside it."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, coupling: Coupling) -> Tensor:
+        ctx.coupling, W = coupling, torch.empty_like(weight)
+        coupling.mirror_into(W, weight)
+        return W
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        folded: Tensor = _Fold.apply(gradient, ctx.coupling)  # type: ignore[no-untyped-call]
+        return folded, None
+
+
+class _Fold(torch.autograd.Function):
+    """The gradient in the weights of one in their symmetric matrix: ``_Mirror`` the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, coupling: Coupling) -> Tensor:
+        ctx.coupling = coupling
+        return coupling.fold_(gradient.clone(memory_format=torch.contiguous_format))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        mirrored: Tensor = _Mirror.apply(gradient, ctx.coupling)  # type: ignore[no-untyped-call]
+        return mirrored, None
 
 
 @final

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import sqrt
 
 from harmonium import _checks
+from harmonium.learning.conditionals import Conditionals
 from harmonium.learning.expectation import Enumeration
 from harmonium.learning.rule import Bias, Rule
 
@@ -66,6 +67,11 @@ def _layers(rule: Rule, condition_on: Iterable[int]) -> tuple[int, ...]:
     layers = tuple(condition_on)
     if rule.condition_on is not None:
         raise ValueError(f"rule: expected one that is not conditional yet, received {rule}")
+    if isinstance(rule.free, Conditionals):
+        raise ValueError(
+            f"rule: expected one of the likelihood, such as exact or pcd, received {rule}, which predicts "
+            "every unit from all others already"
+        )
     if not layers or not all(type(l) is int and l >= 0 for l in layers) or len(set(layers)) < len(layers):
         raise ValueError(
             f"condition_on: expected different visible layers, at least one, received {list(layers)}"

@@ -47,6 +47,7 @@ class Parametrisation:
         machine: the machine.
         parameters: those with ``requires_grad``, by name.
         identical: whether the map is the identity but for mirrored couplings.
+        rewrites: whether ``hamiltonian`` writes mirrored couplings anew where they stand.
     """
 
     def __init__(self, machine: BoltzmannMachine) -> None:
@@ -66,7 +67,9 @@ class Parametrisation:
                 if coupling.mirrored and machine.layers[l].scale is None:
                     self._mirrored[number] = coupling
                     self._names[number] = names.get(id(coupling.weight), "")
+        self._hamiltonian.J.spare = [number - first for number in self._mirrored]
         self.identical = all(id(p) in learnable for n, p in enumerate(outputs) if n not in self._mirrored)
+        self.rewrites = self.identical and bool(self._mirrored)
 
     def hamiltonian(self) -> Hamiltonian:
         """Returns the machine as it is now, in natural parameters; it knows no products of earlier ones."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains import Kernel, Tempering
 from harmonium.coupled import Metropolis, PairKernel
-from harmonium.learning.conditionals import Conditionals
+from harmonium.learning.conditionals import Conditionals, DataUnits
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
 from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start
@@ -84,7 +84,7 @@ def pseudo_likelihood() -> Rule:
     data from such a machine it tends to the machine's parameters (Besag 1975; for sparse Ising models
     Ravikumar et al. 2010), with a somewhat larger variance than the likelihood's. Rows have to be complete.
     """
-    return Rule("pseudo_likelihood", ClampedChains(), Conditionals(), "biased")
+    return Rule("pseudo_likelihood", DataUnits(), Conditionals(), "biased")
 
 
 @recipe

@@ -103,7 +103,7 @@ class Graph:
             self.summed = self.hidden
             self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
         self.in_turn = {
-            l: (self._order_units(l, layers[l]), *list_neighbours(layers[l].n_units, between))
+            l: (self._order_units(l, layers[l]), *list_neighbours(between))
             for l, between in inner.items()
             if self._is_drawn_at_once(l)
         }
@@ -288,17 +288,13 @@ def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple
     return tuple(tuple(group) for group in groups.values())
 
 
-def _divide(layers: Sequence[Layer], inner: Mapping[int, np.ndarray | None]) -> Iterator[Part]:
+def _divide(layers: Sequence[Layer], inner: Mapping[int, np.ndarray]) -> Iterator[Part]:
     """Yields the layers, each in one part or, with inner edges, in one part a colour of its units."""
     for l, layer in enumerate(layers):
         if l not in inner:
             yield Part(l)
             continue
-        between = inner[l]
-        groups = [[unit] for unit in range(layer.n_units)]
-        if between is not None:  # units that no coupling joins, colour by colour
-            groups = colour_by_saturation(between)
-        for units in groups:
+        for units in colour_by_saturation(inner[l]):  # that no coupling joins, colour by colour
             columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
             yield Part(l, columns, layer.part(units))
 

@@ -22,8 +22,13 @@ States = list[Tensor]
 
 @final
 class CouplingMatrices(tuple[Tensor, ...]):
-    """J of every edge, and what is made of them once for all Hamiltonians that share them."""
+    """J of every edge, and what is made of them once for all Hamiltonians that share them.
 
+    Attributes:
+        spare: edges whose matrix is written anew before the next update: who needs J no more may ``take`` it.
+    """
+
+    spare: Collection[int] = ()
     _whole: CouplingMatrices | None = None  # of which these are for one of so many shards
     _shards: int = 1
 
@@ -32,6 +37,11 @@ class CouplingMatrices(tuple[Tensor, ...]):
         same = CouplingMatrices(self)
         same._whole, same._shards = self, shards
         return same
+
+    def take(self, edge: int) -> Tensor:
+        """Returns the memory of a spare matrix, for another use; what was made of it is forgotten."""
+        vars(self).pop("factors", None)
+        return self[edge].detach()
 
     @cached_property
     def transposed(self) -> tuple[Tensor, ...]:
@@ -184,8 +194,9 @@ class Hamiltonian:
 
     def without_cache(self) -> Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
-        same = copy(self)
-        object.__setattr__(same, "J", CouplingMatrices(self.J))
+        same, J = copy(self), CouplingMatrices(self.J)
+        J.spare = self.J.spare
+        object.__setattr__(same, "J", J)
         return same
 
     def of_shard(self, shards: int) -> Hamiltonian:

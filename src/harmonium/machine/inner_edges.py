@@ -8,19 +8,19 @@ from torch import Tensor
 from harmonium.layers import Layer
 
 
-def mark_joined_units(layer: Layer, joined: Tensor | None) -> np.ndarray | None:
-    """Marks the pairs of units that an inner edge joins, (units, units) booleans; None: all of them."""
+def mark_joined_units(layer: Layer, joined: Tensor | None) -> np.ndarray:
+    """Marks the pairs of units that an inner edge joins, (units, units) booleans; ``joined`` None: all."""
+    others: np.ndarray = ~np.eye(layer.n_units, dtype=bool)
     if joined is None:
-        return None
+        return others
     q = layer.columns_per_unit
-    between: np.ndarray = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy()
-    return between
+    between = joined.view(layer.n_units, q, layer.n_units, q).any(3).any(1).cpu().numpy()
+    others &= between
+    return others
 
 
-def list_neighbours(units: int, between: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def list_neighbours(between: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Lists the units that each unit of a layer is joined to, for ``Graph.in_turn``."""
-    if between is None:
-        return np.tile(np.array([0, units], np.int32), (units, 1)), np.arange(units, dtype=np.int32)
     ends = between.sum(1).cumsum()
     return np.stack([ends - between.sum(1), ends], 1).astype(np.int32), between.nonzero()[1].astype(np.int32)
 

@@ -181,6 +181,10 @@ class Statistics:
         if more is not None:
             self._products[edge].grow(more)
 
+    def sum_in(self, edge: int, memory: Tensor) -> None:
+        """Makes the sum for one edge, (width_l, width_m), where a matrix of its shape stands."""
+        self._products[edge].stand_in(memory)
+
     def add_sums(self, thetas: Sequence[Sequence[Tensor]], products: Sequence[Tensor]) -> None:
         """Adds sums that were made elsewhere, in the shapes of the attributes: a sequence for each layer."""
         for totals, terms in zip(self.thetas, thetas, strict=True):

@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from harmonium import _checks
+from harmonium.learning import Parametrisation
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.optimizers import global_norm
 from harmonium.training.plausibility import energy_gap, is_saturated
 
+_LARGE = 1 << 26  # numbers, 256 MB: of more only one copy is kept, of the last that a look found good
 _EVERY = 100  # updates between two looks, of a fifth of the time of an update of 784x500: 0.2 %
 # In units of uniform noise; docs/decisions/0036 has what was measured.
 _ABSURD = 10.0
@@ -119,6 +121,9 @@ class DivergenceMonitor:
         parameters: Parameters that are trained, by name.
         step: updates made before.
         clip_norm: Clipping of the run, which its advice takes into account.
+
+    Attributes:
+        law: Parametrisation that the updates use, whose matrices a look may use too; None: there is none.
     """
 
     def __init__(
@@ -135,8 +140,12 @@ class DivergenceMonitor:
         self._couplings = [
             W.detach() for name, W in machine.named_parameters() if name.startswith("couplings")
         ]
-        self._noted = Snapshot(self._current, step)  # finite; or measured early, and not judged yet
-        self._good = Snapshot(self._current, step)  # and not run away
+        stored = {f"couplings.{edge}.weight": each.stored for edge, each in enumerate(machine.couplings)}
+        kept = [part for name, p in parameters.items() for part in stored.get(name, [p.detach()])]
+        self._good = Snapshot(kept, step)  # finite, and not run away
+        one = machine.device.type == "cpu" and sum(part.numel() for part in kept) > _LARGE
+        self._noted = self._good if one else Snapshot(kept, step)  # finite; or measured early, not judged yet
+        self.law: Parametrisation | None = None
         self._look: Look | None = None
         self._v: Tensor | None = None
         self._sound = self._limit = math.inf
@@ -152,7 +161,7 @@ class DivergenceMonitor:
         if density == 0:
             return
         if self._v is None:
-            begun = float(energy_gap(self._machine, v))
+            begun = float(self._find_gap(v))
             real = any(not layer.discrete for layer in self._machine.layers)
             least = _REAL if real else 1.0
             self._sound = max(least, begun) if math.isfinite(begun) else math.inf
@@ -202,7 +211,7 @@ class DivergenceMonitor:
         """Finds a parameter that is not finite; records finite parameters, or restores the last record."""
         look = self._look_at(step)
         problem = self._find_not_finite(look.norm)
-        if not problem and not look.early:
+        if not problem and not look.early and self._noted is not self._good:
             self._noted.take(step)
         return problem
 
@@ -247,8 +256,13 @@ class DivergenceMonitor:
         """Returns the numbers of the machine as it is now, and the gap where a check is due."""
         numbers = [global_norm(self._current), global_norm(self._couplings).to(self._current[0].device)]
         if self.is_due(step) and self._v is not None:
-            numbers.append(energy_gap(self._machine, self._v))
+            numbers.append(self._find_gap(self._v))
         return torch.stack([x.double() for x in numbers])
+
+    def _find_gap(self, v: Tensor) -> Tensor:
+        """Returns the gap of the machine as it is now, without a second copy of large matrices."""
+        shares = self.law is not None and self.law.rewrites
+        return energy_gap(self._machine, v, self.law.hamiltonian() if self.law and shares else None)
 
     def _find_not_finite(self, norm: float) -> Problem | None:
         if math.isfinite(norm):
@@ -269,7 +283,7 @@ class DivergenceMonitor:
 
     def _measure_gap(self) -> float:
         """Returns the gap of the machine as it is now; the last one where no data are watched."""
-        return self._gap if self._v is None else float(energy_gap(self._machine, self._v))
+        return self._gap if self._v is None else float(self._find_gap(self._v))
 
     def _put_parameters_back(self) -> str:
         """Restores the last finite parameters if they are good, else the last that were found good."""

@@ -31,11 +31,11 @@ _SILENT = 0.05
 
 
 @torch.no_grad()
-def energy_gap(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+def energy_gap(machine: BoltzmannMachine, v: Tensor, hamiltonian: Hamiltonian | None = None) -> Tensor:
     """Measures how much less probable data are than the states a sweep towards a mode away.
 
     States of the layers outside ``graph.summed`` are compared, by their free energies. Of the data, (batch,
-    visible_width), the first few rows are read.
+    visible_width), the first few rows are read. ``hamiltonian``: that of the machine, if it is known.
 
     Returns:
         The median over the rows of F - (the least F that was met), (), on the machine's device, in units of
@@ -43,7 +43,7 @@ def energy_gap(machine: BoltzmannMachine, v: Tensor) -> Tensor:
         Above 1 with discrete visible units and one hidden layer, these rows are less likely than under
         uniform noise. Not a number where an energy overflowed.
     """
-    hamiltonian = machine.hamiltonian()
+    hamiltonian = hamiltonian or machine.hamiltonian()
     graph = hamiltonian.graph
     hidden = tuple(l for l in graph.kept if l not in graph.visible)
     states, fields = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
@@ -67,9 +67,9 @@ def is_saturated(machine: BoltzmannMachine, v: Tensor) -> bool:
     units do. A machine that froze on its data reconstructs them. False with real units in either layer, and
     where the layers are not a chain.
     """
-    hamiltonian = machine.hamiltonian()
-    if not hamiltonian.graph.is_chain or not _checks.observed(v):
+    if not machine.graph.is_chain or not _checks.observed(v):
         return False
+    hamiltonian = machine.hamiltonian()
     visible, hidden = hamiltonian.layers[:2]
     if not (visible.discrete and hidden.discrete):
         return False

@@ -69,6 +69,7 @@ class Updates(ABC):
 
     def __post_init__(self) -> None:
         self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
+        self.monitor.law = self.law
         self.pulls = pulls_of(self.state.machine, self.settings.pulls())
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
