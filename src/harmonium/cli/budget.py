@@ -124,8 +124,8 @@ class Budget:
                 nonlocal done, begun
                 done, begun = done + times.pop(begun, 0.0), title
                 if show is not None:
-                    show(int(done), {f"{title}, seconds": times.get(title, 0.0)})
+                    show(int(done), lambda: {f"{title}, seconds": times.get(title, 0.0)})
 
             yield begin
             if show is not None:
-                show(max(1, ceil(total)), {})
+                show(max(1, ceil(total)), dict)

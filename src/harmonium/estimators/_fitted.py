@@ -233,7 +233,7 @@ class Fitted:
                     scores[rows] = function(v[rows])
                     done += len(rows)
                     if show is not None:
-                        show(done, {})
+                        show(done, dict)
                 return scores
 
             return self.compute(X, compute_parts)

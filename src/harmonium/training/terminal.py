@@ -8,19 +8,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from io import StringIO
 from types import FrameType
-from typing import Any
+from typing import Any, final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 _REFRESH_SECONDS = 0.2  # five times a second: numbers that change faster cannot be read
+_LOG_SECONDS = 30.0  # between lines off a terminal: a log of a day has 3,000
 _BARS = (10, 40)  # columns of the bar, at least and at most
 _COMFORT = 70  # columns for the rest, before the bar grows
 _REMAINING = 8  # columns of the time that is left
 _NOTEBOOK = 100  # columns of a notebook's output
+
+
+Readings = Callable[[], Mapping[str, float]]
+"""Returns the numbers of a progress line by name; reading them may stall a GPU."""
 
 
 class Interruption:
@@ -60,27 +66,52 @@ class Interruption:
         self.signal = signum
 
 
+@final
+class ProgressLine:
+    """Brings a line to a step and some numbers, which are asked for only where it is due.
+
+    Args:
+        total: steps of the run, at the last of which a line that stays is due at any time.
+        every: seconds between two showings.
+        show: shows a step and numbers.
+        log: whether lines follow one another, the first after so many seconds, and the end shows none.
+
+    Attributes:
+        due: time of the next showing, by ``time.monotonic``.
+    """
+
+    def __init__(self, total: int, every: float, show: Callable[[int, Readings], None], log: bool) -> None:
+        self.due = time.monotonic() + (every if log else 0.0)
+        self._last, self._every, self._show = -1 if log else total, every, show
+
+    def __call__(self, step: int, numbers: Readings) -> None:
+        """Shows a step, where it is due."""
+        now = time.monotonic()
+        if now >= self.due or step == self._last:
+            self.due = now + self._every
+            self._show(step, numbers)
+
+
 @contextmanager
-def show_progress(
-    total: int, step: int, show: bool | None
-) -> Iterator[Callable[[int, Mapping[str, float]], None] | None]:
+def show_progress(total: int, step: int, show: bool | None) -> Iterator[ProgressLine | None]:
     """Shows a bar, updates, the time that is left, and as many numbers as the terminal holds.
 
     Args:
         total: updates of the run.
         step: updates already made.
-        show: True shows the line, False hides it, None shows it in a terminal (stderr) and in a notebook.
+        show: True shows the line, False hides it, None shows it in a terminal (stderr) and in a notebook, and
+            elsewhere writes a plain line to stderr every half a minute.
 
     Yields:
-        A function that brings the line to a step and some numbers, a few times a second at most; None where
-        there is no line.
+        A function of a step and of numbers, which shows them a few times a second at most; None where the
+        line is hidden.
     """
     if show is False:
         yield None
         return
     cell = in_notebook()
     if not (show or cell or sys.stderr.isatty()):
-        yield None
+        yield ProgressLine(total, _LOG_SECONDS, _write_lines(total, step), True)
         return
     if cell:  # rich's own way wants widgets, which few have
         console = Console(file=StringIO(), width=_NOTEBOOK, force_jupyter=False)
@@ -99,21 +130,30 @@ def show_progress(
         auto_refresh=False,
     )
     task = line.add_task("training", total=total, completed=step, numbers="")
-    last, refresh = 0.0, _open_cell(line) if cell else line.refresh
+    refresh = _open_cell(line) if cell else line.refresh
 
-    def update(step: int, numbers: Mapping[str, float]) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= _REFRESH_SECONDS or step == total:
-            last = now
-            line.update(task, completed=step, numbers=fit_numbers(numbers, room))
-            refresh()
+    def update(step: int, numbers: Readings) -> None:
+        line.update(task, completed=step, numbers=fit_numbers(numbers(), room))
+        refresh()
 
     with nullcontext() if cell else line:
         try:
-            yield update
+            yield ProgressLine(total, _REFRESH_SECONDS, update, False)
         finally:
             refresh()
+
+
+def _write_lines(total: int, first: int) -> Callable[[int, Readings], None]:
+    """Returns a function that writes a line to stderr, for a log."""
+    began = time.monotonic()
+
+    def update(step: int, numbers: Readings) -> None:
+        pace = (time.monotonic() - began) / max(1, step - first)
+        left = timedelta(seconds=round(pace * (total - step)))
+        text = fit_numbers(numbers(), _NOTEBOOK)
+        print(f"{step}/{total}, {left} left  {text}".rstrip(), file=sys.stderr, flush=True)
+
+    return update
 
 
 def in_notebook() -> bool:

@@ -154,7 +154,8 @@ def train(
             ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
             stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds, at the first record or checkpoint.
-        progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook.
+        progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook, and
+            elsewhere a plain line every half a minute.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
             evaluates and calls callbacks. A callback that stops, or a signal to any of them, ends the run in
@@ -334,8 +335,8 @@ class Run:
                 while state.step < self.total and not state.stopped and not halted:
                     self.step()
                     stops = self.record()
-                    if bar:
-                        bar(state.step, {**state.metrics, "gradient_norm": self.made.norm})
+                    if bar and (time.monotonic() >= bar.due or state.step == self.total):
+                        bar(state.step, lambda: {**state.metrics, "gradient_norm": self.made.norm})
                     overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                     halted = interruption.signal is not None
                     self.holds = overdue or halted
