@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import torch
 import harmonium as hm
 from harmonium.cli.coding import learned_weights
 from harmonium.cli.commands import evaluate
+from harmonium.cli.commands.sample import at_temperature
+from harmonium.report import sites
 from harmonium.tables import Codec
 
 from .command_line import CommandLine
@@ -186,8 +189,8 @@ def test_listed_mutants_are_scored_and_ranked(
     assert [line["mutant"] for line in found] == names
     machine = hm.load(run / "machine.safetensors").double()
     rows = np.repeat(codes[7:8], 4, 0)
-    for row, sites in enumerate(((0,), (5,), (0, 5)), 1):
-        rows[row, list(sites)] = [LETTERS.index(other[site]) for site in sites]
+    for row, changed in enumerate(((0,), (5,), (0, 5)), 1):
+        rows[row, list(changed)] = [LETTERS.index(other[site]) for site in changed]
     energy = machine.free_energy(torch.eye(5)[torch.from_numpy(rows)].flatten(1).double()).detach()
     expected = (energy[0] - energy[1:]).tolist()
     np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
@@ -279,7 +282,7 @@ def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tm
     assert "RUN: expected a machine of sequences" in cli.refuse("mutations", tmp_path / "other")
     for command in ("contacts", "couplings"):
         more = ("--out", tmp_path / "x.csv") if command == "couplings" else ()
-        assert "expected one layer of categorical" in cli.refuse(command, tmp_path / "other", *more)
+        assert "expected one of sequences" in cli.refuse(command, tmp_path / "other", *more)
 
 
 def test_scores_are_ln_p_where_ln_z_is_summed(
@@ -400,3 +403,57 @@ def test_the_gap_is_found_by_its_letter(cli: CommandLine, tmp_path: Path, codes:
         [float(line["log_likelihood"]) for line in table(tmp_path / name)] for name in ("s.csv", "t.csv")
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path, hidden: int) -> None:
+    """All energies are divided by it: also those of hidden units."""
+    options = ("--updates", 300, "--learning-rate", 0.2, "--threads", 1)
+    cli.succeed("train", family, tmp_path / "run", "--hidden", hidden, *options)
+    machine = hm.load(tmp_path / "run")
+    cold, states = at_temperature(machine, 0.5), machine.random_states(20, seed=0)
+    torch.testing.assert_close(cold.energy(states), 2 * machine.energy(states), rtol=1e-4, atol=1e-3)
+    energies = {}
+    for temperature in (0.5, 1.0, 4.0):
+        out = tmp_path / f"{temperature}.fasta"
+        drawn = ("--number", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
+        result = cli.succeed("sample", tmp_path / "run", *drawn, "--json").json
+        assert result.get("temperature", 1.0) == temperature
+        rows = Codec.of(machine).rows(hm.data.read(out, alphabet="rna")).all()
+        energies[temperature] = float(machine.free_energy(rows).detach().mean())
+    assert energies[0.5] < energies[1.0] < energies[4.0]
+
+
+def test_a_temperature_is_refused_where_it_has_no_meaning(cli: CommandLine, tmp_path: Path) -> None:
+    hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)]).save(tmp_path / "grey.safetensors")
+    options = ("--out", tmp_path / "x.npy", "--temperature", 0.5)
+    refused = cli.refuse("sample", tmp_path / "grey.safetensors", *options)
+    assert "units with two values or categories" in refused
+
+
+def test_clusters_are_held_out_by_a_command(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    learn, held = tmp_path / "learn.fasta", tmp_path / "held.a3m"
+    options = ("--hold-out-clusters", 0.3, "--reweight", 0.8, "--out", learn, "--out-held-out", held)
+    result = cli.succeed("data", family, *options, "--json").json
+    parts = [hm.sequences.read_alignment(path, alphabet="rna") for path in (learn, held)]
+    assert [len(part.codes) for part in parts] == [result["rows_to_learn_from"], result["rows_held_out"]]
+    assert 20 < len(parts[1].codes) <= 60 and sum(len(part.codes) for part in parts) == 200
+    alike = (parts[0].codes[:, None] == parts[1].codes).mean(2)
+    assert alike.max() < 0.8 and {*parts[0].names}.isdisjoint(parts[1].names)
+    assert "together with --out" in cli.refuse("data", family, "--hold-out-clusters", 0.3)
+    assert "file of sequences" in cli.refuse("data", "bars-and-stripes", *options, "--overwrite")
+
+
+def test_a_heat_map_has_the_numbers_of_residues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    kept: list[Any] = []
+    monkeypatch.setattr(sites, "save_figure", lambda figure, path: kept.append(figure))
+    effects, numbers = torch.randn(6, 5), [None, 88, 89, 90, None, 91]
+    hm.report.draw_mutations(effects, [0, 1, 2, 3, 0, 4], LETTERS, tmp_path / "x.png", numbers=numbers)
+    axes = kept[0].axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["-", "A", "C", "G\n90", "-", "U"]
+    assert axes.get_xlabel() == "residue"
+    with pytest.raises(ValueError, match="numbers: expected one for each of 6 sites, received 5"):
+        hm.report.draw_mutations(effects, [0] * 6, LETTERS, tmp_path / "x.png", numbers=numbers[1:])
+    hm.report.draw_contacts(torch.rand(9, 9), tmp_path / "y.png")
+    assert [axes.get_ylabel() for axes in kept[1].axes] == ["site", "score"]

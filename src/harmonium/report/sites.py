@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,11 @@ def draw_contacts(
     axes = figure.subplots()
     size = max(1.0, 160 / len(scores))
     if distances is None:
-        axes.plot([*i, *j], [*j, *i], "s", ms=size, color="tab:blue")
+        strength = scores[i - 1, j - 1].tolist()
+        drawn = axes.scatter(
+            [*i, *j], [*j, *i], size**2, [*strength, *strength], marker="s", cmap="viridis_r"
+        )
+        figure.colorbar(drawn, label="score", shrink=0.8, pad=0.02)
     else:
         distances = distances.cpu()
         near = (distances < touching).triu(apart).nonzero() + 1
@@ -100,7 +105,13 @@ def draw_precision(
 
 
 def draw_mutations(
-    effects: Tensor, codes: Any, alphabet: str, path: str | os.PathLike[str], *, title: str = ""
+    effects: Tensor,
+    codes: Any,
+    alphabet: str,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "",
+    numbers: Sequence[int | None] | None = None,
 ) -> None:
     """Draws the effect of every single mutation as a heat map, red where a mutant is less likely.
 
@@ -110,6 +121,7 @@ def draw_mutations(
         alphabet: the letters in the order of their states; the gap is named "gap".
         path: PNG file; one that is there is replaced in one step.
         title: Title of the picture.
+        numbers: Number of the residue at each site, None at a gap; sites are numbered from 1 without.
 
     Raises:
         ImportError: the ``plot`` extra is not installed.
@@ -122,6 +134,9 @@ def draw_mutations(
             f"{tuple(effects.shape)}"
         )
     sites, states = effects.shape
+    if numbers is not None and len(numbers) != sites:
+        raise ValueError(f"numbers: expected one for each of {sites} sites, received {len(numbers)}")
+    named = [*range(1, sites + 1)] if numbers is None else numbers
     figure = new_figure("draw_mutations", (max(6.0, _A_SITE * sites), 1.2 + _A_SITE * states))
     axes = figure.subplots()
     reach = float(effects.abs().quantile(0.99)) or 1.0  # a few extreme mutants leave the others their colours
@@ -132,10 +147,11 @@ def draw_mutations(
     axes.set_yticks(range(states), [name_letter(letter) for letter in alphabet])
     if sites <= _WIDE:
         labels = [
-            alphabet[state] if k % 10 != 9 else f"{alphabet[state]}\n{k + 1}" for k, state in enumerate(own)
+            f"{alphabet[state]}\n{number}" if number is not None and number % 10 == 0 else alphabet[state]
+            for state, number in zip(own, named, strict=True)
         ]
         axes.set_xticks(range(sites), labels)
     axes.tick_params(labelsize=7, length=0)
-    axes.set(xlabel="site", title=title or "ln p(mutant) - ln p(sequence)")
+    axes.set(xlabel="site" if numbers is None else "residue", title=title or "ln p(mutant) - ln p(sequence)")
     figure.colorbar(image, pad=0.01)
     save_figure(figure, path)

@@ -251,5 +251,8 @@ def _require_sites(machine: BoltzmannMachine, label: bool = False) -> tuple[int,
     layer, labelled = machine.layers[0], Codec.of(machine).label is not None
     if machine.visible != ((0, 1) if label and labelled else (0,)) or not layer.one_hot:
         visible = ", ".join(str(machine.layers[l]) for l in machine.visible)
-        raise ValueError(f"machine: expected one layer of categorical visible units, received {visible}")
+        raise ValueError(
+            "machine: expected one of sequences, whose visible units are one categorical layer of sites, "
+            f"received {visible}; effective_couplings has the couplings of any discrete units"
+        )
     return layer.n_units, layer.columns_per_unit

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from harmonium._fetch import is_sparse
-from harmonium._settings import Count, Setting
+from harmonium._settings import Count, Interval, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import naming, naming_alphabet, read_kinds, weights_of
@@ -19,6 +19,7 @@ from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, spelt, write_rows
 from harmonium.data import DataSet, Rows, read, write_weights
 from harmonium.report import image_grid
+from harmonium.sequences import split_by_similarity, write_fasta
 from harmonium.tables import IGNORE, Table, name_of, without_unit
 
 _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
@@ -43,6 +44,11 @@ def data(
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
     out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    hold_out_clusters: Annotated[
+        float | None, Setting(Interval(0.0, 1.0, "neither"), metavar="SHARE")
+    ] = None,
+    out_held_out: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Describe DATA; convert them, draw them.
@@ -55,7 +61,17 @@ def data(
         number: how many rows to draw.
         out_weights: write the weights of --reweight, a number a line, which train --weights, plmc and bmDCA
             read: a file that ends in .txt, .dat or .weights.
+        hold_out_clusters: leave this share of the sequences out of OUT, whole clusters of which any two agree
+            in the share of columns of --reweight (0.8 if not given), directly or through others.
+        out_held_out: file for the sequences that are held out.
     """
+    if (hold_out_clusters is None) != (out_held_out is None) or (out_held_out is not None and out is None):
+        raise ValueError(
+            "hold_out_clusters: expected together with --out and --out-held-out, received one without another"
+        )
+    for name, path in (("out", out), ("out_held_out", out_held_out)):
+        if hold_out_clusters is not None and path is not None:
+            check_target(path, name, SEQUENCES, overwrite)
     if out_weights is not None:
         if reweight is None:
             raise ValueError(f"out_weights: expected together with --reweight, received {out_weights} alone")
@@ -86,12 +102,30 @@ def data(
         first = dataset.samples[:number]
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
-        if out.name.lower().endswith(SEQUENCES):
+        if hold_out_clusters is not None and out_held_out is not None:
+            paths = out, out_held_out
+            result |= _split(dataset, paths, hold_out_clusters, 0.8 if reweight is None else reweight, seed)
+        elif out.name.lower().endswith(SEQUENCES):
             write_rows(out, dataset.numbers(), None, None, source=dataset, alphabet=letters)
         else:
             _convert(dataset, out, source, missing or ())
-    written = [path for path in (out, grid, out_weights) if path is not None]
+    written = [path for path in (out, grid, out_weights, out_held_out) if path is not None]
     return {**result, "files": written} if written else result
+
+
+def _split(
+    dataset: DataSet, paths: tuple[Path, Path], share: float, alike: float, seed: int
+) -> dict[str, Any]:
+    """Writes the sequences to learn from and those that are held out; returns how many these are."""
+    alignment = dataset.alignment
+    if alignment is None:
+        raise ValueError(f"hold_out_clusters: expected a file of sequences, received {dataset.name}")
+    names = alignment.names if all(alignment.names) else [str(k + 1) for k in range(len(alignment.codes))]
+    parts = split_by_similarity(alignment.codes, share, alike, seed=seed)
+    for path, index in zip(paths, parts, strict=True):
+        chosen = [names[k] for k in index.tolist()]
+        write_fasta(path, alignment.codes[index.numpy()], alignment.alphabet, chosen, overwrite=True)
+    return {"rows_to_learn_from": len(parts[0]), "rows_held_out": len(parts[1])}
 
 
 def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def mutations(
 
     Writes mutations.csv (mutant such as A24G, and score, as tables of ProteinGym have them), matrix.csv (a
     line for every site of the alignment with the number of its residue, a column for every letter) and
-    mutations.png (a heat map, which counts sites). Below 0 a mutant is less likely in the family.
+    mutations.png (a heat map, with the numbers of residues). Below 0 a mutant is less likely in the family.
 
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
@@ -106,7 +106,8 @@ def mutations(
             "mutant: numbered from 1, as the name has no range of that many letters; --first says otherwise"
         )
     if has_figures():
-        draw_mutations(effects, codes, letters, folder / _FILES[2], title=name)
+        shown_as = [None if np.isnan(number) else int(number) for number in numbers]
+        draw_mutations(effects, codes, letters, folder / _FILES[2], title=name, numbers=shown_as)
     else:
         notes.append("files: without pictures, which need matplotlib; pip install 'harmonium[plot]'")
     order = np.argsort(scores, kind="stable")[:_LISTED]

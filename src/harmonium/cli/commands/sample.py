@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium._random import as_generator, integers
-from harmonium._settings import Count, From0, Setting
+from harmonium._settings import Count, From0, Interval, Setting
 from harmonium.chains import Gibbs, local_search, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
@@ -23,7 +24,7 @@ from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
 from harmonium.data import BitPlanes, Frame
 from harmonium.ladder import Ladder
-from harmonium.machine import States
+from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.images import mean_word
 from harmonium.sums import has_hidden_states
 from harmonium.tables import Codec
@@ -48,6 +49,7 @@ def sample(
     data: options.OtherData | None = None,
     given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
     means: Annotated[bool, Setting(option="--means/--states")] = False,
+    temperature: Annotated[float, Setting(Interval(0.0, closed="neither"))] = 1.0,
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
     seed: options.Seed = 0,
@@ -67,6 +69,8 @@ def sample(
         data: rows to start from; the training data if not given.
         given: rows with this value in a column or label; repeatable.
         means: means given the hidden units, or drawn states.
+        temperature: draw from p^(1/temperature): below 1 what is most likely, above 1 more diverse rows; of
+            units with two values or categories.
     """
     if data is not None and start != "data":
         raise ValueError("data: expected with --start data")
@@ -75,6 +79,10 @@ def sample(
     coding, source = run.load()
     machine, alphabet = coding.machine, coding.alphabet
     check_sequences(out, alphabet)
+    if temperature != 1.0:
+        if isinstance(mover, Ladder):
+            raise ValueError(f"temperature: expected 1 with --kernel ladder, received {temperature:g}")
+        machine = at_temperature(machine, temperature)
     if isinstance(mover, Ladder):
         mover = run.ladder(machine) or mover
     trained_on, image = source_of(machine)
@@ -125,11 +133,31 @@ def sample(
         "columns": int(samples.shape[1]),
         "dtype": "table" if isinstance(samples, Frame) else str(samples.dtype),
         "kind": "means" if means else "states",
+        **({} if temperature == 1.0 else {"temperature": temperature}),
         **({"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": start}),
     }
     if labels is not None and out.suffix.lower() not in (*TABLES, ".npz"):
         result["notes"] = [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
     return result
+
+
+def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMachine:
+    """Returns a machine whose law is p(states)^(1/temperature) of another, hidden units among the states.
+
+    Raises:
+        ValueError: units whose parameters are not all that their law depends on, such as Gaussian ones.
+    """
+    for layer in machine.layers:
+        if not (layer.two_values or layer.one_hot):
+            raise ValueError(
+                f"temperature: expected 1 for a machine with {layer}, received {temperature:g}; others are "
+                "for units with two values or categories"
+            )
+    other = copy.deepcopy(machine)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.div_(temperature)
+    return other
 
 
 def _rows(coding: Codec, number: int, source: str | None, generator: torch.Generator) -> Tensor:
