@@ -107,13 +107,73 @@ def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: 
     rows = Codec.of(machine).rows(dataset)
     root = hm.training.as_root(3)
     Recipe(other, "chains").start_(rows, weights, None, as_generator(stream_seed(root, "couplings")))
-    rule = hm.rules.centred(hm.rules.pcd(chains=100))
+    rule = hm.rules.centred(hm.rules.pcd(10, chains=100))
     settings = {"updates": 20, "clip_norm": 1.0, "seed": stream_seed(root, "train"), "progress": False}
     hm.train(other, rows, sample_weight=weights, rule=rule, **settings)
     for name, parameter in machine.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
     cli.succeed("train", "--resume", tmp_path / "run", "--updates", "25")
     assert "effective_rows" not in cli.train(family, tmp_path / "alike")
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ((), "pcd(10, chains=100)"),
+        (("--hidden", 0), "pcd(10, chains=100)"),
+        (("--sweeps", 2), "pcd(2, chains=100)"),
+        (("--rule", "pcd"), "pcd(10, chains=100)"),
+        (("--rule", "pcd", "--rule-option", "k=3"), "pcd(3, chains=100)"),
+        (("--rule", "cd"), "cd(1)"),
+        (("--hidden", 0, "--rule", "pseudo_likelihood"), "pseudo_likelihood()"),
+    ],
+)
+def test_families_are_learned_by_ten_sweeps(
+    cli: CommandLine, family: Path, tmp_path: Path, options: tuple, rule: str
+) -> None:
+    """One sweep leaves equilibrium; other rules, and data that are no alignment, keep their own length."""
+    short = ("--updates", 2, "--threads", 1, "--json")
+    hidden = () if "--hidden" in options else ("--hidden", 3)
+    result = cli.succeed("train", family, tmp_path / "run", *hidden, *short, *options).json
+    assert result["rule"] == f"centred({rule})"
+    again = cli.succeed("train", "--config", tmp_path / "run" / "run.toml", tmp_path / "again", "--json").json
+    assert again["rule"] == result["rule"]
+    if not options:
+        result = cli.succeed("train", "bars-and-stripes", tmp_path / "bars", *short).json
+        assert result["rule"] == "centred(pcd(1, chains=100))"
+
+
+def test_training_ends_at_a_correlation(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+    """The value in the history is that of chains from noise and the rows with their weights."""
+    options = (
+        "--hidden",
+        0,
+        "--reweight",
+        0.8,
+        "--updates",
+        40,
+        "--learning-rate",
+        0.1,
+        "--threads",
+        1,
+        "--json",
+    )
+    low = ("--until-correlation", 0.5, *options)
+    result = cli.succeed("train", family, tmp_path / "run", *low).json
+    assert result["status"] == "stopped" and result["updates"] < 40 and result["updates"] % 2 == 0
+    found = result["metrics"]["pair_correlation"]
+    assert found >= 0.5 and result["best"]["pair_correlation"] == found
+    machine, dataset = hm.load(tmp_path / "run"), read(family)
+    rows, weights = Codec.of(machine).rows(dataset).all(), similarity_weights(dataset.samples, 0.8)
+    other = hm.report.resampling(machine, rows, weights=weights, chains=1000, sweeps=50, seed=5)
+    assert abs(found - float(other.correlation[-1])) < 0.1
+    high = ("--until-correlation", 1, "--validation", family, *options)
+    result = cli.succeed("train", family, tmp_path / "long", *high).json
+    assert {"pair_correlation", "pseudo_log_likelihood"} <= result["metrics"].keys()
+    assert "until_correlation" in (tmp_path / "long" / "run.toml").read_text()
+    assert "until-correlation" in cli.refuse("train", family, tmp_path / "no", "--until-correlation", 1.5)
+    both = ("--until-correlation", 0.9, "--early-stopping", 2, "--validation", family)
+    assert "--early-stopping" in cli.refuse("train", family, tmp_path / "no", *both)
 
 
 @pytest.mark.parametrize("form", ["lines", "column", "array"])

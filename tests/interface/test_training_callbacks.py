@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.training import STOP, TrainingRun, Update, callbacks, train
+from harmonium.training import STOP, TrainingRun, Update, callbacks, terminal, train
 from harmonium.training.terminal import fit_numbers
 
 VISIBLE, HIDDEN = 6, 4
@@ -108,6 +108,8 @@ def test_hooks_are_called_in_their_order() -> None:
         ([1, 1.4, 1.8, 2.2, 2.3], {"patience": 2, "minimum_change": 0.5}, 5, 3),
         ([1, 2, 3, 4, 5], {"patience": 1}, 5, 5),
         ([math.nan, 1, math.nan, math.nan, 9], {"patience": 2}, 4, 2),
+        ([1, 2, 5, 6, 7], {"patience": 9, "target": 4.5}, 3, 3),
+        ([9, 5, 4.5, 1, 0], {"patience": 9, "target": 4.5, "larger_is_better": False}, 3, 3),
     ],
 )
 def test_early_stopping(values: list[float], settings: dict[str, Any], updates: int, best_step: int) -> None:
@@ -204,7 +206,18 @@ def test_tensorboard_names_the_extra_it_needs(tmp_path: Path, monkeypatch: pytes
 # Progress --------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_of_a_long_run_is_logged_off_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "_LOG_SECONDS", 0.0)
+    run()
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == "" and len(lines) == 12 and lines[0].startswith("1/12, 0:00:0")
+    assert "left  gradient norm" in lines[-1] and "\x1b" not in err
+
+
+def test_progress_of_a_short_run_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run()
     run(progress=False)
     assert capsys.readouterr() == ("", "")

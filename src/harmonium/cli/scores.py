@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.chains import Gibbs, run
 from harmonium.cli.coding import visible_units
 from harmonium.cli.output import Listing, listening, working
 from harmonium.data import DataSet, Rows
@@ -27,6 +28,7 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.report.moments import PairStatistics
 from harmonium.sums import affordable, unit_updates
 from harmonium.tables import Codec
 from harmonium.tasks import log_probabilities
@@ -35,6 +37,10 @@ BASE_ROWS = 10_000  # of the base of annealing: its means are then known to a pe
 _PSEUDO_UNITS = 200_000  # visible units drawn for the pseudo-likelihood, over all rows
 CHUNK_ROWS = 2048  # scored at a time: 16 MiB of 1,000 columns in float64
 _TOLERANCE = 1e-4  # Means of the posterior that are wrong by so much change the bound by its square.
+
+CORRELATION = "pair_correlation"
+"""Name of the metric of --until-correlation."""
+_NOISE_CHAINS, _NOISE_SWEEPS = 1000, 50  # of it: where the curves of decision 62 had their highest points
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 """Names of what --metric follows on held-out rows; a look is to take tens of milliseconds."""
@@ -314,6 +320,15 @@ def spread(rows: Rows, most: int) -> Tensor:
     return rows.take(torch.linspace(0, len(rows) - 1, most, dtype=torch.float64).long())
 
 
+def spread_weighed(rows: Rows, weights: Tensor | None, most: int) -> tuple[Tensor, Tensor | None] | None:
+    """Returns at most so many of the rows that lack no cell, with their weights; None: there are none."""
+    complete = whole(rows)
+    if complete is None or weights is None:
+        return None if complete is None else (spread(complete, most), None)
+    weights = weights[~rows.all().isnan().any(1)] if rows.missing else weights
+    return spread(complete, most), spread(Rows.of(weights.unsqueeze(1), torch.float64), most)[:, 0]
+
+
 def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, seed: int) -> Tensor:
     """Pseudo-log-likelihood of every row, from ``units`` drawn visible units a row or exactly from all."""
     if units >= visible_units(machine):
@@ -360,6 +375,30 @@ def metrics_of(coding: Codec, name: str | None, rows: Rows, seed: int) -> dict[s
             bounded_pseudo_likelihood(machine, X, units, seed).mean()
         )
     }
+
+
+def pair_correlation(machine: BoltzmannMachine, X: Rows, weights: Tensor | None, seed: int) -> Metric:
+    """Returns the metric of ``train --until-correlation``: how well chains from noise have learned the data.
+
+    It is Pearson's correlation of the pair covariances of 1,000 chains from noise with those of the training
+    rows, which may have weights, (rows,).
+
+    Raises:
+        ValueError: no row without missing cells, or no two pairs of units of different covariances.
+    """
+    rows = spread_weighed(X, weights, BASE_ROWS)
+    if rows is None:
+        raise ValueError("until_correlation: expected rows without missing cells, received none")
+    pairs = PairStatistics(machine, rows[0].to(machine.device), rows[1])
+    if not pairs.varied:
+        raise ValueError("until_correlation: expected data of which pairs of columns differ, received others")
+
+    def correlate(judged: BoltzmannMachine, X: Tensor) -> float:
+        start = judged.random_states(_NOISE_CHAINS, seed=seed)
+        states = run(judged, Gibbs(), start, _NOISE_SWEEPS, seed=seed)
+        return float(pairs.correlation(judged.hamiltonian().visible_states(states)))
+
+    return correlate
 
 
 def _has_labels(coding: Codec, rows: Rows) -> bool:

@@ -145,7 +145,7 @@ class RuleSettings(Checked):
 
     Attributes:
         rule: learning rule; pcd if not given, mean_field_pcd for several hidden layers.
-        sweeps: sweeps of the rule's chains at every update.
+        sweeps: sweeps of the rule's chains at every update; if not given 10 for sequences, else 1.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.
         burn_in: sweeps that noise_cd leaves out of its average.
@@ -165,6 +165,12 @@ class RuleSettings(Checked):
         replace(_OF_RULE, metavar="NAME=VALUE", complete=options.complete_rule_option),
     ] = None
     centred: Annotated[bool | None, _OF_RULE] = None
+
+    @property
+    def has_sweeps(self) -> bool:
+        """Returns whether the number of sweeps is given, by its own option or by --rule-option."""
+        named = {each.partition("=")[0].strip() for each in self.rule_option or ()}
+        return self.sweeps is not None or "k" in named
 
     def made_rule(self, kernel: Kernel | None, optimizer: Any, chains: int | None) -> Rule:
         """Returns the learning rule; None for kernel or number of chains stands for its own."""
@@ -206,6 +212,8 @@ class Watching(Checked):
             with ln Z by a short AIS.
         evaluate_every: updates between two evaluations; an epoch if not given.
         early_stopping: end after so many without a better metric, and keep the best machine.
+        until_correlation: end where pair covariances of chains from noise correlate so much with those of the
+            data, such as 0.95, or no longer rise; the best machine is kept.
         tensorboard: write TensorBoard events.
     """
 
@@ -214,6 +222,7 @@ class Watching(Checked):
     metric: Annotated[str | None, Setting(METRICS)] = None
     evaluate_every: Annotated[int | None, Setting(COUNT)] = None
     early_stopping: Annotated[int | None, Setting(COUNT, metavar="EVALUATIONS", method="chains")] = None
+    until_correlation: Annotated[float | None, Setting(Interval(0.0, 1.0, "right"), method="chains")] = None
     tensorboard: bool = False
 
 
@@ -249,10 +258,12 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
             optimizer=optimizer,
             learning_rate=self.learning_rate,
         )
+        rule = self.rule or plain.rule
         return replace(
             decided,
-            rule=self.rule or plain.rule,
-            centred=recipe.is_centred(self.rule or plain.rule, optimizer, self.centred),
+            rule=rule,
+            sweeps=plain.sweeps if rule == plain.rule and not self.has_sweeps else self.sweeps,
+            centred=recipe.is_centred(rule, optimizer, self.centred),
             updates=updates if self.updates is None and self.epochs is None else self.updates,
             learning_rate=rate,
             schedule=self.schedule or plain.schedule,

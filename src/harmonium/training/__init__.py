@@ -41,6 +41,7 @@ from harmonium.training.penalties import (
 from harmonium.training.pretraining import pretrain as pretrain
 from harmonium.training.recipe import (
     DEEP as DEEP,
+    FAMILY as FAMILY,
     LABEL as LABEL,
     METHODS as METHODS,
     OBJECTIVES as OBJECTIVES,
@@ -51,6 +52,7 @@ from harmonium.training.recipe import (
     make_rule as make_rule,
     say_unused as say_unused,
     share_of as share_of,
+    updates_of as updates_of,
 )
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,

@@ -93,7 +93,7 @@ def offer(callback: Callback, method: str, *arguments: Any) -> None:
 
 
 class EarlyStopping:
-    """Stops a run when a metric has not improved for a number of evaluations.
+    """Stops a run when a metric has not improved for a number of evaluations, or has reached a target.
 
     Args:
         metric: name of the metric to follow, one of those given to ``train``.
@@ -103,6 +103,7 @@ class EarlyStopping:
             with ``averaging`` those of the average, which is what metrics judge then. The checkpoint keeps
             the last ones, so that a longer run continues from there.
         larger_is_better: False for errors and other metrics that should fall.
+        target: the run stops as soon as the metric is as good as this; None: no value ends it.
 
     Attributes:
         best: the best value so far, None before the first evaluation.
@@ -120,6 +121,7 @@ class EarlyStopping:
         minimum_change: float = 0.0,
         restore_best: bool = True,
         larger_is_better: bool = True,
+        target: float | None = None,
     ) -> None:
         _checks.positive_int(patience, "patience")
         if not 0 <= minimum_change < math.inf:
@@ -129,6 +131,7 @@ class EarlyStopping:
         self.minimum_change = minimum_change
         self.restore_best = restore_best
         self.larger_is_better = larger_is_better
+        self.target = None if target is None else _checks.real(target, "target")
         self.best: float | None = None
         self.best_step: int | None = None
         self._waited = 0
@@ -161,7 +164,7 @@ class EarlyStopping:
                 self._best_state = {name: tensor.clone() for name, tensor in state.items()}
         else:
             self._waited += 1
-        return STOP if self._waited >= self.patience else None
+        return STOP if self._waited >= self.patience or self._reaches(value) else None
 
     def finish(self, judged: BoltzmannMachine) -> None:
         """Puts the best parameters back."""
@@ -190,6 +193,12 @@ class EarlyStopping:
             require_alike(state["best_state"], dict(self._current), "EarlyStopping: best_state")
         self.best, self.best_step, self._waited = state["best"], state["best_step"], state["waited"]
         self._best_state = state["best_state"]
+
+    def _reaches(self, value: float) -> bool:
+        """Returns whether a value is as good as the target."""
+        if self.target is None:
+            return False
+        return value >= self.target if self.larger_is_better else value <= self.target
 
     def _improves(self, value: float) -> bool:
         if self.best is None:

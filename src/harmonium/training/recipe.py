@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Encoder, Rows
+from harmonium.data import Encoder, Letters, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import (
@@ -69,11 +69,14 @@ class Defaults(NamedTuple):
     averaging: float | None = None
     initial_std: float | None = None
     learning_rate: float | None = None
+    sweeps: int | None = None
 
 
 PLAIN = Defaults()
 LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_STD)
 DEEP = Defaults(rule="mean_field_pcd", learning_rate=0.2)
+# Families learn out of equilibrium by single sweeps (docs/decisions/0062).
+FAMILY = Defaults(sweeps=10)
 
 
 # How far a kind of machine goes for every row, as the learning rate times the updates, and the highest rate.
@@ -89,16 +92,20 @@ class Recipe:
         machine: The machine, in float32; where ``choose`` made it, its parameters are still to be set.
         method: "exact", by sums over all states of the hidden units, or "chains".
         label: whether the last visible layer is a label.
+        family: whether the rows are aligned sequences.
     """
 
     machine: BoltzmannMachine
     method: str
     label: bool = False
+    family: bool = False
 
     @property
     def defaults(self) -> Defaults:
         """The options of training by chains where none are given."""
-        return LABEL if self.label else DEEP if len(self.machine.hidden) > 1 else PLAIN
+        if self.label or len(self.machine.hidden) > 1:
+            return LABEL if self.label else DEEP
+        return FAMILY if self.family else PLAIN
 
     def defaults_with(self, optimizer: Any) -> Defaults:
         """Returns the defaults beside an optimiser; "lbfgs" chooses its steps itself."""
@@ -252,7 +259,7 @@ def choose(
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
-    recipe = Recipe(machine, "exact", label is not None)
+    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters))
     afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
     exact = obstacle is None and method != "chains" and wanted and afforded
     return recipe if exact else replace(recipe, method="chains")

@@ -15,7 +15,7 @@ from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
 from harmonium.cli.output import check_target, working
 from harmonium.cli.run_file import settings_of_run
-from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, whole
+from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, spread_weighed, whole
 from harmonium.data import DataSet, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
 from harmonium.report import mixing_curve, model_card
@@ -162,15 +162,8 @@ def evaluate(
 
 def _weighed(coding: Codec, dataset: DataSet | None, rows: Rows) -> Weighted | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
-    complete = whole(rows)
-    weights = None if dataset is None else learned_weights(coding, dataset)
-    if complete is None:
-        return None
-    states = spread(complete, BASE_ROWS).to(coding.machine.device)
-    if weights is None:
-        return states, None
-    weights = weights[~rows.all().isnan().any(1)] if rows.missing else weights
-    return states, spread(Rows.of(weights.unsqueeze(1), torch.float64), BASE_ROWS)[:, 0]
+    found = spread_weighed(rows, None if dataset is None else learned_weights(coding, dataset), BASE_ROWS)
+    return None if found is None else (found[0].to(coding.machine.device), found[1])
 
 
 def _tap_mean(

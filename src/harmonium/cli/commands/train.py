@@ -20,7 +20,7 @@ from harmonium.cli import options, runs
 from harmonium.cli.coding import naming, naming_alphabet, read_kinds, rows_of, weighted, weights_of
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
-from harmonium.cli.scores import metrics_of, spread
+from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.distributed import SHARDS, init_process_group
@@ -41,6 +41,7 @@ from harmonium.training import (
     say_unused,
     stream_seed,
     train as fit,
+    updates_of,
 )
 
 EXAMPLES = (
@@ -52,6 +53,9 @@ EXAMPLES = (
     "harmonium train --from runs/digits runs/slower --learning-rate 0.005",
 )
 
+# Of --until-correlation: looks during a run, a fifth of its time; looks without a rise until it ends,
+# and the least rise, twice the scatter of 1,000 chains.
+_LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
 _PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
@@ -84,6 +88,11 @@ def train(
     if config is not None:
         stored.warn_of_differences()
     settings.hidden_layers(), _make_rule(settings)  # before the data are read, which may take long
+    if settings.until_correlation is not None and settings.early_stopping is not None:
+        raise ValueError(
+            f"early_stopping: expected none with --until-correlation, received {settings.early_stopping}; "
+            "either of them ends the run and chooses its machine"
+        )
     stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
     device = options.as_device(options.own_device(settings.device))
     if settings.from_run is None:
@@ -116,6 +125,13 @@ def train(
     watchers: list[Callback] = [runs.Describe(run_dir, overwrite, stored.text(settings))]
     if settings.early_stopping is not None and metrics is not None and not exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
+    total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
+    validation, every = None if held is None else held.all(), settings.evaluate_every
+    if settings.until_correlation is not None and not exact:
+        agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
+        metrics = {CORRELATION: agreement, **(metrics or {})}
+        watchers.append(_until(settings.until_correlation))
+        validation, every = spread(X, 1) if held is None else validation, every or max(1, total // _LOOKS)
     if settings.tensorboard:
         from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
 
@@ -125,9 +141,9 @@ def train(
     watch: dict[str, Any] = {
         "seed": stream_seed(as_root(settings.seed), "train"),
         "device": device,
-        "validation": None if held is None else held.all(),
+        "validation": validation,
         "metrics": metrics,
-        "evaluate_every": settings.evaluate_every or (sys.maxsize if exact else None),  # the end at any rate
+        "evaluate_every": every or (sys.maxsize if exact else None),  # the end at any rate
         "callbacks": watchers,
         "run_dir": run_dir,
         "checkpoint_every": settings.checkpoint_every,
@@ -160,7 +176,8 @@ def train(
     coding = Codec.of(run.machine)
     result = _summary(run, beginning, rule, watchers)
     if run.status == "interrupted":
-        note(f"interrupted after {run.updates} updates; {run_dir / CHECKPOINT} is kept: {again}")
+        of = "" if exact else f" of {total}"
+        note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again}")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     if coding.label is None:
@@ -173,6 +190,11 @@ def train(
         if broken is not None:
             note(f"warning: {broken}")
     return result
+
+
+def _until(correlation: float) -> callbacks.EarlyStopping:
+    """Returns what ends a run at a correlation, or where it no longer rises."""
+    return callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=correlation)
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
@@ -350,7 +372,8 @@ class Beginning:
             about["missing"] = list(coding.missing)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
         machine.metadata.pop("linear", None)  # lines chosen for the machine as it was
-        return cls(Recipe(machine, "chains", coding.label is not None), X, dataset, weights)
+        family = coding.alphabet is not None
+        return cls(Recipe(machine, "chains", coding.label is not None, family), X, dataset, weights)
 
 
 def _description(dataset: DataSet, source: str, settings: TrainSettings) -> dict[str, Any]:
