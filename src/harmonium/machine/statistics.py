@@ -86,7 +86,8 @@ class Statistics:
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
-        self._conclude()
+        if self._lots:
+            self._conclude()
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
