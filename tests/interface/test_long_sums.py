@@ -95,3 +95,32 @@ def test_the_cost_of_rows_is_that_of_their_sum(model: hm.RBM) -> None:
     missing = HOLED.isna().sum(axis=1).to_numpy()
     assert (each.numpy()[missing == 0] == 0).all()
     assert (np.diff(each.numpy()[np.argsort(missing)]) >= 0).all()
+
+
+def test_a_classifier_and_a_regressor_tell_long_sums_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label, visits = GROUP[:, 0], GROUP[:, 0] + RANDOM.integers(0, 3, 40)
+    classifier = hm.RBMClassifier(14, missing_cells="exact", verbose=0, **short).fit(HOLED, label)
+    regressor = hm.RBMRegressor(hm.RBM(14, visible={"y": "binomial"}, **short)).fit(HOLED, visits)
+
+    def ask() -> list[np.ndarray]:
+        return [
+            classifier.score_samples(HOLED),
+            classifier.score_samples(HOLED, label),
+            classifier.predict_log_proba(HOLED),
+            regressor.log_density(HOLED, visits),
+        ]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = ask()
+    monkeypatch.setattr(_fitted, "UNIT_UPDATES_PER_SECOND", 1e3)
+    classifier.set_params(verbose=1)
+    capsys.readouterr()
+    with pytest.warns(UserWarning, match="which takes about") as told:
+        found = ask()
+    assert len(told) == 5  # the density of the regressor is a difference of two
+    assert "40/40" in capsys.readouterr().err
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)

@@ -197,7 +197,7 @@ class Fitted:
 
         Args:
             X: validated rows.
-            function: Function of states, (rows, data_width) in float64, that returns one score a row.
+            function: Function of states, (rows, data_width) in float64, that returns scores, (rows, ...).
             summed: returns the rows whose sums the function needs, NaN where not observed.
             progress: True shows a line on stderr, False none; None: in a terminal or a notebook.
         """
@@ -225,16 +225,16 @@ class Fitted:
 
             def compute_parts(v: Tensor) -> Tensor:
                 nonlocal done
-                scores = torch.empty(len(v), dtype=torch.float64, device=v.device)
+                scores = list[Tensor]()
                 cost, order = list_costs(v).sort(descending=True)
                 cost = cost.clamp(max=2 * EXPLICIT_LIMIT) / UNIT_UPDATES_PER_SECOND  # finite, if refused
                 parts = torch.unique(cost.cumsum(0).long(), return_counts=True)[1]
                 for rows in torch.split(order, parts.tolist()):
-                    scores[rows] = function(v[rows])
+                    scores.append(function(v[rows]))
                     done += len(rows)
                     if show is not None:
                         show(done, dict)
-                return scores
+                return torch.cat(scores)[order.argsort()]
 
             return self.compute(X, compute_parts)
 

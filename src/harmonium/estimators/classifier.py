@@ -19,7 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium._rows import Rows, refuse_blank
+from harmonium._rows import Rows
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import (
     Array,
@@ -305,11 +305,10 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         generator = as_generator(fitted.stream("missing cells"), fitted.machine.device)
         visible = set(machine.visible)
         joined = any(visible.issuperset(edge) for edge in machine.edges)  # hidden states are then few: summed
-        scores = []
-        for x in fitted.states(X):
-            v = _unlabelled(machine, refuse_blank(x))
-            how: str | Tensor = "exact" if joined else self.missing_cells
-            how = x.isnan().any(1) if how == "gibbs" else how
+        method = "exact" if joined else self.missing_cells
+
+        def score(x: Tensor) -> Tensor:
+            v, how = _unlabelled(machine, x), x.isnan().any(1) if method == "gibbs" else method
             try:
                 found = log_probabilities(
                     machine, v, machine.visible[-1], 0, how, _SWEEPS, _CHAINS, generator
@@ -319,8 +318,12 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                     "X: expected rows whose missing cells (NaN), or else the hidden units, take "
                     f'{LIMIT_TEXT} with missing_cells="exact"; "gibbs" and "auto" draw them'
                 ) from error
-            scores.append(found[0][:, 0])
-        return torch.cat(scores)
+            return found[0][:, 0]
+
+        def summed(x: Tensor) -> tuple[Tensor, ...]:
+            return (_unlabelled(machine, x),) if method == "exact" else ()
+
+        return torch.from_numpy(fitted.compute_sums(X, score, summed, self.verbose > 0 or None))
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
@@ -329,7 +332,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """Returns ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
 
         A probability for discrete data, a density in the data's units else; of a row with missing cells that
-        of what it shows. As exact as ``log_partition_``.
+        of what it shows. As exact as ``log_partition_``. Long sums tell their cost first, see
+        ``RBM.score_samples``.
 
         Args:
             X: (rows, columns), a frame, dense or sparse.
@@ -342,24 +346,29 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         fitted = self._require_fitted()
         fitted.require_density("score_samples")
         X, machine = self._validated(X), fitted.double()
-        x = torch.cat([refuse_blank(x) for x in fitted.states(X)])
-        v = _unlabelled(machine, x)
-        try:
-            log_weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
-        except ValueError as error:
-            raise ValueError(
-                f"X: expected rows whose missing cells (NaN), or else the hidden units, take {LIMIT_TEXT}; "
-                "score rows without missing cells, or impute(X)"
-            ) from error
+
+        def weigh(x: Tensor) -> Tensor:
+            v = _unlabelled(machine, x)
+            try:
+                weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
+            except ValueError as error:
+                raise ValueError(
+                    "X: expected rows whose missing cells (NaN), or else the hidden units, take "
+                    f"{LIMIT_TEXT}; score rows without missing cells, or impute(X)"
+                ) from error
+            shown = ~unobserved(machine, v)[:, : fitted.ends[-1]]
+            return weights + fitted.log_slopes(shown, x).unsqueeze(1)
+
+        log_weights = torch.from_numpy(
+            fitted.compute_sums(X, weigh, lambda x: (_unlabelled(machine, x),), self.verbose > 0 or None)
+        )
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)
             check_consistent_length(log_weights, there)
-            states = one_hot(labels, there, self.classes_).to(log_weights.device)
+            states = one_hot(labels, there, self.classes_)
             log_weights = log_weights.masked_fill(states == 0, -torch.inf)
-        scores = log_weights.logsumexp(1) - self.log_partition_.value
-        shown = ~unobserved(machine, v)[:, : fitted.ends[-1]]
-        found: Array = (scores + fitted.log_slopes(shown, x)).cpu().numpy() + fitted.log_shares(X)
-        return found
+        scores: Array = (log_weights.logsumexp(1) - self.log_partition_.value).numpy() + fitted.log_shares(X)
+        return scores
 
     def sample(
         self,
