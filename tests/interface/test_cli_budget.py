@@ -30,8 +30,8 @@ def test_a_part_that_is_too_dear_leaves_its_share_to_others() -> None:
     budget = Budget(9.0, parts)
     assert (budget.steps("a"), budget.steps("b"), budget.steps("c"), budget.steps("d", 7)) == (80, 0, 10, 7)
     assert budget.remarks == {
-        "a": "80 of 100 sweeps, to keep within 9 s of all; --seconds gives more",
-        "b": "left out, as 20 sweeps take 2e+02 of 9 s of all; --seconds gives more",
+        "a": "80 of 100 sweeps, to keep within 9 s for all such parts; --seconds gives more",
+        "b": "left out, as 20 sweeps take 200 of 9 s for all such parts; --seconds gives more",
     }
     assert not Budget(2000.0, parts).remarks
 

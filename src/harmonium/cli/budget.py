@@ -89,12 +89,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         self._dealt = deal(self.seconds, self.parts)
-        limit = f"{self.seconds:.3g} s of all; --seconds gives more"
+        limit = f"{self.seconds:.3g} s for all such parts; --seconds gives more"
         for title, part in self.parts.items():
             if title not in self._dealt:
                 fewest = min(part.steps, part.least)
                 self.remarks[title] = (
-                    f"left out, as {fewest} {part.unit} take {part.least_cost:.2g} of {limit}"
+                    f"left out, as {fewest} {part.unit} take {part.least_cost:.3g} of {limit}"
                 )
             elif (steps := self.steps(title)) < part.steps:
                 self.remarks[title] = f"{steps} of {part.steps} {part.unit}, to keep within {limit}"

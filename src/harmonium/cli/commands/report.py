@@ -200,8 +200,8 @@ def _costs(subject: Subject, kept: Ladder | None, temperatures: int, most: int) 
             each = time_of_step(lambda n: ais(machine, _ANNEALED, n, data=rows, seed=seed))
         parts["likelihood"] = Part(temperatures, min(_LEAST, temperatures), each, "temperatures")
     if rows is not None:
-        few = subject.spread(_LEAST)
-        each = time_of_step(lambda n: tap(machine, few, max_sweeps=n)) * _SETTLING / len(few)
+        starts = subject.spread(STARTS)  # all of them: a few take nearly as long
+        each = time_of_step(lambda n: tap(machine, starts, max_sweeps=n)) * _SETTLING / len(starts)
         parts["landscape"] = Part(STARTS, _LEAST, each, "rows")
     return parts
 
