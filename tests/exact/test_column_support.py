@@ -313,6 +313,7 @@ def test_a_row_of_nothing_but_a_new_label_has_a_score() -> None:
         rbm.score_samples(alone.assign(g=None))
 
 
+@pytest.mark.nightly
 def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
     x = np.random.default_rng(3).exponential(10, 120).round(1)
     frame = pandas.DataFrame({"x": x, "g": np.where(x > 5, "u", "v")})

@@ -219,9 +219,9 @@ def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pyt
 
     with pretend_device() as counts, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        run = train(**fresh(RUNS[name]), device=DEVICE, updates=100, record_every=100, callbacks=[Every16()])
+        run = train(**fresh(RUNS[name]), device=DEVICE, updates=50, record_every=50, callbacks=[Every16()])
     assert run.engine == "recorded"
-    waits, copies = (after - before for after, before in zip(seen[96], seen[80], strict=True))
+    waits, copies = (after - before for after, before in zip(seen[48], seen[32], strict=True))
     assert waits == 1  # of the 16 updates between, for their numbers
     assert copies == (1 if share else 16)  # the places of their rows, or rows
 

@@ -359,7 +359,14 @@ def test_whole_weights_are_repetitions(kind) -> None:
 
 
 @pytest.mark.parametrize(
-    "estimator", [hm.RBM, hm.DBM, hm.RBMClassifier, hm.RBMOutlier, lambda **own: hm.RBMImputer(hm.RBM(**own))]
+    "estimator",
+    [
+        hm.RBM,
+        lambda **own: hm.DBM(epochs=2, **own),
+        hm.RBMClassifier,
+        hm.RBMOutlier,
+        lambda **own: hm.RBMImputer(hm.RBM(**own)),
+    ],
 )
 def test_verbose_shows_progress_off_a_terminal_too(estimator, capsys):
     random = np.random.default_rng(0)

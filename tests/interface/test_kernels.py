@@ -99,7 +99,7 @@ def assert_same(a: Any, b: Any) -> None:
         for key in a:
             assert_same(a[key], b[key])
     elif (parts := branches(a)) is not None:
-        for (_, x), (_, y) in zip(parts, branches(b) or [], strict=True):
+        for x, y in zip(parts, branches(b) or [], strict=True):
             assert_same(x, y)
     else:
         assert a == b

@@ -88,6 +88,7 @@ def test_rows_of_a_table_are_judged_alike_on_every_scale() -> None:
     assert np.abs(plain).max(axis=1)[found].mean() > np.abs(plain).max(axis=1)[~found].mean()
 
 
+@pytest.mark.nightly
 def test_cells_from_other_rows_are_found_among_skewed_amounts() -> None:
     """Area under the curve, mean of four tables: by states ahead of ln p in the units of the data."""
     pandas, areas = pytest.importorskip("pandas"), []
