@@ -441,7 +441,7 @@ def test_clusters_are_held_out_by_a_command(cli: CommandLine, family: Path, tmp_
     alike = (parts[0].codes[:, None] == parts[1].codes).mean(2)
     assert alike.max() < 0.8 and {*parts[0].names}.isdisjoint(parts[1].names)
     assert "together with --out" in cli.refuse("data", family, "--hold-out-clusters", 0.3)
-    assert "file of sequences" in cli.refuse("data", "bars-and-stripes", *options, "--overwrite")
+    assert "data of sequences" in cli.refuse("data", "bars-and-stripes", *options, "--overwrite")
 
 
 def test_a_heat_map_has_the_numbers_of_residues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
