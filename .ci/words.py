@@ -17,6 +17,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 
 WORDS = 25  # a sentence on a page for users
+DECISIONS = 25  # pages of decisions, one a theme: more would be a diary
 WIDTH = 110  # characters of a line there, but in tables, code, comments and addresses
 MEASURED = re.compile(r"docs/(?:experiments\w*|benchmarks)\.md")  # the pages of measured tables: no limits
 
@@ -41,7 +42,7 @@ def kind_of(path: str) -> Kind | None:
     if path in REFERENCE:
         return Kind(None, None, WIDTH, True)
     if path.startswith("docs/decisions/0"):
-        return Kind(60, None, 180, True)
+        return Kind(60, WORDS, WIDTH, True)
     if path == "CHANGELOG.md":
         return Kind(None, None, 180, False)
     return Kind(90 if path == "README.md" else 200, WORDS, WIDTH, False)
@@ -190,6 +191,11 @@ def faults() -> list[str]:
             f"{path}: within the limit of {limit}; take it off NOT_YET" for limit in listed - beyond.keys()
         ]
     found += [f"{path}: listed in NOT_YET and not there" for path in NOT_YET if not (ROOT / path).is_file()]
+    decisions = sum(1 for _ in (ROOT / "docs/decisions").glob("0*.md"))
+    if decisions > DECISIONS:
+        found.append(
+            f"docs/decisions: {decisions} pages, expected at most {DECISIONS}; add to the page of the theme"
+        )
     for source in sorted((ROOT / "src").rglob("*.py")):
         found += [f"{source.relative_to(ROOT)}:{each}" for each in clause_openings(source.read_text("utf-8"))]
     return found

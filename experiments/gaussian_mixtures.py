@@ -13,7 +13,7 @@ prints no numbers for these data, only pictures; it reports that Gibbs sampling 
 and that the uncorrected kernels collapse.
 
 Hidden units start with their thresholds at data points and small weights, visible units with a small
-variance (docs/decisions/0040 has what happens otherwise).
+variance (docs/decisions/0003 has what happens otherwise).
 
 Every run goes to --out as a line of results.jsonl as soon as it is done; a repeated command runs what is
 missing. With --budget paper a run also goes on from its last checkpoint: 256 hidden units, 100 sweeps and

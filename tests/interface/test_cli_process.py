@@ -77,7 +77,7 @@ def test_a_signal_keeps_a_checkpoint_that_resumes(
     """Ctrl-C ends a process; SIGTERM comes to this one, which takes it alike."""
     run = tmp_path / "run"
     arguments = ["train", "bars-and-stripes", run, "--hidden", "5", "--threads", "1"]
-    # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 9).
+    # Below 200 updates in all the shorter run would be made one by one, with other bits (decision 12).
     arguments += ["--checkpoint-every", "250", "--schedule", "constant"]
     endless = [*map(str, arguments), "--updates", "10000000", "--json"]
     if number == signal.SIGINT:

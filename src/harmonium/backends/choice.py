@@ -38,7 +38,7 @@ UNITS = frozenset(("cuda",))
 LIBRARIES: Final = ("torch", "onednn")
 """Names the libraries that multiply real numbers: what torch was built with, or oneDNN."""
 
-# Where compiled code is the faster way (docs/decisions/0029 to 0031).
+# Where compiled code is the faster way (docs/decisions/0010 to 0012).
 SMALL_PAIRS = 1 << 14  # couplings up to which a pair alone is faster than a batch of pairs
 SMALL_CHAINS = 1 << 12  # couplings up to which a chain alone is faster than a batch of chains
 HALF_STEP = 1 << 13  # units of a batch from which one pass over its rows is faster than torch's five,
@@ -47,7 +47,7 @@ LEAST_UPDATES = 200  # of a run that is worth the time to load what is compiled,
 SMALL_UPDATES = 1 << 23  # couplings times rows and sweeps up to which many updates at once are faster
 IN_TURN = 1 << 10  # units of a batch from which on it is worth loading numba to draw them one by one
 WORTHWHILE = 1 << 20  # multiplications from which on it matters how they are done
-_BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0003 has the measurements
+_BITS_FROM = 96  # rows from which bits are faster; docs/decisions/0010 has the measurements
 _VECTORS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 
 

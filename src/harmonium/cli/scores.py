@@ -40,7 +40,7 @@ _TOLERANCE = 1e-4  # Means of the posterior that are wrong by so much change the
 
 CORRELATION = "pair_correlation"
 """Name of the metric of --until-correlation."""
-_NOISE_CHAINS, _NOISE_SWEEPS = 1000, 50  # of it: where the curves of decision 62 had their highest points
+_NOISE_CHAINS, _NOISE_SWEEPS = 1000, 50  # of it: where the curves of decision 18 had their highest points
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 """Names of what --metric follows on held-out rows; a look is to take tens of milliseconds."""

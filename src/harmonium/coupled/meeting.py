@@ -21,7 +21,7 @@ from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
 
 # Statistics are added in lots of 512 rows: one product for many small lots takes a quarter off UCD with 100
-# pairs (docs/decisions/0007).
+# pairs (docs/decisions/0006).
 _ROWS = 512
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from harmonium import _device
 
 _FALL = {torch.float32: 18.0, torch.float64: 36.0}  # log of the density's fall where a piece stops
-_NODES = {torch.float32: 14, torch.float64: 28}  # see docs/decisions/0038
+_NODES = {torch.float32: 14, torch.float64: 28}  # see docs/decisions/0003
 _CHUNK = 1 << 14  # units at a time, so that their nodes stay in the cache
 _CUBIC_STEPS = 30  # far more than an inversion takes; from then on it halves its bracket
 _NEWTON_STEPS = 500  # far more than any moments take; each may double the parameters

@@ -12,7 +12,7 @@ from harmonium._states import record
 from harmonium.learning.expectation import ExpectationRequest
 from harmonium.machine import Hamiltonian, States
 
-_SWEEPS = 2  # Sweeps of mean field that find the means of a deep machine (docs/decisions/0035).
+_SWEEPS = 2  # Sweeps of mean field that find the means of a deep machine (docs/decisions/0004).
 
 
 @final

@@ -56,7 +56,7 @@ def hybrid(rule: Rule, condition_on: Iterable[int], joint: float) -> Rule:
 def label_rate(width: int) -> float:
     """The learning rate of ``hybrid`` by Adam where none is given, for an x of some width.
 
-    Whatever ``joint`` is (docs/decisions/0042).
+    Whatever ``joint`` is (docs/decisions/0018).
     """
     return 0.24 / sqrt(max(width, 64))
 

@@ -33,7 +33,7 @@ from harmonium.sums import expect, few_states
 Start = Literal["data", "persistent", "noise"]
 
 FILLING_SWEEPS = 10
-"""Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0041)."""
+"""Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0002)."""
 
 
 class Outcome(NamedTuple):

@@ -19,7 +19,7 @@ SolutionStart = Literal["data", "persistent", "noise", "mixture"]
 SchemeFactory = Callable[[Hamiltonian], Scheme]
 
 # Sweeps up to which a GPU makes all of them unseen. A recorded sweep takes about a tenth of one that the host
-# launches (decision 52, of updates), and solutions take five or more.
+# launches (decision 13, of updates), and solutions take five or more.
 _UNSEEN = 50
 
 

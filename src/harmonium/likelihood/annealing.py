@@ -26,7 +26,7 @@ _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not out
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
 _BLOCK = 4  # temperatures of a recording, which shares what they read; more of them take longer to record
 _CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
-_ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0033)
+_ENOUGH = 0.5  # effective runs of all runs, below which the standard error is too small (docs/decisions/0007)
 _MISSED = 0.05  # reverse runs of all runs that may be heavier than every forward run
 
 

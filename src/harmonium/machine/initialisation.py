@@ -201,7 +201,7 @@ def init_from_data_(
     hidden unit has its threshold at a row drawn for it, b = -v·J, in a random direction along which its field
     varies by 1 over the rows (½ for spins), or by less where many hidden units would else explain more than a
     quarter of the variance.
-    Visible means make up for what the hidden units add (docs/decisions/0040).
+    Visible means make up for what the hidden units add (docs/decisions/0003).
 
     Args:
         machine: layers and couplings above the first hidden layer, and those of visible layers of other kinds

@@ -19,7 +19,7 @@ from harmonium.meanfield.solution import Solution, Status
 DampingLike = float | Literal["adaptive"]
 
 _BLOCK = 1 << 18  # numbers of the widest layer that are worked on together on a CPU
-_STRONGEST, _FIRMER, _EASIER = 0.5, 0.9, 0.98  # of adaptive damping; docs/decisions/0043 has what was tried
+_STRONGEST, _FIRMER, _EASIER = 0.5, 0.9, 0.98  # of adaptive damping; docs/decisions/0004 has what was tried
 _CROWD = 8  # the batch is compacted when one in so many of its rows has come to an end
 
 

@@ -1,7 +1,7 @@
 """Straight lines beside a machine: cells predicted by one normal distribution of all columns.
 
 What a cell is filled in with is the mean of the machine and that of the lines, each with a share that hidden
-cells of held-out rows choose, column by column (docs/decisions/0054-straight-lines-beside-a-machine.md).
+cells of held-out rows choose, column by column (docs/decisions/0020-linear-models-beside-a-machine.md).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from harmonium.training import (
     train_exactly,
 )
 
-# docs/decisions/0016 and 0021 have what was measured.
+# docs/decisions/0019 has what was measured.
 _HELD_OUT = 7  # one row in seven is held out
 _SECONDS = 20.0  # of the updates of joined columns, for one candidate, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer rows are not looked at once

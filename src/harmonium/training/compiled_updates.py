@@ -32,7 +32,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
     layers, of two-valued, categorical or ``Gaussian`` units, are joined to one hidden layer of two-valued
     ones, and that learn as a whole, by gradient ascent without momentum and with no penalty but weight decay,
-    from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0009).
+    from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
     """
     source, rule, machine = state.batches, settings.rule, state.machine
     if not (

@@ -19,7 +19,7 @@ from harmonium.training.plausibility import energy_gap, is_saturated
 
 _LARGE = 1 << 26  # numbers, 256 MB: of more only one copy is kept, of the last that a look found good
 _EVERY = 100  # updates between two looks, of a fifth of the time of an update of 784x500: 0.2 %
-# In units of uniform noise; docs/decisions/0036 has what was measured.
+# In units of uniform noise; docs/decisions/0017 has what was measured.
 _ABSURD = 10.0
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 

@@ -30,8 +30,8 @@ from harmonium.training.trainer import Run
 LOOK = 10
 """Updates between two looks at rows that are held out, as a look takes about the time of an update."""
 EXACT_BATCH = 2048
-"""Rows of an update: more made tables slower to learn and no better (docs/decisions/0016)."""
-_GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0016)
+"""Rows of an update: more made tables slower to learn and no better (docs/decisions/0019)."""
+_GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0019)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
 _TREND = 4  # looks over which a gain is extrapolated to a score that is to be beaten
 # Adam averages squares over 50 updates (0.98) rather than 1000: exact gradients have no noise to average out.

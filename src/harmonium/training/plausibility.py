@@ -3,7 +3,7 @@
 No state is more probable than 1. With -F the log of what a state weighs, ln p(v) <= F(v') - F(v) for every v'
 of discrete units: a v' near the data that outweighs them by far proves that the machine finds the data all
 but impossible, with no need of ln Z. A machine of large fields draws next to its modes, so that one sweep to
-a mode finds such a v' where there is one. docs/decisions/0036 has how near the bound
+a mode finds such a v' where there is one. docs/decisions/0017 has how near the bound
 comes and what healthy runs show.
 """
 
@@ -18,11 +18,11 @@ from harmonium import _checks
 from harmonium.chains import climb
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
 
-_ROWS = 8  # whose median is compared: enough to tell runs apart (docs/decisions/0036)
+_ROWS = 8  # whose median is compared: enough to tell runs apart (docs/decisions/0017)
 _MANY_ROWS = 100  # at the end of a run, where one look is all
 _SATURATED = 1e-3  # A unit with less variance given a row has all but stopped to depend on it.
 # A machine is frozen if 95 % of its hidden units are saturated, and its reconstructions keep more than 0.9
-# of the loss (-ln p) of independent units. Good ones: 89 % at most, and a fifth (docs/decisions/0036).
+# of the loss (-ln p) of independent units. Good ones: 89 % at most, and a fifth (docs/decisions/0017).
 _NEARLY_ALL, _HARDLY = 0.95, 0.9
 # Deviation of the hidden fields over a batch, typical of the units: 0.014 in a new machine of two
 # standardised columns, which then learns nothing in 4,000 updates, 0.08 in one of 64; 1 after

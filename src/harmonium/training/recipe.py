@@ -34,7 +34,7 @@ METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 """Weight of ln p(rest, label) in each objective with a label."""
 
-# Hidden units where none are given: 8 were measured on the tables of decision 16; 100 are usual for images of
+# Hidden units where none are given: 8 were measured on the tables of decision 19; 100 are usual for images of
 # 8x8 pixels and 500 for those of 28x28, here for data of at least 500 columns.
 _FEW, _MANY, _WIDE = 8, 100, 500
 _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many of one kind may be pixels
@@ -43,7 +43,7 @@ _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many o
 _EXACT_UPDATES, _PRODUCTS = 150, 2.0**31
 _AFFORDED = 60.0  # seconds of it that "auto" spends: chains of as wide tables take as long and are no better
 
-# Lengths and rates are those of decisions 15 and 42, where they were measured.
+# Lengths and rates are those of decision 18, where they were measured.
 _BATCH = 100  # rows of an update from which on the highest rates serve
 _FEWEST = 500  # updates: few rows are learnt at a low rate
 _MOST = 5000  # updates of _BATCH rows or more; every row is read once all the same
@@ -55,7 +55,7 @@ _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its t
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
 _QUICK = 1 / 128
-_STD = 0.03  # of the first couplings, with which the budgets of decision 15 were measured
+_STD = 0.03  # of the first couplings, with which the budgets of decision 18 were measured
 
 
 class Defaults(NamedTuple):
@@ -75,7 +75,7 @@ class Defaults(NamedTuple):
 PLAIN = Defaults()
 LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_STD)
 DEEP = Defaults(rule="mean_field_pcd", learning_rate=0.2)
-# Families learn out of equilibrium by single sweeps (docs/decisions/0062).
+# Families learn out of equilibrium by single sweeps (docs/decisions/0018).
 FAMILY = Defaults(sweeps=10)
 
 
@@ -372,7 +372,7 @@ def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> tuple[int, flo
 
     The rate times the updates is how far couplings can go. It acts like the variance of a normal prior, whose
     weight beside the data falls as rows are added: so it grows with them
-    (docs/decisions/0015-a-budget-by-rows.md).
+    (docs/decisions/0018-one-recipe.md).
     """
     layers = machine.layers
     binary = all(layer.two_values == (0.0, 1.0) for layer in layers)

@@ -82,7 +82,7 @@ def train(
     """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
-    Long runs of small machines have noise of their own (docs/decisions/0009): those from 200 updates on.
+    Long runs of small machines have noise of their own (docs/decisions/0012): those from 200 updates on.
     With ``distributed`` that holds for any number of processes that divides ``shards``.
 
     Args:
