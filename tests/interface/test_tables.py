@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from contextlib import nullcontext
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from harmonium import RBM
+from harmonium import RBM, RBMOutlier
 from harmonium.data import Standardise, encoder_from_dict
 from harmonium.layers import Bernoulli, Layer
 from harmonium.machine import join_layers, load
@@ -302,6 +304,24 @@ def test_numbers_that_are_read_as_text_are_not_taken_for_categories_without_a_wo
         warnings.simplefilter("error")
         Table.fit(pandas.DataFrame({"x": column}), {"x": "categorical"})
         Table.fit(pandas.DataFrame({"x": [str(k % 15) for k in range(200)]}))  # codes
+
+
+@pytest.mark.parametrize("estimator", [RBM(2, max_updates=2), RBMOutlier(2, max_updates=2)])
+@pytest.mark.parametrize(
+    ("cells", "word"),
+    [
+        (["$1,234.50", "$20.00", "-", "$3.25"], "amounts, dates or times"),
+        (["31.12.2020", "unknown", "01.01.2021", "14.02.2021"], "amounts, dates or times"),
+        (["1.5", "2", "n.a.", "3"], "numbers"),
+    ],
+)
+def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: str, estimator: Any) -> None:
+    """Also by estimators, whose kinds are "auto" for all columns."""
+    frame = pandas.DataFrame({"x": np.resize(cells, 40), "y": np.arange(40) % 2})
+    gone = next(cell for cell in cells if not any(map(str.isdigit, cell)))
+    said = rf"""'x' is learned as labels: 30 of 40 cells are {word}; missing="{re.escape(gone)}" of"""
+    with pytest.warns(UserWarning, match=said):
+        estimator.fit(frame)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,8 @@ class Codec:
             frame = frame_of(X)
             if binarise != "none":
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
-            chosen = {cells.name: visible for cells in frame.columns} | dict(kinds or {})
+            of_all = [] if visible == "auto" else [cells.name for cells in frame.columns]
+            chosen = dict.fromkeys(of_all, visible) | dict(kinds or {})
             table = Table.fit(frame, chosen, unknown=unknown, weights=weights)
             return cls(table, table.layers)
         if binarise != "none":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harmonium.data import Frame, Series, layout_in, layouts_of, to_numbers
+from harmonium.data import Frame, Series, form_of, layout_in, layouts_of, to_numbers
 from harmonium.data._text_files import LONG, has_codes, is_number, whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.tables.cells import few, shown, values_of
@@ -72,7 +72,11 @@ def question_of(cells: Series) -> str | None:
         return f"does the day or the month come first in {seen[0]!r}? {answers} tells"
     if not all(isinstance(value, str) for value in seen) or has_codes([*dict.fromkeys(seen)]):
         return None
-    different = [value for value in dict.fromkeys(seen) if not is_number(value)]
+    different, written = [value for value in dict.fromkeys(seen) if not is_number(value)], False
+    words = [value for value in different if not any(map(str.isdigit, value))]
+    if len(words) < len(different) and 0 < len(words) <= _WORDS:  # others may be amounts, dates or times
+        written = form_of([value for value in seen if value not in words]) is not None
+        different = words if written else different
     share, known = _HALF if len(different) <= _WORDS else _NUMBERS, frozenset(different)
     strays = [value for value in seen if value in known]
     if len(seen) - len(strays) <= share * len(seen):
@@ -80,7 +84,8 @@ def question_of(cells: Series) -> str | None:
     if not strays:  # codes, where they repeat
         names = 2 * len(set(seen)) <= len(seen) or any(abs(x) >= LONG for x in whole_numbers(seen))
         return None if names else "numbers as text; .astype(float) makes numbers of them"
-    counted = f"{len(seen) - len(strays)} of {len(seen)} cells are numbers"
+    kinds = "amounts, dates or times" if written else "numbers"
+    counted = f"{len(seen) - len(strays)} of {len(seen)} cells are {kinds}"
     answer = f'missing="{",".join(different)}" of harmonium.data.read'
     return f"{counted}; {answer} takes {few(different)} as missing"
 
