@@ -26,7 +26,7 @@ def large_tensors(least: int) -> int:
     """Counts the memory blocks of at least so many bytes that tensors have now."""
     found = {}
     for each in gc.get_objects():
-        if type(each) in (torch.Tensor, torch.nn.Parameter):
+        if type(each) in (torch.Tensor, torch.nn.Parameter) and each.layout is torch.strided:
             storage = each.untyped_storage()
             if storage.nbytes() >= least:
                 found[storage.data_ptr()] = storage.nbytes()

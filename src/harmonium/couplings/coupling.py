@@ -112,7 +112,8 @@ class Coupling(nn.Module, ABC):
     def matrix(self) -> Tensor:
         """Returns W, (width_l, width_m), differentiable in the weights; symmetric for an inner edge."""
         in_tiles = self.weight.device.type == "cpu" or not torch.is_grad_enabled()  # many small operations
-        if self.mirrored and in_tiles and not self.weight.is_meta:
+        exported = torch.compiler.is_compiling()  # whose program has no place to write tiles into
+        if self.mirrored and in_tiles and not self.weight.is_meta and not exported:
             mirrored: Tensor = _Mirror.apply(self.weight, self)  # type: ignore[no-untyped-call]
             return mirrored
         W = self.within(self.weight)
