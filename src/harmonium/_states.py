@@ -117,9 +117,9 @@ def require_alike(received: Any, expected: Any, name: str) -> None:
         return
     if type(received) is not type(expected):
         raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
-    if isinstance(expected, dict) and received.keys() != expected.keys():
-        raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
     if isinstance(expected, dict):
+        if received.keys() != expected.keys():
+            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
         received = {key: received[key] for key in expected}
     parts, built = branches(received), branches(expected)
     if parts is None or built is None:

@@ -128,8 +128,6 @@ def evaluate(
             results.append({"data": name, **scores})
             if tap is not None:
                 results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
-    others = [_weighed(coding, read[name], rows) for name, rows in sets if name != chosen[0][0]]
-    first = None if base is None else _weighed(coding, read[base], chosen[0][1])
     mixed: dict[str, Any] = {}
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
@@ -139,12 +137,19 @@ def evaluate(
             mixing_curve(meetings, mixing_plot)
             result["mixing"]["plot"] = mixing_plot
         with working("running chains from noise"):
-            result |= chains_from_noise(machine, [first, *others[:1]], mixing_steps, seed, notes)
+            beside = [(name, rows) for name, rows in sets if name != chosen[0][0]][:1]
+            weighed = [_weighed(coding, read[name], rows) for name, rows in beside]
+            first = None if base is None else _weighed(coding, read[base], chosen[0][1])
+            result |= chains_from_noise(machine, [first, *weighed], mixing_steps, seed, notes)
         mixed = result["mixing"] | result.get("equilibrium", {})
-    elif coding.alphabet is not None and table["method"] != "exact" and first is not None:
-        with working("running chains from noise"):  # a family trained too fast has a tight ln Z all the same
-            mixed = equilibrium(machine, *first, _LOOK, seed)[0]
-        mixed = mixed if mixed["falls"] else {}
+    elif coding.alphabet is not None and table["method"] != "exact" and base is not None:
+        first = _weighed(coding, read[base], chosen[0][1])
+        if first is not None:
+            with working(
+                "running chains from noise"
+            ):  # a family trained too fast has a tight ln Z all the same
+                mixed = equilibrium(machine, *first, _LOOK, seed)[0]
+            mixed = mixed if mixed["falls"] else {}
     if mixed and (remark := verdict.annealing_remark(table, mixed)) is not None:
         notes.insert(0, f"log_partition: {remark.text}")
     if verdict.unmixed(table, mixed or None):
@@ -160,9 +165,9 @@ def evaluate(
     return result
 
 
-def _weighed(coding: Codec, dataset: DataSet | None, rows: Rows) -> Weighted | None:
+def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> Weighted | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
-    found = spread_weighed(rows, None if dataset is None else learned_weights(coding, dataset), BASE_ROWS)
+    found = spread_weighed(rows, learned_weights(coding, dataset), BASE_ROWS)
     return None if found is None else (found[0].to(coding.machine.device), found[1])
 
 
