@@ -498,5 +498,5 @@ def test_ln_z_by_a_ladder(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachi
     table = cli.succeed(*arguments, "--method", "ladder", "--chains", 50).json["log_partition"]
     assert table["method"] == "ladder" and table["base"] == BARS and table["vouched"]
     assert abs(table["value"] - exact["value"]) < max(5 * table["standard_error"], 0.01)
-    assert table["lower"] < table["value"] < table["upper"] and table["rungs"] >= 2
+    assert not {"lower", "upper"} & set(table) and table["rungs"] >= 2  # three standard errors are no bound
     assert table["renewed"] > 0.99 and table["doubts"] == []

@@ -66,7 +66,9 @@ def test_every_rung_of_a_trained_machine(name: str) -> None:
     away = found.values - truth
     assert float(away.abs().max()) < 0.05
     assert float((away[1:].abs() / found.standard_errors[1:]).max()) < 4
-    assert found.log_partition.vouched and found.log_partition.doubts == ()
+    assert found.log_partition.vouched and found.doubts == ()
+    assert not found.log_partition.is_bounded and f"{found.value:.3f} ± " in str(found)
+    assert " in [" not in str(found) and "between" not in found.log_partition._repr_html_()
     assert float((found.integrated - truth).abs().max()) < 0.2
 
 

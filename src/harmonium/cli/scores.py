@@ -80,7 +80,7 @@ def estimate(
         log_partition, seen = found.log_partition, found.traffic
         table = {
             "method": "ladder",
-            **log_partition._asdict(),
+            **{name: x for name, x in log_partition._asdict().items() if name not in ("lower", "upper")},
             "chains": chains,
             "rungs": len(found.values),
             "overlap": float(found.overlaps.min()),
@@ -183,7 +183,9 @@ def evaluate_rows(
         notes.append(f"{name}: {'of ' * unavailable}a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
-    if not enumerated and log_partition.ess < inf:  # as ln Z rises, likelihoods fall
+    if (
+        not enumerated and log_partition.ess < inf and log_partition.is_bounded
+    ):  # as ln Z rises, likelihoods fall
         lift, drop = (log_partition.value - z for z in (log_partition.lower, log_partition.upper))
         limits["log_likelihood_lower"] = None if mean is None or drop == -inf else mean + drop
         limits["log_likelihood_upper"] = None if mean is None or unavailable else mean + lift

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -106,8 +107,8 @@ class LadderPartition(NamedTuple):
     """ln Z along a ladder.
 
     Attributes:
-        log_partition: ln Z of the machine at the top. ``lower`` and ``upper`` are three standard errors away,
-            and no bounds; ``ess`` is the least effective sample size of any rung; ``vouched``: data took part
+        log_partition: ln Z of the machine at the top, which a ladder does not bound: ``lower`` and ``upper``
+            are infinite. ``ess`` is the least effective sample size of any rung; ``vouched``: data took part
             in the run, at the top or along the training, and were renewed from rung 0 as all else.
         values: ln Z of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
         standard_errors: Their standard errors, (rungs + 1,), from the spread over independent chains.
@@ -135,6 +136,11 @@ class LadderPartition(NamedTuple):
     def standard_error(self) -> float:
         """Returns the standard error of ``value``."""
         return self.log_partition.standard_error
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Returns what was found to speak against the value, one sentence each: the RuntimeWarnings."""
+        return self.log_partition.doubts
 
     def __str__(self) -> str:
         return f"{self.log_partition}; {len(self.values)} machines"
@@ -243,7 +249,7 @@ def log_partitions(
         _checks.warn(doubt, RuntimeWarning)
     vouched = (data is not None or state is not None) and renewed >= RENEWED
     value, error = float(values[-1]), float(errors[-1])
-    partition = LogPartition(value, error, ess, value - 3 * error, value + 3 * error, vouched, tuple(doubts))
+    partition = LogPartition(value, error, ess, -inf, inf, vouched, tuple(doubts))
     return LadderPartition(partition, values, errors, overlaps, integrated, seen, end)
 
 
@@ -327,7 +333,7 @@ def _solve(gaps: Tensor, bottom: float) -> tuple[Tensor, Tensor, Tensor, Tensor,
         steps.append(ratio.value)
         paths.append(influence)
         overlaps.append(ratio.overlap)
-        sizes.append(chains * rounds * ratio.standard_error**2 / spread if spread > 0 else torch.inf)
+        sizes.append(chains * rounds * ratio.standard_error**2 / spread if spread > 0 else inf)
     low, high = gaps[:, 1, 0].flatten(1), gaps[:, 1, 1].flatten(1)
     integrals = (low.mean(1) + high.mean(1)) / 2 - (high.var(1) - low.var(1)) / 12
     path = torch.stack(paths).cumsum(0)

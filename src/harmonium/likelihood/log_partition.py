@@ -1,4 +1,4 @@
-"""Estimates of ln Z: between two bounds, or by TAP."""
+"""Estimates of ln Z: with an error, between two bounds, or by TAP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from harmonium.meanfield import DampingLike, landscape
 class LogPartition(NamedTuple):
     """ln Z between two bounds, with what is needed to judge them; printed with the bounds first.
 
-    Annealing is unbiased in Z and not in ln Z: E[exp(value)] = Z at any number of chains and temperatures, so
+    A ladder has no bounds: they are infinite, and its value and standard error are printed alone. Annealing
+    is unbiased in Z and not in ln Z: E[exp(value)] = Z at any number of chains and temperatures, so
     that the value lies more than a nats above ln Z with probability at most exp(-a) (Markov), and below it on
     average, however far. Where few runs carry the estimate the bounds are what to quote.
 
@@ -53,11 +54,21 @@ class LogPartition(NamedTuple):
         """Returns a value without error."""
         return cls(value, standard_error=0.0, ess=inf, lower=value, upper=value)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Returns whether the estimate comes with a bound."""
+        return self.lower > -inf or self.upper < inf
+
     def __str__(self) -> str:
         if self.standard_error == 0 and self.ess == inf:
             return f"ln Z = {self.value:.3f}"
-        bounds = f"≥ {self.lower:.3f}" if self.upper == inf else f"in [{self.lower:.3f}, {self.upper:.3f}]"
-        text = f"ln Z {bounds}, estimate {self.value:.3f} ± {self.standard_error:.3f}, ess {self.ess:.1f}"
+        text = f"{self.value:.3f} ± {self.standard_error:.3f}, ess {self.ess:.1f}"
+        if not self.is_bounded:
+            text = f"ln Z = {text}"
+        elif self.upper == inf:
+            text = f"ln Z ≥ {self.lower:.3f}, estimate {text}"
+        else:
+            text = f"ln Z in [{self.lower:.3f}, {self.upper:.3f}], estimate {text}"
         if not self.vouched:
             text += "; without data nothing vouches for " + (
                 "the estimate" if self.upper == inf else "the upper bound"
@@ -75,11 +86,15 @@ class LogPartition(NamedTuple):
         if self.standard_error == 0 and self.ess == inf:
             return _html.table("ln Z", [("exact", f"{self.value:.3f}")])
         rows = [
-            ("between", f"{self.lower:.3f} and {self.upper:.3f}"),
             ("estimate", f"{self.value:.3f} ± {self.standard_error:.3f}"),
             ("effective sample size", f"{self.ess:.1f}"),
-            ("upper bound", "from data" if self.vouched else "nothing vouches for it"),
+            (
+                "upper bound" if self.is_bounded else "modes",
+                "from data" if self.vouched else "nothing vouches",
+            ),
         ]
+        if self.is_bounded:
+            rows.insert(0, ("between", f"{self.lower:.3f} and {self.upper:.3f}"))
         return _html.table("ln Z", rows, self.doubts)
 
 

@@ -141,18 +141,22 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
     """
     if table["method"] == "exact" or mixing is None:
         return None
-    text = f"Annealing gives ln Z = {table['value']:.2f}, "
+    ladder = table["method"] == "ladder"  # it has no bounds
+    way, limits, upper = (
+        ("The ladder", "", "") if ladder else ("Annealing", " and its bounds", " and its upper bound")
+    )
+    text = f"{way} gives ln Z = {table['value']:.2f}, "
     if mixing.get("falls"):
         text += (
             "but the machine was trained out of equilibrium: chains from noise agree best with the data "
-            f"after {mixing['peak']} sweeps. So its standard error and its bounds are not to be trusted, "
-            "however close they are: likelihoods are those of a law that its best samples do not follow."
+            f"after {mixing['peak']} sweeps. So its standard error{limits} cannot be trusted, "
+            "however small: likelihoods are those of a law that its best samples do not follow."
         )
         return Remark("caution", text)
     if unmixed(table, mixing):
         text += (
-            f"but {_count_apart(mixing)}. So nothing vouches for its standard error and its upper bound: "
-            "modes that no run reached are missing in both. ln Z may be higher, and likelihoods lower. "
+            f"but {_count_apart(mixing)}. So nothing vouches for its standard error{upper}: "
+            "modes that no run reached are missing. ln Z may be higher, and likelihoods lower. "
             "Compare more temperatures, other seeds, and a base of training rows."
         )
         return Remark("caution", text)
@@ -160,8 +164,8 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
         return None
     text += f"and all {mixing['pairs']} pairs of chains from noise met"
     if table.get("doubts"):
-        return Remark("note", f"{text}, but annealing itself left doubts.")
-    return Remark("good", f"{text}: nothing speaks against its bounds.")
+        return Remark("note", f"{text}, but {way[0].lower()}{way[1:]} itself left doubts.")
+    return Remark("good", f"{text}: nothing speaks against its {'error' if ladder else 'bounds'}.")
 
 
 def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
