@@ -17,7 +17,7 @@ from PIL import Image
 from scipy import sparse
 
 from harmonium import data
-from harmonium.data import Rows, read
+from harmonium.data import Rows, files, read
 
 RANDOM = np.random.Generator(np.random.PCG64(0))
 IMAGES = RANDOM.integers(0, 256, (6, 5, 4), dtype=np.uint8)
@@ -499,40 +499,73 @@ def test_a_file_of_a_built_in_name_needs_its_folder(tmp_path, monkeypatch):
     assert len(read("./digits").samples) == len(read(Path("digits")).samples) == 1
 
 
-@pytest.mark.parametrize("place", ["set", "set/mnist", "../shared/data/mnist"])
+PLACES = [
+    ("mnist", "set"),
+    *(
+        (kind, place)
+        for kind in ("mnist", "fashion-mnist")
+        for place in (f"set/{kind}", f"../shared/data/{kind}")
+    ),
+]
+
+
+def put_images(folder, part, suffix=""):
+    folder.mkdir(parents=True)
+    pack = gzip.compress if suffix else bytes
+    (folder / f"{part}-images-idx3-ubyte{suffix}").write_bytes(pack(idx(IMAGES)))
+    (folder / f"{part}-labels-idx1-ubyte{suffix}").write_bytes(pack(idx(LABELS.astype(np.uint8))))
+
+
+@pytest.mark.parametrize(("kind", "place"), PLACES)
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize(("name", "part"), [("mnist", "train"), ("mnist-test", "t10k")])
-def test_mnist_is_found_where_it_may_lie(tmp_path, monkeypatch, place, suffix, name, part):
+@pytest.mark.parametrize(("test", "part"), [("", "train"), ("-test", "t10k")])
+def test_images_are_found_where_they_may_lie(tmp_path, monkeypatch, kind, place, suffix, test, part):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.delenv("HARMONIUM_DATA", raising=False)
     if place.startswith("set"):
         monkeypatch.setenv("HARMONIUM_DATA", "set")
-    Path(place).mkdir(parents=True)
-    pack = gzip.compress if suffix else bytes
-    Path(place, f"{part}-images-idx3-ubyte{suffix}").write_bytes(pack(idx(IMAGES)))
-    Path(place, f"{part}-labels-idx1-ubyte{suffix}").write_bytes(pack(idx(LABELS.astype(np.uint8))))
+    put_images(Path(place), part, suffix)
+    name = f"{kind}{test}"
     assert_holds(read(name), IMAGES.reshape(6, 20), LABELS.astype(np.uint8), (5, 4), name)
+
+
+def test_images_of_a_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HARMONIUM_DATA", raising=False)
+    monkeypatch.setattr(files, "_DATA_FOLDERS", (str(tmp_path / "datasets"),))
+    put_images(tmp_path / "datasets" / "fashion-mnist", "train")
+    assert len(read("fashion-mnist").samples) == 6
+
+
+def test_one_set_of_images_is_not_read_for_the_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "_DATA_FOLDERS", ())
+    monkeypatch.setenv("HARMONIUM_DATA", str(tmp_path / "set"))
+    put_images(tmp_path / "set", "train")
+    with pytest.raises(FileNotFoundError, match=r"fashion-mnist: train.* dataset-fashion-mnist, or put"):
+        read("fashion-mnist")
 
 
 def test_mnist_that_is_nowhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HARMONIUM_DATA", raising=False)
     with pytest.raises(
-        FileNotFoundError, match=r"mnist: train.* in \.\./shared/data/mnist .*DATA is not set"
+        FileNotFoundError, match=r"mnist: train.* in \.\./shared/data/mnist, /usr.*DATA is not set"
     ):
         read("mnist")
     monkeypatch.setenv("HARMONIUM_DATA", "/nowhere")
     with pytest.raises(
-        FileNotFoundError, match=r"in /nowhere, /nowhere/mnist, \.\./shared/data/mnist and not found;"
+        FileNotFoundError, match=r"in /nowhere, /nowhere/mnist, \.\./shared/data/mnist, .* and not found;"
     ):
         read("mnist-test")
 
 
-@pytest.mark.parametrize(("name", "rows"), [("mnist", 60_000), ("mnist-test", 10_000)])
-def test_mnist_itself(name, rows):
+@pytest.mark.parametrize("kind", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize(("test", "rows"), [("", 60_000), ("-test", 10_000)])
+def test_mnist_itself(kind, test, rows):
     try:
-        found = read(name)
+        found = read(f"{kind}{test}")
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert found.samples.shape == (rows, 784)

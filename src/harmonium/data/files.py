@@ -22,6 +22,8 @@ from harmonium.sequences import SUFFIXES, Alignment, align, read_alignment
 
 Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
 
+# Where sets of images lie without being asked for: beside the project, and where Debian's packages put them.
+_DATA_FOLDERS = ("../shared/data", "/usr/share/datasets")
 # Columns of labelled alignments by their names, as annaDCA has them.
 _SEQUENCE, _NAME = ("sequence", "sequences"), ("name", "id", "")
 
@@ -70,9 +72,11 @@ def read(
       it, and one of them may be the label.
     - a folder: its images in the order of their names, all of one size and kind.
     - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
-      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``family`` (``protein_family``), ``mnist`` and
-      ``mnist-test``, whose files are looked for in ``$HARMONIUM_DATA``, its ``mnist/`` and
-      ``../shared/data/mnist``. A file of that name is read as ``./name``.
+      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``family`` (``protein_family``), ``mnist``,
+      ``mnist-test``, ``fashion-mnist`` and ``fashion-mnist-test``. The images are looked for in
+      ``$HARMONIUM_DATA/NAME``, ``../shared/data/NAME`` and ``/usr/share/datasets/NAME``, where Debian's
+      package ``dataset-fashion-mnist`` has them, those of MNIST in ``$HARMONIUM_DATA`` too. A file of
+      that name is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
@@ -87,7 +91,7 @@ def read(
         missing: Words for missing cells of text files beside the usual ones, such as "?,-" or ["?", "-"].
 
     Raises:
-        FileNotFoundError: no such path, or MNIST is nowhere.
+        FileNotFoundError: no such path, or MNIST or Fashion-MNIST is nowhere.
         ImportError: HDF5 without h5py, spreadsheets without openpyxl, Parquet and Feather without a library
             that reads them.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
@@ -179,17 +183,21 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
 
 
 def _read_mnist(file: str, name: str) -> DataSet:
-    variable = os.environ.get("HARMONIUM_DATA")
-    named = [Path(variable), Path(variable, "mnist")] if variable else []
-    folders = [*named, Path("../shared/data/mnist")]
+    variable, kind = os.environ.get("HARMONIUM_DATA"), name.removesuffix("-test")
+    named = [Path(variable, kind)] if variable else []
+    if variable and kind == "mnist":  # the files of both sets have the same names
+        named = [Path(variable), *named]
+    folders = [*named, *(Path(parent, kind) for parent in _DATA_FOLDERS)]
     for folder in folders:
         for path in (folder / f"{file}.gz", folder / file):
             if path.is_file():
                 return replace(read(path), name=name)
     unset = "" if variable else " ($HARMONIUM_DATA is not set)"
+    remedy = f"put the four files into a folder {kind} and set HARMONIUM_DATA to the folder that holds it"
+    if kind == "fashion-mnist":
+        remedy = f"install Debian's package dataset-fashion-mnist, or {remedy}"
     raise FileNotFoundError(
-        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; "
-        "put the four MNIST files into a folder and set HARMONIUM_DATA to it"
+        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; {remedy}"
     )
 
 
@@ -203,4 +211,6 @@ BUILT_IN: dict[str, Callable[[], DataSet]] = {
     FAMILY: protein_family,
     "mnist": lambda: _read_mnist("train-images-idx3-ubyte", "mnist"),
     "mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "mnist-test"),
+    "fashion-mnist": lambda: _read_mnist("train-images-idx3-ubyte", "fashion-mnist"),
+    "fashion-mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "fashion-mnist-test"),
 }
