@@ -36,8 +36,16 @@ CORRECT = [
     GibbsLangevin(0.2, 5, "metropolis"),
     GibbsLangevin(0.2, 5, "exact"),
     GibbsLangevin(1.7, 1, "exact"),
+    Langevin(0.01, variance="mean"),
+    GibbsLangevin(0.01, 5, "metropolis", variance="mean"),
 ]
-WRONG = [Langevin(0.5, adjust=None), Langevin(0.5, adjust=SWEEPS), GibbsLangevin(0.5, 2, "none")]
+WRONG = [
+    Langevin(0.5, adjust=None),
+    Langevin(0.5, adjust=SWEEPS),
+    GibbsLangevin(0.5, 2, "none"),
+    Langevin(0.3, temperature=2.0),
+    GibbsLangevin(0.2, 5, "exact", temperature=2.0),
+]
 
 
 def machine(name: str) -> hm.BoltzmannMachine:
@@ -225,6 +233,10 @@ def test_the_schedule_of_a_run():
         ("step: expected one with", lambda: GibbsLangevin(2.0, 1, "exact")),
         ("correction: expected one of", lambda: GibbsLangevin(0.1, 1, "maybe")),
         ("inner: expected an int", lambda: GibbsLangevin(0.1, 0)),
+        ("temperature: expected a finite number", lambda: Langevin(temperature=0.0)),
+        ("temperature: expected a finite number", lambda: GibbsLangevin(temperature=float("nan"))),
+        ("variance: expected one of", lambda: Langevin(variance="median")),
+        ('variance: expected "own" with correction "exact"', lambda: GibbsLangevin(variance="mean")),
         (
             "machine: expected a Gaussian layer",
             lambda: hm.chains.run(
@@ -237,6 +249,98 @@ def test_the_schedule_of_a_run():
 def test_wrong_arguments_are_named(message, call):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+AXIS = torch.linspace(-14, 14, 561, dtype=torch.float64)
+GRID = torch.cartesian_prod(AXIS, AXIS)
+MEAN, VARIANCE = torch.tensor([0.4, -0.3]).double(), torch.tensor([0.5, 2.0]).double()
+BIAS, W = torch.tensor([0.3, -0.2, 0.1]).double(), torch.tensor([[0.7, -0.6, 0.5], [0.9, 1.1, -0.8]]).double()
+
+
+def plane_machine() -> hm.BoltzmannMachine:
+    """Two Gaussian units over three of 0 and 1."""
+    made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(3)])
+    with torch.no_grad():
+        made.layers[0].fit_((MEAN.float(),), VARIANCE.float())
+        made.layers[1].bias.copy_(BIAS)
+        made.couplings[0].weight.copy_(W)
+    return made
+
+
+def hot_marginal(temperature: float) -> torch.Tensor:
+    """exp(-F(v)/T) on the grid, from a formula of its own."""
+    odds = BIAS + (GRID / VARIANCE) @ W
+    negative = -((GRID - MEAN) ** 2 / (2 * VARIANCE)).sum(1) + torch.log1p(odds.exp()).sum(1)
+    return (negative / temperature).softmax(0)
+
+
+def hot_conditionals(temperature: float) -> torch.Tensor:
+    """The marginal of v where v follows p(v | h)^(1/T) and h follows p(h | v), in turns, on the grid."""
+    h = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * 3)
+    distance = (GRID.unsqueeze(1) - (MEAN + h @ W.t())) ** 2 / (2 * temperature * VARIANCE)
+    v_given_h = (-distance.sum(-1)).softmax(0)
+    odds = BIAS + (GRID / VARIANCE) @ W
+    h_given_v = (odds.unsqueeze(1) * h - torch.log1p(odds.exp()).unsqueeze(1)).sum(-1).exp()
+    of_h = torch.linalg.matrix_power(v_given_h.t() @ h_given_v, 200)[0]
+    return v_given_h @ of_h
+
+
+HOT = [
+    (Langevin(0.3, temperature=3.0), hot_marginal),
+    (Langevin(0.3, temperature=0.5), hot_marginal),
+    (Langevin(0.1, temperature=3.0, variance="mean"), hot_marginal),
+    (GibbsLangevin(0.2, 5, "metropolis", temperature=3.0), hot_marginal),
+    (GibbsLangevin(0.2, 5, "metropolis", temperature=0.5), hot_marginal),
+    (GibbsLangevin(1.0, 1, "exact", temperature=3.0), hot_conditionals),
+]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("kernel", "law"), HOT, ids=str)
+def test_hot_chains_follow_the_law_of_energies_over_the_temperature(kernel, law, compiled):
+    made, generator = plane_machine(), torch.Generator().manual_seed(4)
+    grid = law(kernel.temperature)
+    places = torch.multinomial(grid, 20_000, replacement=True, generator=generator)
+    within = torch.rand(len(places), 2, generator=generator).double() - 0.5
+    v = (GRID[places] + within * (AXIS[1] - AXIS[0])).float()
+    hidden = torch.rand(len(v), 3, generator=generator) < torch.sigmoid(BIAS + (v / VARIANCE) @ W)
+    start = [v, hidden.float()]
+    if compiled:
+        hamiltonian = made.hamiltonian()
+        states, _ = run_small(
+            hamiltonian, kernel, start, 40, generator,
+            into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
+        )  # fmt: skip
+    else:
+        states = hm.chains.run(made, kernel, start, 40, seed=generator)
+
+    def functions(v: torch.Tensor) -> torch.Tensor:
+        odds = BIAS + (v / VARIANCE) @ W
+        return torch.cat([v, v**2, v[:, :1] * v[:, 1:], torch.sigmoid(odds)], 1)
+
+    z, limit = largest_z(functions(states[0].double()), grid @ functions(GRID))
+    assert z < limit
+    shares = torch.cat([states[1].double(), states[0].double() * states[1].double()[:, :2]], 1)
+    means = torch.sigmoid(BIAS + (GRID / VARIANCE) @ W)
+    z, limit = largest_z(shares, grid @ torch.cat([means, GRID * means[:, :2]], 1))
+    assert z < limit
+
+
+@pytest.mark.parametrize("chains", [1, 100])
+def test_steps_of_the_mean_variance_are_those_of_the_published_program(chains):
+    """Its inner steps, of the energy over the number of chains and noise that is not divided, one by one."""
+    size, inner = 3.0, 4
+    kernel = GibbsLangevin(size / chains, inner, "none", temperature=float(chains), variance="mean")
+    state = kernel.init(plane_machine().hamiltonian(), [], torch.Generator(), None)
+    keep, spread = kernel.relaxation(state).of_units(1 / VARIANCE)
+    published_keep, published_variance = torch.ones(2).double(), torch.zeros(2).double()
+    for step in range(inner):
+        eta = size * float(VARIANCE.mean()) * 0.5 * (1 + cos(pi * step / inner))
+        left = 1 - eta / (chains * VARIANCE)
+        published_keep = published_keep * left
+        published_variance = published_variance * left**2 + 2 * eta
+    torch.testing.assert_close(keep, published_keep)
+    torch.testing.assert_close(spread**2 * VARIANCE, published_variance)
 
 
 def run_small(hamiltonian, kernel, states, sweeps, generator, **options):

@@ -203,3 +203,15 @@ def test_steps_of_noise_started_chains_decay_from_update_to_update():
         assert state == update + 1
         jumps.append(estimate.diagnostics["squared_jump"])
     assert jumps[0] > 1.5 * jumps[1] and jumps[1] > 1.2 * jumps[2] > 1.2 * jumps[3]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "factors"),
+    [("hyperbolic", [1, 4 / 5, 1 / 2, 1 / 3, 2 / 7]), ("cosine", [1, 0.9619398, 0.5, 0.0380602, 0.0380602])],
+)
+def test_both_schedules_of_steps_halve_them_after_as_many_updates(schedule, factors):
+    free = hm.learning.FreeChains(
+        hm.chains.Langevin(0.2), start="noise", step_decay=4, step_schedule=schedule
+    )
+    steps = [free.kernel_at(update).step_size for update in (0, 1, 4, 8, 10)]
+    assert steps == pytest.approx([0.2 * factor for factor in factors], rel=1e-5)

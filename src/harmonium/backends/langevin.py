@@ -36,19 +36,24 @@ def run_small_chains(
     Returns:
         The states of the chains, the acceptance, and the mean squared jump in units of the variance.
     """
-    keep, spread = np.array([move.keep for move in moves]), np.array([move.spread for move in moves])
     adjusted = np.array([move.adjusted for move in moves])
+    cold = np.array([1 / move.temperature for move in moves])
     J = np.ascontiguousarray((law.J[0].detach() * law.beta).numpy())
     n0, n1 = J.shape
     hidden = units_of(law.thetas[1], [law.layers[1].two_values])
-    linear, precision = (theta.detach().double().numpy() for theta in law.thetas[0])
+    linear, precision = (theta.detach().double() for theta in law.thetas[0])
+    units = [move.of_units(precision) for move in moves]  # numbers, or one a unit
+    keep, spread = (
+        np.stack([np.broadcast_to(each, n0) for each in part]) for part in zip(*units, strict=True)
+    )
     v, h = (x.detach().numpy().copy() for x in states)
     chains = len(v)
     shares = min(SHARES, chains)
     sums = np.zeros((shares, n0)), np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     diagnostics = np.zeros((shares, 2))
-    sweeps = keep, spread, adjusted, moves[0].collapsed, marginal, burn_in, weight
-    over(_run, shares, shares, sums, diagnostics, (J, hidden, linear, precision, v, h, key, *sweeps))
+    sweeps = keep, spread, adjusted, cold, moves[0].collapsed, marginal, burn_in, weight
+    theta = linear.numpy(), precision.numpy()
+    over(_run, shares, shares, sums, diagnostics, (J, hidden, *theta, v, h, key, *sweeps))
     first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
     into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * len(moves))
@@ -60,11 +65,11 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
     """Runs some of the shares in place: every ``shares``-th chain, with sums of its own.
 
     They are weight · E[S | v] (or S) of sweeps after burn-in. ``hidden`` is bias, gain and lower value of the
-    hidden units. ``keep``, ``spread`` and ``adjusted`` have an entry for each sweep. ``diagnostics`` sums
-    acceptances and squared jumps.
+    hidden units. ``adjusted`` and ``cold``, the inverse temperature, have an entry for each sweep, ``keep``
+    and ``spread`` one for each sweep and visible unit. ``diagnostics`` sums acceptances and squared jumps.
     """
     J, hidden, linear, precision, v_all, h_all, key, keep, spread, adjusted = arguments[:10]
-    collapsed, marginal, burn_in, weight = arguments[10:]
+    cold, collapsed, marginal, burn_in, weight = arguments[10:]
     bias, gain, low = hidden
     lean = low / gain
     n0, n1 = J.shape
@@ -91,8 +96,8 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
                 fill_normal(xi, normal, state)
                 forward = 0.0
                 for i in range(n0):
-                    ahead = centre[i] + keep[sweep] * (v[i] - centre[i])
-                    proposal[i] = ahead + spread[sweep] * deviation[i] * xi[i]
+                    ahead = centre[i] + keep[sweep, i] * (v[i] - centre[i])
+                    proposal[i] = ahead + spread[sweep, i] * deviation[i] * xi[i]
                     forward += xi[i] * xi[i]
                 _hidden(proposal, J, bias, gain, low, s_new, up_new, rare_new, mean_new)
                 if not collapsed:
@@ -108,12 +113,11 @@ def _run(first: int, last: int, shares: int, sums: Any, diagnostics_of: Any, arg
                     _centre(mean_new if collapsed else h_new, J, linear, precision, there)
                     for i in range(n0):
                         old, new = np.float64(v[i]), np.float64(proposal[i])
-                        back = (old - there[i] - keep[sweep] * (new - there[i])) / (
-                            spread[sweep] * deviation[i]
-                        )
+                        back = old - there[i] - keep[sweep, i] * (new - there[i])
+                        back /= spread[sweep, i] * deviation[i]
                         backward += back * back
                         log_ratio += (new - old) * (linear[i] - 0.5 * precision[i] * (new + old))
-                    log_ratio += 0.5 * (forward - backward)
+                    log_ratio = log_ratio * cold[sweep] + 0.5 * (forward - backward)
                     fill(decide, state)
                     taken = np.log(uniform(decide, 0)) < log_ratio
                 if taken:

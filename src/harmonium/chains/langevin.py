@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, TypeVar, final, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, Part, States, Statistics
 
 Correction = Literal["none", "metropolis", "exact"]
+Units = Literal["own", "mean"]
+Number = TypeVar("Number", float, Tensor)
 
 
 @record
@@ -46,6 +48,11 @@ class Langevin(Kernel):
         anneal: whether the step falls along a half cosine in the course of a run, from ``step`` at its first
             sweep towards 0 after its last. Persistent chains, which have no last sweep, run through it at
             every update. Adjusted sweeps keep the law at any step.
+        temperature: T of the noise, √(2 α_i T) ξ. Adjusted chains then follow exp(-F(x)/T) in the Gaussian
+            layers, and the machine's own distribution of all else given them. The public program of Liao et
+            al. has T = B chains and the step α₀/B.
+        variance: variance that a step is in units of: "own", σ_i² of the unit; "mean", that of its layer, as
+            in the public program: unadjusted units of much smaller variance then diverge.
 
     Examples:
         >>> import harmonium as hm
@@ -60,14 +67,25 @@ class Langevin(Kernel):
 
     kind = "langevin"
 
-    def __init__(self, step: float = 0.1, adjust: int | None = 0, anneal: bool = False) -> None:
+    def __init__(
+        self,
+        step: float = 0.1,
+        adjust: int | None = 0,
+        anneal: bool = False,
+        *,
+        temperature: float = 1.0,
+        variance: Units = "own",
+    ) -> None:
         self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.adjust = None if adjust is None else _checks.positive_int(adjust, "adjust", minimum=0)
         self.anneal = anneal
+        self.temperature = _checks.real(temperature, "temperature", low=torch.finfo(torch.float32).tiny)
+        _checks.one_of(variance, "variance", get_args(Units))
+        self.variance = variance
 
     @property
     def invariant(self) -> bool:
-        return self.adjust is not None
+        return self.adjust is not None and self.temperature == 1
 
     def scaled(self, factor: float) -> Langevin:
         other = copy.copy(self)
@@ -96,7 +114,10 @@ class Langevin(Kernel):
             planned = state.memory.planned
             size *= 0.5 * (1 + math.cos(math.pi * (state.sweeps % planned) / planned))
         adjusted = self.adjust is not None and state.sweeps >= self.adjust
-        return Relaxation(1 - size, math.sqrt(2 * size), collapsed=True, adjusted=adjusted)
+        common = (size,) if self.variance == "mean" else None
+        heat = math.sqrt(self.temperature)
+        spread = heat * math.sqrt(2 * size)
+        return Relaxation(1 - size, spread, True, adjusted, self.temperature, common)
 
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
@@ -109,7 +130,7 @@ class Langevin(Kernel):
             _checks.positive_int(state.memory.planned, "state.memory.planned")
 
     def __repr__(self) -> str:
-        return f"Langevin(step={self.step_size:g}, adjust={self.adjust}, anneal={self.anneal})"
+        return f"Langevin(step={self.step_size:g}, adjust={self.adjust}, anneal={self.anneal}{_rest(self)})"
 
 
 @final
@@ -129,9 +150,14 @@ class GibbsLangevin(Kernel):
             machine's, with nothing to accept. "none": s² as in the paper; the law is not kept.
         adjust: first sweeps of a chain without the Metropolis test; of a persistent chain once, and not at
             every update.
+        temperature: T of the noise, s √T. With "metropolis" the law is that of ``Langevin`` at T. With
+            "exact" Gaussian units given the others follow p(x | h)^(1/T) and the others given them p(h | x),
+            which are the conditionals of no joint law unless T = 1.
+        variance: as in ``Langevin``; "mean" is not for "exact", whose β₀ has to stay below 1 for all units.
 
     Raises:
-        ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite.
+        ValueError: |β₀| of 1 or more with "exact"; a step so large that the noise is not finite; "exact" with
+            steps of the mean variance.
 
     Examples:
         >>> import harmonium as hm
@@ -146,21 +172,34 @@ class GibbsLangevin(Kernel):
     kind = "gibbs-langevin"
 
     def __init__(
-        self, step: float = 0.1, inner: int = 10, correction: Correction = "exact", *, adjust: int = 0
+        self,
+        step: float = 0.1,
+        inner: int = 10,
+        correction: Correction = "exact",
+        *,
+        adjust: int = 0,
+        temperature: float = 1.0,
+        variance: Units = "own",
     ) -> None:
         self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.inner = _checks.positive_int(inner, "inner")
         _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
         self.correction = correction
         self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
-        keep, variance = 1.0, 0.0
-        for j in range(self.inner):
-            size = self.step_size * 0.5 * (1 + math.cos(math.pi * j / self.inner))
-            keep *= 1 - size
-            variance = variance * ((1 - size) * (1 - size)) + 2 * size
+        self.temperature = _checks.real(temperature, "temperature", low=torch.finfo(torch.float32).tiny)
+        _checks.one_of(variance, "variance", get_args(Units))
+        self.variance = variance
+        if variance == "mean" and correction == "exact":
+            raise ValueError(
+                'variance: expected "own" with correction "exact", received "mean"; '
+                'take correction "none" or "metropolis"'
+            )
+        cosine = (0.5 * (1 + math.cos(math.pi * j / self.inner)) for j in range(self.inner))
+        self._sizes = tuple(self.step_size * each for each in cosine)
+        keep, total = _compose(self._sizes, 1.0)
         if correction == "exact":
-            variance = 1 - keep * keep
-        self._keep, self._spread = keep, math.sqrt(max(variance, 0.0))
+            total = 1 - keep * keep
+        self._keep, self._spread = keep, math.sqrt(max(total, 0.0) * self.temperature)
         if correction == "exact" and not abs(keep) < 1:
             raise ValueError(
                 f"step: expected one with |β₀| below 1, such as less than 2, received {self.step_size:g}"
@@ -170,10 +209,13 @@ class GibbsLangevin(Kernel):
 
     @property
     def invariant(self) -> bool:
-        return self.correction != "none"
+        return self.correction != "none" and self.temperature == 1
 
     def scaled(self, factor: float) -> GibbsLangevin:
-        return GibbsLangevin(self.step_size * factor, self.inner, self.correction, adjust=self.adjust)
+        return GibbsLangevin(
+            self.step_size * factor, self.inner, self.correction,
+            adjust=self.adjust, temperature=self.temperature, variance=self.variance,
+        )  # fmt: skip
 
     def is_steady(self, persistent: bool) -> bool:
         return not (persistent and self.adjust)
@@ -181,7 +223,8 @@ class GibbsLangevin(Kernel):
     def relaxation(self, state: KernelState) -> Relaxation:
         """Returns the move of the next sweep."""
         adjusted = self.correction == "metropolis" and state.sweeps >= self.adjust
-        return Relaxation(self._keep, self._spread, collapsed=False, adjusted=adjusted)
+        common = self._sizes if self.variance == "mean" else None
+        return Relaxation(self._keep, self._spread, False, adjusted, self.temperature, common)
 
     def step(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator
@@ -191,8 +234,23 @@ class GibbsLangevin(Kernel):
     def __repr__(self) -> str:
         return (
             f"GibbsLangevin(step={self.step_size:g}, inner={self.inner}, correction={self.correction!r}, "
-            f"adjust={self.adjust})"
+            f"adjust={self.adjust}{_rest(self)})"
         )
+
+
+def _rest(kernel: Langevin | GibbsLangevin) -> str:
+    """Returns the settings of a kernel that are rarely changed, where they were."""
+    heat = "" if kernel.temperature == 1 else f", temperature={kernel.temperature:g}"
+    return heat if kernel.variance == "own" else f"{heat}, variance={kernel.variance!r}"
+
+
+def _compose(sizes: Sequence[float], ratio: Number) -> tuple[Number, Number]:
+    """Returns what Langevin steps of these sizes, times a ratio, keep of a distance, and their variance."""
+    keep, variance = ratio * 0 + 1, ratio * 0
+    for size in sizes:
+        left = 1 - size * ratio
+        keep, variance = keep * left, variance * (left * left) + 2 * size * ratio
+    return keep, variance
 
 
 class Relaxation(NamedTuple):
@@ -207,12 +265,24 @@ class Relaxation(NamedTuple):
         collapsed: m is taken at the conditional means of the neighbours, which are summed out (Langevin on
             the marginal density), rather than at their states.
         adjusted: whether a Metropolis test follows, which makes the machine's law invariant.
+        temperature: T by which the test divides the marginal density's logarithm; ``spread`` has its root.
+        common: the steps in units of the layer's mean variance, where they are: ``keep`` and ``spread`` then
+            differ from unit to unit. None: they are in units of each unit's variance.
     """
 
     keep: float
     spread: float
     collapsed: bool
     adjusted: bool
+    temperature: float = 1.0
+    common: tuple[float, ...] | None = None
+
+    def of_units(self, precision: Tensor) -> tuple[float | Tensor, float | Tensor]:
+        """Returns ``keep`` and ``spread`` of the units of a layer: numbers, or (width,)."""
+        if self.common is None:
+            return self.keep, self.spread
+        keep, variance = _compose(self.common, precision * precision.reciprocal().mean())
+        return keep, (variance * self.temperature).sqrt()
 
     def step(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
@@ -267,6 +337,9 @@ class _Block:
         self.relaxation, self.law, self.generator = relaxation, law, generator
         self.moving, self.others = moving, others
         self.deviations = {l: law.thetas[l][1].rsqrt() for l in moving}
+        units = {l: relaxation.of_units(law.thetas[l][1]) for l in moving}
+        self.keeps = {l: keep for l, (keep, _) in units.items()}
+        self.noises = {l: spread * self.deviations[l] for l, (_, spread) in units.items()}
 
     def move(
         self, states: States, known: dict[int, Tensor], log_marginal: Tensor | None
@@ -277,15 +350,15 @@ class _Block:
             The density where the states are now, if it is known, and the acceptance and the mean squared
             jump, (2,).
         """
-        keep, spread, collapsed, adjusted = self.relaxation
+        collapsed, adjusted = self.relaxation.collapsed, self.relaxation.adjusted
         fields = self.find_fields(self.others, states, known) if adjusted or collapsed else {}
         pulls = self._find_pulls(states, fields, known)
         centres = self._find_centres(pulls)
         proposal = list(states)
         for l in self.moving:
-            ahead = torch.lerp(centres[l], states[l], keep)
+            ahead = torch.lerp(centres[l], states[l], self.keeps[l])
             noise = self.law.noise(l, len(ahead), self.generator)
-            proposal[l] = self.law.apply_clamp(l, ahead.addcmul_(noise, spread * self.deviations[l]))
+            proposal[l] = self.law.apply_clamp(l, ahead.addcmul_(noise, self.noises[l]))
         if collapsed:
             proposed_fields = self.find_fields(self.others, proposal, {})
         else:
@@ -297,6 +370,8 @@ class _Block:
                 log_marginal = self._find_log_marginal(states, fields)
             reached = self._find_log_marginal(proposal, proposed_fields)
             gain = reached - log_marginal
+            if self.relaxation.temperature != 1:
+                gain = gain / self.relaxation.temperature
             gain += self._find_log_density(states, proposal, self._find_centres(back))
             gain -= self._find_log_density(proposal, states, centres)
             taken = _random.accept(gain, self.generator)
@@ -380,8 +455,8 @@ class _Block:
         """Returns ln q(to | start) of the free units, up to a constant: (batch,)."""
         total = torch.zeros(len(to[0]), dtype=torch.float64, device=self.law.device)
         for l in self.moving:
-            z = to[l] - torch.lerp(centres[l], start[l], self.relaxation.keep)
-            z, held = z / (self.relaxation.spread * self.deviations[l]), self.law.mask(l)
+            z = to[l] - torch.lerp(centres[l], start[l], self.keeps[l])
+            z, held = z / self.noises[l], self.law.mask(l)
             z = z if held is None else z.masked_fill(held, 0.0)
             total -= 0.5 * z.square().sum(-1, dtype=torch.float64)
         return total

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ from harmonium.machine import Hamiltonian, Statistics
 from harmonium.sums import expect, few_states
 
 Start = Literal["data", "persistent", "noise"]
+StepSchedule = Literal["hyperbolic", "cosine"]
 
 FILLING_SWEEPS = 10
 """Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0002)."""
@@ -305,8 +307,10 @@ class FreeChains(Expectation):
         burn_in: sweeps left out of the average, which takes every later sweep; None keeps the last sweep
             only.
         marginal: as in ``ClampedChains``.
-        step_decay: updates after which the kernel's steps are half of what they were: times 1/(1 +
-            t/step_decay) at update t, counted from the first call. Only with fresh chains. None: never.
+        step_decay: updates after which the kernel's steps are half of what they were, counted from the first
+            call. Only with fresh chains. None: never.
+        step_schedule: how they fall: "hyperbolic", times 1/(1 + t/step_decay) at update t; "cosine", along
+            half a cosine towards 0 at update 2 step_decay, whose last step later updates keep.
     """
 
     def __init__(
@@ -319,6 +323,7 @@ class FreeChains(Expectation):
         burn_in: int | None = None,
         marginal: bool = True,
         step_decay: float | None = None,
+        step_schedule: StepSchedule = "hyperbolic",
     ) -> None:
         self.kernel = Gibbs() if kernel is None else kernel
         _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
@@ -334,15 +339,25 @@ class FreeChains(Expectation):
         self.step_decay = None if step_decay is None else _checks.real(step_decay, "step_decay", low=1.0)
         if step_decay is not None and self.start == "persistent":
             raise ValueError(f"step_decay: expected None with persistent chains, received {step_decay}")
+        _checks.one_of(step_schedule, "step_schedule", get_args(StepSchedule))
+        self.step_schedule = step_schedule
+
+    def kernel_at(self, update: int) -> Kernel:
+        """Returns the kernel of an update, counted from 0."""
+        if self.step_decay is None:
+            return self.kernel
+        if self.step_schedule == "hyperbolic":
+            return self.kernel.scaled(1 / (1 + update / self.step_decay))
+        end = 2 * self.step_decay
+        return self.kernel.scaled(0.5 * (1 + math.cos(math.pi * min(update, end - 1) / end)))
 
     @property
     def is_steady(self) -> bool:
         return self.step_decay is None and self.kernel.is_steady(self.start == "persistent")
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        law, generator, kernel = request.hamiltonian, request.generator, self.kernel
-        if self.step_decay is not None:
-            kernel = kernel.scaled(1 / (1 + (request.state or 0) / self.step_decay))
+        law, generator = request.hamiltonian, request.generator
+        kernel = self.kernel if self.step_decay is None else self.kernel_at(request.state or 0)
         if self.start == "persistent" and request.state is not None:
             state = request.state  # chains keep their number, whatever the batch
             if not isinstance(state, KernelState) or state.fields or state.known is not None:

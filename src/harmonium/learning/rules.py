@@ -16,7 +16,7 @@ from harmonium.coupled import Metropolis, PairKernel
 from harmonium.learning.conditionals import Conditionals, DataUnits
 from harmonium.learning.coupled import CoupledChains
 from harmonium.learning.discriminative import conditional, hybrid
-from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start
+from harmonium.learning.expectation import ClampedChains, Enumeration, FreeChains, Start, StepSchedule
 from harmonium.learning.local_modes import LocalModes
 from harmonium.learning.mean_field import MeanField, SchemeFactory
 from harmonium.learning.ptt import ptt
@@ -142,6 +142,7 @@ def noise_cd(
     chains: int | None = None,
     gradient: Literal["marginal", "joint"] = "marginal",
     step_decay: float | None = None,
+    step_schedule: StepSchedule = "hyperbolic",
 ) -> Rule:
     """Modified contrastive divergence: chains from noise, averaged after burn-in (Liao et al. 2022, Alg. 3).
 
@@ -159,13 +160,15 @@ def noise_cd(
         gradient: "marginal": the layers of ``graph.summed`` are summed out (Alg. 4); "joint": they are drawn
             (Alg. 3), which is noisier and has the same expectation.
         step_decay: updates after which the kernel's steps are halved, see ``FreeChains``; None: never.
+        step_schedule: how they fall, "hyperbolic" or "cosine", which ends after twice as many updates.
     """
     _checks.positive_int(k, "k")
     _checks.one_of(gradient, "gradient", ("marginal", "joint"))
     marginal = gradient == "marginal"
     free = FreeChains(
-        kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal, step_decay=step_decay
-    )
+        kernel, k, start="noise", chains=chains, burn_in=burn_in, marginal=marginal,
+        step_decay=step_decay, step_schedule=step_schedule,
+    )  # fmt: skip
     return Rule("noise_cd", ClampedChains(k, marginal=marginal), free, "biased")
 
 
