@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         tasks as tasks,
         training as training,
     )
-    from harmonium.couplings import Dense as Dense, Local as Local, Masked as Masked
+    from harmonium.couplings import Dense as Dense, Local as Local, Masked as Masked, Sparse as Sparse
     from harmonium.estimators import (
         DBM as DBM,
         RBM as RBM,
@@ -67,7 +67,7 @@ _HOLDS = {
         ("backends", "chains", "coupled", "data", "distributed", "exchange", "ladder", "likelihood"), ()
     ),
     **dict.fromkeys(("meanfield", "report", "sequences", "tables", "tasks"), ()),
-    "couplings": ("Dense", "Local", "Masked"),
+    "couplings": ("Dense", "Local", "Masked", "Sparse"),
     "estimators": ("DBM", "RBM", "RBMClassifier", "RBMImputer", "RBMOutlier", "RBMRegressor"),
     "layers": (
         *("Bernoulli", "Binomial", "Categorical", "DoubleReLU", "Gaussian", "NaturalGaussian", "ReLU"),

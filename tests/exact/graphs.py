@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,6 +56,19 @@ GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
         [Spin(6), Spin(4)], edges={(0, 0): hm.Masked(_mask(6, 6, 0)), (0, 1): hm.Masked(_mask(6, 4, 1))}
     ),
     "lateral hidden units": lambda: hm.BoltzmannMachine([Bernoulli(4), Spin(4)], edges=[(0, 1), (1, 1)]),
+    "spins on a lattice, by pair": lambda: hm.BoltzmannMachine(
+        [Spin(9)], edges={(0, 0): hm.Sparse(_lattice(3, 3).triu().nonzero())}
+    ),
+    "Potts units, by pair": lambda: hm.BoltzmannMachine(
+        [Categorical(4, 3)], edges={(0, 0): hm.Sparse([(0, 1), (3, 1), (2, 3), (0, 3)])}
+    ),
+    "semi-restricted, by pair": lambda: hm.BoltzmannMachine(
+        [Spin(6), Categorical(2, 3)],
+        edges={(0, 0): hm.Sparse([(0, 1), (5, 2), (2, 0)]), (0, 1): hm.Sparse(_mask(6, 2, 1).nonzero())},
+    ),
+    "Gaussian units, by pair": lambda: hm.BoltzmannMachine(
+        [Gaussian(3), Bernoulli(4)], edges={(0, 1): hm.Sparse(_mask(3, 4, 2).nonzero())}
+    ),
     "windows of an image": lambda: hm.BoltzmannMachine(
         [Bernoulli(9), Bernoulli(4)], edges={(0, 1): hm.Local((3, 3), 2)}
     ),
@@ -104,9 +118,30 @@ def with_drawn_parameters(machine: hm.BoltzmannMachine, scale: float) -> hm.Bolt
 
 def oracle_of(machine: hm.BoltzmannMachine) -> GraphOracle:
     """The oracle's view: learnable parameters and which entries are joined, nothing that was computed."""
-    couplings = [SimpleNamespace(weight=each.weight, mask=each.joined) for each in machine.couplings]
+    couplings = [SimpleNamespace(weight=_weights(each), mask=each.joined) for each in machine.couplings]
     layers, edges, visible = list(machine.layers), list(machine.edges), machine.visible
-    return GraphOracle(SimpleNamespace(layers=layers, edges=edges, visible=visible, couplings=couplings))
+    oracle = GraphOracle(SimpleNamespace(layers=layers, edges=edges, visible=visible, couplings=couplings))
+    patterns = {f"couplings.{n}.weight": each for n, each in enumerate(machine.couplings) if each.sparsity}
+    if patterns:
+        whole = oracle.gradient
+
+        def gradient(*arguments: Any, **named: Any) -> dict[str, Tensor]:
+            made = whole(*arguments, **named)
+            for name, coupling in patterns.items():
+                assert coupling.sparsity is not None
+                made[name] = coupling.sparsity.gather(made[name]).view_as(coupling.weight)
+            return made
+
+        oracle.gradient = gradient  # type: ignore[method-assign]
+    return oracle
+
+
+def _weights(coupling: hm.couplings.Coupling) -> Tensor:
+    """W with those of a pair in a layer above the diagonal."""
+    if coupling.sparsity is None:
+        return coupling.weight
+    W = coupling.matrix().detach()
+    return W.triu() if coupling.inner else W
 
 
 def data_for(machine: hm.BoltzmannMachine, rows: int, seed: int = 1) -> Tensor:

@@ -22,3 +22,8 @@ from harmonium.backends.products import (
 )
 from harmonium.backends.recording import Recording as Recording
 from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision
+from harmonium.backends.sparsity import (
+    SparseMatrix as SparseMatrix,
+    SparseProductSum as SparseProductSum,
+    SparsityPattern as SparsityPattern,
+)

@@ -73,6 +73,7 @@ def tensor_cores(machine: Machine, rows: int, size: int) -> bool:
         and matrix_units(like.device)
         and ASKED.get() == "float32"
         and machine.held is None
+        and not machine.graph.sparse
         and not torch.is_grad_enabled()
         and all(theta[0].dim() == 1 for theta in machine.thetas)
     )
@@ -122,7 +123,8 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
     return {
         l
         for l in machine.graph.in_turn
-        if rows * machine.layers[l].n_units >= IN_TURN
+        if machine.graph.patterns[machine.graph.inner[l]] is None
+        and rows * machine.layers[l].n_units >= IN_TURN
         and single(machine.thetas[l][0])
         and machine.thetas[l][0].dim() == 1
         and (machine.layers[l].one_hot or machine.layers[l].two_values in VALUES)
@@ -149,6 +151,7 @@ def _small(machine: Machine, couplings: int, two_valued_layers: Iterable[Any]) -
         and machine.graph.is_chain
         and machine.held is None
         and isinstance(machine.beta, float)
+        and not machine.graph.sparse
         and machine.J[0].numel() <= couplings
         and two_valued(machine.J[0], [layer.two_values for layer in two_valued_layers])
     )
@@ -166,6 +169,7 @@ def small_updates(machine: Machine, rows: int) -> bool:
         and machine.graph.visible == tuple(range(last))
         and machine.held is None
         and isinstance(machine.beta, float)
+        and not machine.graph.sparse
         and sum(edge.numel() for edge in J) * rows <= SMALL_UPDATES
         and machine.layers[last].two_values in VALUES
         and all(edge.device.type == "cpu" for edge in J)

@@ -258,7 +258,7 @@ def _climb_alone(
         for edge, neighbour, above in law.graph.joints[l]:
             if neighbour in units:
                 ways.append(units[neighbour])
-                J = law.J[edge].contiguous() if above else law.J.transposed[edge]
+                J = law.J.matrix(edge).contiguous() if above else law.J.transposed[edge]
                 couplings.append(J.detach().numpy())
         parts.append((*units[l], l in free[1], first_way, len(ways)))
     bias, _, low = calls.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])

@@ -3,3 +3,4 @@
 from harmonium.couplings.coupling import Coupling as Coupling, Dense as Dense
 from harmonium.couplings.local import Local as Local
 from harmonium.couplings.masked import Masked as Masked
+from harmonium.couplings.sparse import Sparse as Sparse

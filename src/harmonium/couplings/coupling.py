@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium.backends import SparsityPattern
 from harmonium.layers import Layer
 
 # Rows and columns of a tile of a matrix that is added to its transpose: 256² floats stay in the second level
@@ -29,6 +30,7 @@ class Coupling(nn.Module, ABC):
 
     Attributes:
         weight: learnable, (width_l, width_m), zero at first. Entries outside the pattern are not read.
+            ``Sparse`` has one for each pair instead.
         inner: whether the edge joins a layer to itself.
     """
 
@@ -69,10 +71,7 @@ class Coupling(nn.Module, ABC):
             ValueError: a pattern that does not fit, one that joins layers already, or a ``within`` that
                 is no projection on the pattern.
         """
-        if hasattr(self, "inner"):
-            raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
-        if not hasattr(self, "kind"):
-            raise TypeError(f"kind: expected one of {type(self).__name__}, its name in files, received none")
+        self._begin(below, above)
         pattern = self.pattern(below, above)
         if pattern is not None and (
             pattern.dtype != torch.bool or pattern.shape != (below.width, above.width)
@@ -81,7 +80,6 @@ class Coupling(nn.Module, ABC):
                 f"pattern: expected booleans of shape {(below.width, above.width)} from "
                 f"{type(self).__name__}, received {pattern.dtype} of shape {tuple(pattern.shape)}"
             )
-        self.inner = below is above
         self._unit_width = below.columns_per_unit
         size = max(1, _TILE // below.columns_per_unit) * below.columns_per_unit  # no unit lies in two
         self._tiles = tuple(slice(i, min(i + size, below.width)) for i in range(0, below.width, size))
@@ -92,6 +90,14 @@ class Coupling(nn.Module, ABC):
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
         if type(self).within is not Coupling.within:
             self._check_within()
+
+    def _begin(self, below: Layer, above: Layer) -> None:
+        """Refuses what ``join`` refuses of every kind, and notes whether the edge is an inner one."""
+        if hasattr(self, "inner"):
+            raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
+        if not hasattr(self, "kind"):
+            raise TypeError(f"kind: expected one of {type(self).__name__}, its name in files, received none")
+        self.inner = below is above
 
     @torch.no_grad()
     def _check_within(self) -> None:
@@ -118,6 +124,20 @@ class Coupling(nn.Module, ABC):
             return mirrored
         W = self.within(self.weight)
         return W + W.t() if self.inner else W
+
+    def natural(self, below: Tensor | None, above: Tensor | None) -> Tensor:
+        """Returns J: W times the scales of the units at its two ends, (width_l,) and (width_m,).
+
+        Of a coupling with a ``sparsity`` it has the entries of that pattern alone, (entries,).
+        """
+        J = self.matrix()
+        J = J if below is None else J * below.unsqueeze(-1)
+        return J if above is None else J * above
+
+    @property
+    def sparsity(self) -> SparsityPattern | None:
+        """The places of the weights in W where they are stored by entry; None where they are a matrix."""
+        return None
 
     @property
     def mirrored(self) -> bool:
@@ -243,13 +263,18 @@ class Coupling(nn.Module, ABC):
         if W.shape != self.weight.shape:
             raise ValueError(f"values: expected shape {tuple(self.weight.shape)}, received {tuple(W.shape)}")
         if self.inner and not W.is_meta:
-            below, above = W.tril(-1), W.triu(1).t()
-            if bool(((below != 0) & ~below.isclose(above, rtol=0, atol=0, equal_nan=True)).any()):
-                raise ValueError(
-                    "values: expected a symmetric matrix, or one that is 0 below the diagonal, for couplings "
-                    "in a layer, received one with two values for a pair; values + values.T adds them up"
-                )
+            refuse_two_values(W)
         self.weight.copy_(self.within(W))
+
+
+def refuse_two_values(W: Tensor) -> None:
+    """Refuses a matrix of an inner edge that gives the same pair two values."""
+    below, above = W.tril(-1), W.triu(1).t()
+    if bool(((below != 0) & ~below.isclose(above, rtol=0, atol=0, equal_nan=True)).any()):
+        raise ValueError(
+            "values: expected a symmetric matrix, or one that is 0 below the diagonal, for couplings "
+            "in a layer, received one with two values for a pair; values + values.T adds them up"
+        )
 
 
 class _Mirror(torch.autograd.Function):

@@ -204,11 +204,23 @@ def centred_pullback(
         for edge, coupling in enumerate(machine.couplings)
         if coupling.weight.requires_grad
     ]
-    for name, _, l, m in learned:
+    for name, coupling, l, m in learned:
+        if coupling.sparsity is not None:
+            places = coupling.sparsity.to(machine.device)
+            outer = locations[l].flatten()[places.rows] * scaled[m][places.columns]
+            outer += scaled[l][places.rows] * locations[m].flatten()[places.columns]
+            direction[name] -= outer.view_as(direction[name])
+            continue
         rows = torch.stack((locations[l].flatten(), scaled[l]), 1)
         columns = torch.stack((scaled[m], locations[m].flatten()))
         direction[name].addmm_(rows, columns, alpha=-1)
     for name, coupling, l, m in learned:
+        if coupling.sparsity is not None:
+            places, values = coupling.sparsity.to(machine.device), direction[name].flatten()
+            for layer, other, transposed in ((l, m, True), (m, l, False))[: 1 if coupling.inner else 2]:
+                moved = places.times(scaled[other].unsqueeze(0), values, transposed)
+                locations[layer] -= moved.view_as(locations[layer])
+            continue
         W = direction[name] = coupling.within(direction[name])
         locations[l] -= (W @ scaled[m]).view_as(locations[l])
         locations[m] -= (W.t() @ scaled[l]).view_as(locations[m])

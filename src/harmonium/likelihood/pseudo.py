@@ -167,7 +167,7 @@ class _Present(NamedTuple):
         """Returns the hidden layers joined to a visible one, each with the coupling (width_l, width)."""
         law = self.hamiltonian
         joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
-        return [(j.other, (law.J if j.above else law.J.transposed)[j.edge]) for j in joints]
+        return [(j.other, law.J.matrix(j.edge) if j.above else law.J.transposed[j.edge]) for j in joints]
 
     def score_all_units(self, l: int) -> Tensor:
         """Returns Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""

@@ -33,8 +33,8 @@ class BoltzmannMachine(nn.Module):
     Args:
         layers: the layers; by default the visible one and at least one hidden layer.
         edges: pairs (l, m) of layers that are joined, l ≤ m; or a mapping from pairs to couplings
-            (``hm.Dense()``, ``hm.Masked(mask)``, ``hm.Local(shape, window)``; a list makes all of them
-            dense). (l, l) couples the units of a layer.
+            (``hm.Dense()``, ``hm.Sparse(pairs)``, ``hm.Masked(mask)``, ``hm.Local(shape, window)``; a list
+            makes all of them dense). (l, l) couples the units of a layer.
         visible: the layers that data are about, in the order of the data's columns.
         seed: where the first couplings come from, N(0, 0.01²): an int or a generator; None leaves them zero.
             See ``harmonium.machine`` for other initialisers.
@@ -114,9 +114,11 @@ class BoltzmannMachine(nn.Module):
     def graph(self) -> Graph:
         """The layers as nodes and the couplings as edges, with the order of a sweep."""
         if self._graph is None:
-            inner = {edge: self.couplings[edge].joined for edge, (l, m) in enumerate(self.edges) if l == m}
-            self._graph = Graph(list(self.layers), self.edges, self.visible, inner)
-        if not self._graph.inner:
+            couplings = [*enumerate(self.couplings)]
+            patterns = {edge: made.sparsity for edge, made in couplings if made.sparsity is not None}
+            inner = {edge: made.joined for edge, made in couplings if made.inner and edge not in patterns}
+            self._graph = Graph(list(self.layers), self.edges, self.visible, inner, patterns)
+        if not (self._graph.inner or self._graph.sparse):
             return self._graph
         moved = self._graph.to(self.device, self.dtype)
         if self.device.type != "meta":  # where its indices would be lost
@@ -232,11 +234,10 @@ class BoltzmannMachine(nn.Module):
                 )
         layers = tuple(self.layers)
         scales = [layer.scale for layer in layers]
-        couplings = []
-        for (l, m), coupling in zip(self.edges, self.couplings, strict=True):
-            J, below, above = coupling.matrix(), scales[l], scales[m]
-            J = J if below is None else J * below.unsqueeze(-1)
-            couplings.append(J if above is None else J * above)
+        couplings = [
+            coupling.natural(scales[l], scales[m])
+            for (l, m), coupling in zip(self.edges, self.couplings, strict=True)
+        ]
         thetas = tuple(layer.natural() for layer in layers)
         return Hamiltonian(layers, self.graph, thetas, CouplingMatrices(couplings))
 

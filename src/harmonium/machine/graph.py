@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
+from harmonium.backends import SparsityPattern
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
-from harmonium.machine.inner_edges import colour_by_saturation, list_neighbours, mark_joined_units
+from harmonium.machine.inner_edges import Neighbours, colour_units, list_neighbours
 
 Edge = tuple[int, int]
 Edges = Iterable[Edge] | Mapping[Edge, Coupling]
@@ -66,7 +67,9 @@ class Graph:
         layers: Layers of the machine.
         edges: pairs l ≤ m, no pair twice; (l, l) couples the units of a layer.
         visible: layers that data are about, in the order of the data's columns.
-        joined: for every inner edge which columns are joined, (width, width) booleans; None for all.
+        joined: for every inner edge without a pattern which columns are joined, (width, width) booleans; None
+            for all.
+        patterns: for every sparse edge where its couplings stand.
 
     Attributes:
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
@@ -75,6 +78,7 @@ class Graph:
             draws its units in this order, and unit i is joined to others[starts[i, 0] : starts[i, 1]], among
             which it may be itself. Left out are layers with parts before and after a layer that is joined to
             them.
+        patterns: for every edge where its couplings stand; None for a matrix.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
     """
@@ -85,12 +89,18 @@ class Graph:
         edges: Iterable[Edge],
         visible: Iterable[int],
         joined: Mapping[int, Tensor | None],
+        patterns: Mapping[int, SparsityPattern] | None = None,
     ) -> None:
         self.size = len(layers)
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
-        inner = {l: mark_joined_units(layers[l], joined[edge]) for l, edge in self.inner.items()}
+        sparse = patterns or {}
+        self.patterns = tuple(sparse.get(edge) for edge in range(len(self.edges)))
+        inner = {
+            l: list_neighbours(layers[l], sparse[edge] if edge in sparse else joined[edge])
+            for l, edge in self.inner.items()
+        }
         parts = list(_divide(layers, inner))
         self._fewest, self.summed = self._put_summed_last(_colour_parts(parts, self.edges), layers)
         self.colours = self._fewest
@@ -103,8 +113,8 @@ class Graph:
             self.summed = self.hidden
             self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
         self.in_turn = {
-            l: (self._order_units(l, layers[l]), *list_neighbours(between))
-            for l, between in inner.items()
+            l: (self._order_units(l, layers[l]), neighbours.spans, neighbours.others)
+            for l, neighbours in inner.items()
             if self._is_drawn_at_once(l)
         }
 
@@ -137,6 +147,11 @@ class Graph:
         if whole[last]:
             colours = (*colours[:last], *colours[last + 1 :], colours[last])
         return colours, whole[last]
+
+    @cached_property
+    def sparse(self) -> bool:
+        """True if any couplings are stored by pair."""
+        return any(pattern is not None for pattern in self.patterns)
 
     @cached_property
     def hidden(self) -> tuple[int, ...]:
@@ -243,10 +258,11 @@ class Graph:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
         """Returns the graph with its indices on a device and the noise of its parts in a floating type."""
-        if self._place == (device, dtype) or not self.inner:
+        if self._place == (device, dtype) or not (self.inner or self.sparse):
             return self
         moved = copy(self)
         moved._place = (device, dtype)
+        moved.patterns = tuple(None if pattern is None else pattern.to(device) for pattern in self.patterns)
         moved.colours = tuple(tuple(_move(part, device, dtype) for part in c) for c in self.colours)
         return moved
 
@@ -288,15 +304,19 @@ def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple
     return tuple(tuple(group) for group in groups.values())
 
 
-def _divide(layers: Sequence[Layer], inner: Mapping[int, np.ndarray]) -> Iterator[Part]:
+def _divide(layers: Sequence[Layer], inner: Mapping[int, Neighbours]) -> Iterator[Part]:
     """Yields the layers, each in one part or, with inner edges, in one part a colour of its units."""
     for l, layer in enumerate(layers):
         if l not in inner:
             yield Part(l)
             continue
-        for units in colour_by_saturation(inner[l]):  # that no coupling joins, colour by colour
-            columns = torch.arange(layer.width, device="cpu").view(layer.n_units, -1)[units].flatten()
-            yield Part(l, columns, layer.part(units))
+        for units in colour_units(inner[l]):  # that no coupling joins, colour by colour
+            columns = (
+                torch.arange(layer.width, device="cpu")
+                .view(layer.n_units, -1)[torch.from_numpy(units)]
+                .flatten()
+            )
+            yield Part(l, columns, layer.part(units.tolist()))
 
 
 def read_edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:

@@ -12,22 +12,35 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium.backends import PreparedMatrix, calls, choice, product, tensor_cores
+from harmonium.backends import (
+    PreparedMatrix,
+    SparseMatrix,
+    SparsityPattern,
+    calls,
+    choice,
+    product,
+    tensor_cores,
+)
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.graph import Graph, Part
 
 States = list[Tensor]
+Columns = PreparedMatrix | SparseMatrix
 
 
 @final
 class CouplingMatrices(tuple[Tensor, ...]):
     """J of every edge, and what is made of them once for all Hamiltonians that share them.
 
+    A sparse coupling has its entries alone, (entries,), in the order of its pattern.
+
     Attributes:
+        patterns: for every edge where the entries of J stand; None for a matrix.
         spare: edges whose matrix is written anew before the next update: who needs J no more may ``take`` it.
     """
 
+    patterns: Sequence[SparsityPattern | None] = ()
     spare: Collection[int] = ()
     _whole: CouplingMatrices | None = None  # of which these are for one of so many shards
     _shards: int = 1
@@ -35,8 +48,17 @@ class CouplingMatrices(tuple[Tensor, ...]):
     def of_shard(self, shards: int) -> CouplingMatrices:
         """Returns them for one of so many parts of a batch, with what does not depend on rows in common."""
         same = CouplingMatrices(self)
-        same._whole, same._shards = self, shards
+        same._whole, same._shards, same.patterns = self, shards, self.patterns
         return same
+
+    def matrix(self, edge: int) -> Tensor:
+        """Returns J of an edge as a matrix, (width_l, width_m), differentiable.
+
+        Raises:
+            ValueError: a sparse coupling of more entries than are written out.
+        """
+        pattern = self.patterns[edge]
+        return self[edge] if pattern is None else pattern.dense(self[edge])
 
     def take(self, edge: int) -> Tensor:
         """Returns the memory of a spare matrix, for another use; what was made of it is forgotten."""
@@ -45,15 +67,21 @@ class CouplingMatrices(tuple[Tensor, ...]):
 
     @cached_property
     def transposed(self) -> tuple[Tensor, ...]:
-        """Jᵀ of every coupling, rows contiguous; made at first use."""
-        return self._whole.transposed if self._whole else tuple(J.t().contiguous() for J in self)
+        """Jᵀ of every coupling as a matrix, rows contiguous; made at first use."""
+        if self._whole:
+            return self._whole.transposed
+        return tuple(self.matrix(edge).t().contiguous() for edge in range(len(self)))
 
     @cached_property
-    def factors(self) -> tuple[PreparedMatrix, ...]:
+    def factors(self) -> tuple[PreparedMatrix | SparseMatrix, ...]:
         """Every coupling, to multiply with."""
         if self._whole:
             return tuple(factor.of_shard(self._shards) for factor in self._whole.factors)
-        return tuple(map(PreparedMatrix, self))
+        factors: list[PreparedMatrix | SparseMatrix] = [*map(PreparedMatrix, self)]
+        for edge, pattern in enumerate(self.patterns):
+            if pattern is not None:
+                factors[edge] = SparseMatrix(self[edge], pattern)
+        return tuple(factors)
 
     @cached_property
     def parts(self) -> tuple[tensor_cores.Couplings, ...]:
@@ -66,16 +94,19 @@ class CouplingMatrices(tuple[Tensor, ...]):
             each.forget()
 
     @cached_property
-    def _of_columns(self) -> dict[Hashable, tuple[PreparedMatrix, Tensor]]:
+    def _of_columns(self) -> dict[Hashable, tuple[Columns, Tensor]]:
         return {}
 
-    def columns(self, edge: int, above: bool, columns: Tensor) -> PreparedMatrix:
+    def columns(self, edge: int, above: bool, columns: Tensor) -> Columns:
         """Returns the columns of J (of Jᵀ) that lead to some units, to multiply with."""
         key = (edge, above, id(columns))
         if key not in self._of_columns:
-            J = self[edge]
+            J, pattern = self[edge], self.patterns[edge]
+            made: Columns
             if self._whole:
                 made = self._whole.columns(edge, above, columns).of_shard(self._shards)
+            elif pattern is not None:
+                made = SparseMatrix(J, pattern, columns, above)
             else:
                 made = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)
             # Kept beside it, the columns cannot give their identity to others.
@@ -114,7 +145,8 @@ class Hamiltonian:
         graph: which of them are joined, and which are visible.
         thetas: natural parameters of each layer, each (width_l,); mean-field solvers also take one for each
             row of a batch, (batch, width_l).
-        J: couplings of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m.
+        J: couplings of every edge (l, m) of the graph, (width_l, width_m); symmetric where l = m. Of a sparse
+            one its entries, (entries,), each pair within a layer once.
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
         held: entries of the state that are observed; None: none. Energies and fields do not read it, draws
             and solvers do.
@@ -130,6 +162,7 @@ class Hamiltonian:
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
             object.__setattr__(self, "J", CouplingMatrices(self.J))
+        self.J.patterns = self.graph.patterns
 
     @property
     def dtype(self) -> torch.dtype:
@@ -141,8 +174,8 @@ class Hamiltonian:
 
     @property
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Every edge with its coupling: l, m and J, (width_l, width_m)."""
-        return ((l, m, J) for (l, m), J in zip(self.graph.edges, self.J, strict=True))
+        """Every edge with its coupling: l, m and J as a matrix, (width_l, width_m)."""
+        return ((l, m, self.J.matrix(edge)) for edge, (l, m) in enumerate(self.graph.edges))
 
     @property
     def visible_width(self) -> int:
@@ -195,7 +228,7 @@ class Hamiltonian:
     def without_cache(self) -> Hamiltonian:
         """Returns a copy without a history of products, as the last bits of later products depend on it."""
         same, J = copy(self), CouplingMatrices(self.J)
-        J.spare = self.J.spare
+        J.spare, J.patterns = self.J.spare, self.J.patterns
         object.__setattr__(same, "J", J)
         return same
 
@@ -348,10 +381,12 @@ class Hamiltonian:
         """
         _checks.outside_autocast(self.device.type)
         total: Tensor | None = None
-        for l, m, J in self.edges:
+        for edge, (l, m) in enumerate(self.graph.edges):
             if kept is not None and not (l in kept and m in kept):
                 continue
-            pair = (product(states[l], J) * states[m]).sum(-1, dtype=torch.float64)
+            sparse = self.graph.patterns[edge] is not None
+            times = self.J.factors[edge].times if sparse else partial(product, y=self.J[edge])
+            pair = (times(states[l]) * states[m]).sum(-1, dtype=torch.float64)
             pair = pair / 2 if l == m else pair
             total = pair if total is None else total + pair
         if total is None:

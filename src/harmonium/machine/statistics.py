@@ -10,7 +10,13 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium.backends import OuterProductSum, choice, sum_of_lots, tensor_core_sums
+from harmonium.backends import (
+    OuterProductSum,
+    SparseProductSum,
+    choice,
+    sum_of_lots,
+    tensor_core_sums,
+)
 from harmonium.machine.hamiltonian import Hamiltonian
 
 _WAITING = 1 << 24  # numbers of lots of one weight that wait, 64 MB: one product of more is no faster
@@ -40,7 +46,8 @@ class _Lot(NamedTuple):
 class Statistics:
     """A weighted sum of S(x) = (t_l(x_l) for every layer l; x_l ⊗ x_m for every edge (l, m)) over states.
 
-    For an inner edge it is ½ x_l ⊗ x_l, so that each pair of units counts once.
+    For an inner edge it is ½ x_l ⊗ x_l, so that each pair of units counts once. Of a sparse coupling the
+    products of its pairs alone are summed, within a layer both halves as one.
 
     The sum is signed and grows in place: adding clamped states with weight +1/batch and free ones with weight
     -1/chains leaves the gradient in natural parameters, and nothing else is ever kept.
@@ -61,7 +68,10 @@ class Statistics:
             [None] * len(theta) if self._on_gpu else [*map(torch.zeros_like, theta)]
             for theta in hamiltonian.thetas
         ]
-        self._products = [*map(OuterProductSum, hamiltonian.J)]
+        self._products: list[OuterProductSum | SparseProductSum] = [*map(OuterProductSum, hamiltonian.J)]
+        for edge, pattern in enumerate(hamiltonian.graph.patterns):
+            if pattern is not None:
+                self._products[edge] = SparseProductSum(hamiltonian.J[edge], pattern)
         self._lots: list[_Lot] = []
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
@@ -85,13 +95,13 @@ class Statistics:
 
     @property
     def products(self) -> list[Tensor]:
-        """Sums of x_l ⊗ x_m, each (width_l, width_m)."""
+        """Sums of x_l ⊗ x_m, each in the shape of J: (width_l, width_m), or the entries of a sparse one."""
         if self._lots:
             self._conclude()
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
-        """Returns the sum for one edge, (width_l, width_m), where the others need not be made yet."""
+        """Returns the sum for one edge, in the shape of its J, where the others need not be made yet."""
         self._conclude()
         return self._products[edge].total
 
@@ -204,7 +214,7 @@ class Statistics:
     def _queues(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], readings: Sequence[Any]) -> bool:
         """Returns whether products wait for others, with which a GPU's matrix units make them at once."""
         graph = hamiltonian.graph
-        if len(readings) != 1 or graph.inner or not graph.edges:
+        if len(readings) != 1 or graph.inner or not graph.edges or graph.sparse:
             return False
         rows = max(len(x) for x in states)
         return choice.tensor_cores(hamiltonian, rows, min(J.numel() for J in hamiltonian.J))

@@ -82,12 +82,12 @@ class RelaxedBP(Scheme):
         hamiltonian, c = self.hamiltonian, point.variances
         l, m = hamiltonian.graph.edges[edge]
         weighted = hamiltonian.beta_times(c[m] * weight.unsqueeze(-1))
-        return hamiltonian.J[edge] * (c[l].t() @ weighted)
+        return hamiltonian.J.matrix(edge) * (c[l].t() @ weighted)
 
     def _list_sides(self, l: int) -> Iterator[_Side]:
         """Yields the neighbouring layers of a layer."""
         for edge, other, above in self.hamiltonian.graph.joints[l]:
-            J = self.hamiltonian.J[edge]
+            J = self.hamiltonian.J.matrix(edge)
             upwards, downwards = 4 * edge, 4 * edge + 2
             if above:
                 yield _Side(other, self._couple(J), downwards, upwards)

@@ -41,8 +41,9 @@ class Plefka(Scheme):
             raise ValueError(f"order: expected 1, 2 or 3, received {order}")
         layers = hamiltonian.layers
         # J² negative, so that a product with variances is A at once.
-        edges = hamiltonian.edges if order > 1 else ()
-        squares = [_square_couplings(layers[l], layers[m], J).neg_() for l, m, J in edges]
+        edges = zip(hamiltonian.graph.edges, hamiltonian.J, strict=True) if order > 1 else ()
+        squares = [_square_couplings(layers[l], layers[m], J).neg_() for (l, m), J in edges]
+        self._patterns = [None if each is None else each.squared() for each in hamiltonian.graph.patterns]
         self._powers = {2: squares} if order > 1 else {}
         self._states: list[tuple[float, float]] = []
         if order > 2:
@@ -84,7 +85,7 @@ class Plefka(Scheme):
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             for power, tensors in self._powers.items():
                 x, y = (self._find_cumulant(power, k, a, c) for k in (l, m))
-                pairs = (product(x, tensors[edge]) * y).sum(-1, dtype=torch.float64)
+                pairs = (self._times(x, tensors[edge], edge) * y).sum(-1, dtype=torch.float64)
                 factor = (-0.5 if power == 2 else 1 / 6) / (2 if l == m else 1)
                 total = total + hamiltonian.beta_times(pairs, power) * factor
         return -total
@@ -98,9 +99,13 @@ class Plefka(Scheme):
         J = hamiltonian.J[edge]
         beta = hamiltonian.beta_times(weight.unsqueeze(-1))
         x, y = (self._find_cumulant(2, k, a, c) for k in (l, m))
-        pairs = product(x.t(), y * beta)
+        pattern = self._patterns[edge]
+        pairs = product(x.t(), y * beta) if pattern is None else pattern.products(x, y * beta)
         if pairs.shape == J.shape:
             total = pairs.mul_(J)
+        elif pattern is not None:
+            p, q = below.columns_per_unit, above.columns_per_unit
+            total = torch.einsum("estuv,etv->esu", pairs.view(-1, p, p, q, q), J.view(-1, p, q)).flatten()
         else:
             p, q = below.columns_per_unit, above.columns_per_unit
             pairs = pairs.view(below.n_units, p, p, above.n_units, q, q)
@@ -108,9 +113,9 @@ class Plefka(Scheme):
             total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
         if self.order > 2:
             x, y = (self._find_cumulant(3, k, a, c) for k in (l, m))
-            total.addcmul_(
-                product(x.t(), y * hamiltonian.beta_times(beta)), self._powers[2][edge], value=-0.5
-            )
+            y = y * hamiltonian.beta_times(beta)
+            thirds = product(x.t(), y) if pattern is None else pattern.products(x, y)
+            total.addcmul_(thirds, self._powers[2][edge], value=-0.5)
         return total
 
     def _sum_neighbours(self, l: int, power: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
@@ -118,11 +123,18 @@ class Plefka(Scheme):
         total: Tensor | None = None
         for edge, other, above in self.hamiltonian.graph.joints[l]:
             tensor = self._powers[power][edge]
-            part = product(self._find_cumulant(power, other, a, c), tensor.t() if above else tensor)
+            part = self._times(self._find_cumulant(power, other, a, c), tensor, edge, above)
             total = part if total is None else total + part
         if total is None:
             total = torch.zeros_like(self._find_cumulant(power, l, a, c))
         return self.hamiltonian.beta_times(total, power)
+
+    def _times(self, x: Tensor, tensor: Tensor, edge: int, transposed: bool = False) -> Tensor:
+        """Multiplies x by a power of the coupling of an edge, or by its transpose."""
+        pattern = self._patterns[edge]
+        if pattern is not None:
+            return pattern.times(x, tensor, transposed)
+        return product(x, tensor.t() if transposed else tensor)
 
     def _find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
         """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units."""
@@ -142,6 +154,9 @@ def _square_couplings(below: Layer, above: Layer, J: Tensor) -> Tensor:
     p, q = below.columns_per_unit, above.columns_per_unit
     if p == q == 1:
         return J.square()
+    if J.dim() == 1:  # by pair
+        J = J.view(-1, p, q)
+        return torch.einsum("esj,euk->esujk", J, J).flatten()
     J = J.view(below.n_units, p, above.n_units, q)
     return torch.einsum("isjt,iujv->isujtv", J, J).reshape(below.n_units * p * p, above.n_units * q * q)
 

@@ -202,7 +202,7 @@ def _grid_of(law: Hamiltonian, l: int) -> _Axis:
     linear, precision = (theta.detach().double() for theta in law.thetas[l])
     low = high = linear
     for edge, other, above in law.graph.joints[l]:
-        J = law.beta_times((law.J[edge] if above else law.J[edge].t()).detach().double())
+        J = law.beta_times((law.J.matrix(edge) if above else law.J.matrix(edge).t()).detach().double())
         layer = law.layers[other]
         reach = layer.by_unit(J) @ layer.values().to(J).t()  # (units, units of the other layer, its states)
         low, high = low + reach.amin(-1).sum(-1), high + reach.amax(-1).sum(-1)

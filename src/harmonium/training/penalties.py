@@ -236,6 +236,8 @@ def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[st
 
 
 def _blocks(W: Tensor, sides: Sides) -> Tensor:
-    """Returns W as (units, states, units, states)."""
+    """Returns W as (units, states, units, states); as (pairs, states, 1, states) where stored by pair."""
     below, above = sides
+    if W.dim() != 2:
+        return W.view(len(W), below.columns_per_unit, 1, above.columns_per_unit)
     return W.view(below.n_units, -1, above.n_units, W.shape[1] // above.n_units)

@@ -91,7 +91,7 @@ def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
     visible, hidden = machine.layers[:2]
     if not visible.gaussian or not hidden.discrete or len(v) < 2:
         return
-    fields = v.to(machine.device) @ machine.hamiltonian().J[0]
+    fields = machine.hamiltonian().J.factors[0].times(v.to(machine.device))
     deviation = float(fields.var(0).mean().sqrt())
     if deviation < _SILENT:
         _checks.warn(

@@ -1,0 +1,149 @@
+"""Couplings stored by pair: the law is that of a matrix with zeros, and nothing is made of its size."""
+
+from __future__ import annotations
+
+import resource
+from itertools import product
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import harmonium as hm
+from harmonium.backends import SparsityPattern
+
+from .graphs import with_drawn_parameters
+
+KINDS = {
+    "spins": (hm.Spin(5), hm.Spin(5)),
+    "states": (hm.Categorical(5, 3), hm.Categorical(5, 3)),
+    "spins and states": (hm.Spin(5), hm.Categorical(4, 3)),
+}
+
+
+def both(name: str, inner: bool) -> tuple[SparsityPattern, torch.Tensor, torch.Tensor]:
+    """A pattern with random entries, in float64, and its matrix, made entry by entry."""
+    below, above = KINDS[name]
+    above = below if inner else above
+    pairs = torch.tensor([(0, 1), (1, 3), (0, 3), (2, 3)])
+    p, q = below.columns_per_unit, above.columns_per_unit
+    pattern = SparsityPattern(pairs, (below.n_units, above.n_units), (p, q), inner)
+    values = torch.randn(len(pattern), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    W = torch.zeros(below.width, above.width, dtype=torch.float64)
+    for number, (i, j) in enumerate(pairs.tolist()):
+        for a, b in product(range(p), range(q)):
+            W[i * p + a, j * q + b] = values[(number * p + a) * q + b]
+            if inner:
+                W[j * q + b, i * p + a] = W[i * p + a, j * q + b]
+    return pattern, values, W
+
+
+@pytest.mark.parametrize(("name", "inner"), [(name, inner) for name in KINDS for inner in (False, True)])
+def test_products_are_those_of_the_matrix(name: str, inner: bool) -> None:
+    if inner and name == "spins and states":
+        return
+    pattern, values, W = both(name, inner)
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(7, n, generator=generator, dtype=torch.float64) for n in W.shape)
+    torch.testing.assert_close(pattern.dense(values), W)
+    torch.testing.assert_close(pattern.times(x, values), x @ W)
+    torch.testing.assert_close(pattern.times(y, values, True), y @ W.T)
+    whole = x.T @ y
+    torch.testing.assert_close(pattern.products(x, y), pattern.gather(whole + whole.T if inner else whole))
+    x.requires_grad_(), y.requires_grad_(), values.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, J: pattern.times(x, J), (x, values))
+    assert torch.autograd.gradcheck(lambda y, J: pattern.times(y, J, True), (y, values))
+    assert torch.autograd.gradgradcheck(lambda x, J: pattern.times(x, J), (x, values))
+    assert torch.autograd.gradcheck(pattern.products, (x, y))
+
+
+@pytest.mark.parametrize("name", ["spins", "states"])
+def test_training_is_that_of_a_mask(name: str) -> None:
+    """Equal gradients of every rule that draws nothing, with and without centring, and equal penalties."""
+    pairs = [(0, 1), (1, 2), (3, 2), (0, 4)]
+    mask = torch.zeros(5, 5)
+    mask[tuple(zip(*pairs, strict=True))] = 1
+    kind = KINDS[name][0]
+    made = []
+    for coupling in (hm.Sparse(pairs), hm.Masked(mask)):
+        layer = type(kind)(**kind.config())
+        machine = hm.BoltzmannMachine([layer], {(0, 0): coupling}, [0], seed=None).double()
+        made.append(machine)
+    with_drawn_parameters(made[0], 0.7)
+    made[1].layers[0].load_state_dict(made[0].layers[0].state_dict())
+    made[1].couplings[0].fill_(made[0].couplings[0].matrix())
+    v = made[0].random_states(40, seed=3)[0]
+    for rule in (
+        hm.rules.exact(), hm.rules.centred(hm.rules.exact()), hm.rules.pseudo_likelihood(), hm.rules.tap(),
+        hm.rules.mean_field(), hm.rules.centred(hm.rules.pseudo_likelihood()),
+    ):  # fmt: skip
+        for machine in made:
+            hm.train(
+                machine, v, rule=rule, updates=3, batch_size=40, learning_rate=0.1, progress=False,
+                penalties=[hm.training.L2(0.1), hm.training.GroupLasso(0.05)], seed=0,
+            )  # fmt: skip
+        torch.testing.assert_close(made[0].couplings[0].matrix(), made[1].couplings[0].matrix())
+        torch.testing.assert_close(made[0].layers[0].bias, made[1].layers[0].bias)
+
+
+def test_files_keep_pairs_in_their_order(tmp_path: Path) -> None:
+    pairs = np.random.default_rng(0).permutation([(i, j) for i in range(9) for j in range(i)])
+    machine = hm.BoltzmannMachine([hm.Spin(9)], {(0, 0): hm.Sparse(pairs[:20])}, [0], seed=4)
+    machine.save(tmp_path / "machine.safetensors")
+    again = hm.load(tmp_path / "machine.safetensors")
+    assert torch.equal(again.couplings[0].weight, machine.couplings[0].weight)
+    assert torch.equal(again.couplings[0].matrix(), machine.couplings[0].matrix())
+    assert torch.equal(machine.couplings[0].pairs, torch.from_numpy(np.sort(pairs[:20], 1)))
+
+
+def test_graphs_and_matrices_of_others_come_in_as_they_are() -> None:
+    ring = nx.cycle_graph(6)
+    matrix = scipy.sparse.coo_array(np.triu(nx.to_numpy_array(ring)))
+    edges = {tuple(sorted(edge)) for edge in ring.edges}
+    for given in (ring, matrix, list(edges), torch.tensor(sorted(edges)), np.array(sorted(edges), np.uint8)):
+        machine = hm.BoltzmannMachine([hm.Spin(6)], {(0, 0): hm.Sparse(given)}, [0])
+        assert {tuple(pair) for pair in machine.couplings[0].pairs.tolist()} == edges
+        assert len(machine.graph.colours) == 2
+    assert hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse([])}, [0]).energy([torch.ones(1, 3)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("pairs", "error", "message"),
+    [
+        ([(0, 1), (1, 0)], ValueError, r"every pair of units once, received \(0, 1\) twice"),
+        ([(0, 0)], ValueError, r"different units for a coupling in a layer, received \(0, 0\) as pair 0"),
+        ([(0, 6)], ValueError, "units below 6 of Spin"),
+        ([(-1, 2)], ValueError, "units from 0, received -1"),
+        ([(0.5, 2)], TypeError, "whole numbers, received float64"),
+        ([(0, 1, 2)], ValueError, r"pairs of units, \(pairs, 2\)"),
+        ([(0, 1), (2,)], ValueError, "pairs of units"),
+        (3, TypeError, "pairs of units"),
+        (nx.grid_2d_graph(2, 2), TypeError, "convert_node_labels_to_integers"),
+    ],
+)
+def test_pairs_that_join_nothing_are_refused(pairs: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        hm.BoltzmannMachine([hm.Spin(6)], {(0, 0): hm.Sparse(pairs)}, [0])
+
+
+def test_memory_grows_with_pairs_and_states() -> None:
+    """A lattice of 10^5 spins: a matrix would take 40 GB."""
+    side = 320
+    place = np.arange(side * side).reshape(side, side)
+    right = np.stack([place, np.roll(place, -1, 1)], -1).reshape(-1, 2)
+    below = np.stack([place, np.roll(place, -1, 0)], -1).reshape(-1, 2)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    machine = hm.BoltzmannMachine(
+        [hm.Spin(side * side)], {(0, 0): hm.Sparse(np.concatenate([right, below]))}, [0], seed=0
+    )
+    rows = machine.random_states(20, seed=1)
+    states = hm.chains.run(machine, hm.chains.Gibbs(), rows, 2, seed=2)
+    hm.train(machine, rows[0], rule=hm.rules.pcd(1), updates=2, batch_size=20, progress=False)
+    assert machine.energy(states).shape == (20,)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    # States of 20 rows take 8 MB, the numbers of a pair (weight, gradient, places both ways) 80 bytes, 16 MB.
+    assert grown < 400e6
+    assert len(machine.graph.colours) == 2
