@@ -88,6 +88,13 @@ def decay(s: Any) -> Any:
 
 
 @jit
+def exponential_within(x: Any) -> Any:
+    """e^x, of the nearest x within ±87."""
+    scale, tail = _exp(max(min(x, np.float32(87)), np.float32(-87)))
+    return scale * (_ONE + tail)
+
+
+@jit
 def sigmoid(s: Any) -> Any:
     """P(upper) and P(the rarer value) of a unit."""
     e = decay(s)

@@ -1,0 +1,383 @@
+"""Compiled sweeps over the edges of a sparse graph have the transition of plain sums over all states.
+
+Failure rate of every statistical test on a fresh seed: at most 1e-3, shared over its comparisons.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import ellipk
+from statistical.support import FAILURE_RATE
+
+from harmonium.backends import compressed_rows
+from harmonium.backends.compressed_rows import CompressedRows, compress_rows
+
+pytest.importorskip("numba")
+sparse_sweeps = pytest.importorskip("harmonium.backends.sparse_sweeps")
+join_edges, sweep_edges = sparse_sweeps.join_edges, sparse_sweeps.sweep_edges
+
+CHAINS = 64 * 700 + 11  # lots of unequal size
+KERNELS = ("gibbs", "metropolis")
+VALUES = ((-1.0, 1.0), (0.0, 1.0))
+
+
+def lattice(side: int, closed: bool) -> NDArray[np.int64]:
+    """Nearest neighbours of a square, open or closed to a torus."""
+    node = np.arange(side * side).reshape(side, side)
+    if not closed:
+        return np.concatenate(
+            [
+                np.stack([node[1:], node[:-1]], -1).reshape(-1, 2),
+                np.stack([node[:, 1:], node[:, :-1]], -1).reshape(-1, 2),
+            ]
+        )
+    steps = [np.stack([node, np.roll(node, -1, axis)], -1).reshape(-1, 2) for axis in (0, 1)]
+    return np.concatenate(steps)
+
+
+def random_pairs(nodes: int, edges: int, seed: int) -> NDArray[np.int64]:
+    """Some of the pairs of nodes, in no order, with either node first."""
+    generator = np.random.default_rng(seed)
+    every = np.argwhere(np.triu(np.ones((nodes, nodes), bool), 1))
+    return generator.permuted(generator.permutation(every)[:edges], axis=1)
+
+
+GRAPHS = {
+    "open 3 × 3": (9, lattice(3, False)),
+    "closed 3 × 3": (9, lattice(3, True)),
+    "random": (7, random_pairs(7, 10, 1)),
+    "complete": (5, random_pairs(5, 10, 2)),
+    "a node alone": (6, np.array([[0, 1], [4, 1], [4, 5], [5, 3]])),
+}
+
+
+class Oracle:
+    """The joint density and the transition of one sweep, by plain sums over all states, float64."""
+
+    def __init__(
+        self, rows: CompressedRows, pairs: NDArray[np.int64], values: tuple[float, float], seed: int
+    ):
+        generator = np.random.default_rng(seed)
+        self.rows, self.pairs, self.values = rows, pairs, values
+        self.bias = generator.normal(0, 0.5, rows.n_nodes).astype(np.float32)
+        self.J = generator.normal(0, 0.7, len(pairs)).astype(np.float32)
+        self.states = np.array(list(product(values, repeat=rows.n_nodes)))
+
+    def density(self, beta: float = 1.0, outside: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
+        """The probability of every state."""
+        x, (i, j) = self.states, self.pairs.T
+        exponent = x @ (beta * self.bias.astype(float) + outside) + beta * (x[:, i] * x[:, j]) @ self.J
+        weight = np.exp(exponent - exponent.max())
+        return weight / weight.sum()
+
+    def transition(
+        self, kernel: str, density: NDArray[np.float64], held: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """The probability of every state (column) after a sweep from every state (row)."""
+        size = len(self.states)
+        whole = np.eye(size)
+        for node in self.rows.order:
+            bit = 1 << (self.rows.n_nodes - 1 - node)
+            other = np.arange(size) ^ bit
+            if kernel == "gibbs":
+                change = density[other] / (density + density[other])
+            else:
+                change = 0.5 * np.minimum(1, density[other] / density)
+            if held is not None and held[node]:
+                change = np.zeros(size)
+            step = np.diag(1 - change)
+            step[np.arange(size), other] = change
+            whole = whole @ step
+        return whole
+
+    def couplings(self):
+        bias, J = torch.from_numpy(self.bias), torch.from_numpy(self.J)
+        return join_edges(bias, J, self.rows, self.values)
+
+    def start(self, number: int, chains: int = CHAINS) -> torch.Tensor:
+        """Chains that are all in one of the states."""
+        return torch.from_numpy(self.states[number]).float().expand(chains, -1)
+
+    def numbers(self, states: torch.Tensor) -> NDArray[np.int64]:
+        """Which of the states each chain is in."""
+        assert set(states.unique().tolist()) <= set(self.values)
+        bits = (states.numpy() == self.values[1]).astype(np.int64)
+        return bits @ (1 << np.arange(self.rows.n_nodes)[::-1])
+
+    def counts(self, states: torch.Tensor) -> NDArray[np.int64]:
+        return np.bincount(self.numbers(states), minlength=len(self.states))
+
+
+def make(graph: str, values: tuple[float, float] = (-1.0, 1.0), seed: int = 5) -> Oracle:
+    nodes, pairs = GRAPHS[graph]
+    return Oracle(compress_rows(pairs, nodes), pairs, values, seed)
+
+
+def agree(counts: NDArray[np.int64], probability: NDArray[np.float64], comparisons: int) -> bool:
+    """Passes a χ² test of counts, rare states taken together."""
+    expected = probability * counts.sum()
+    assert counts[expected < 1e-9].sum() == 0
+    often = expected >= 10
+    observed, wanted = (np.append(x[often], x[~often].sum()) for x in (counts, expected))
+    present = wanted > 1e-6
+    found = stats.chisquare(observed[present], wanted[present] * observed.sum() / wanted[present].sum())
+    return bool(found.pvalue > FAILURE_RATE / comparisons)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("values", VALUES)
+def test_one_sweep_is_the_product_of_its_units(graph, kernel, values):
+    oracle = make(graph, values)
+    transition = oracle.transition(kernel, oracle.density())
+    for key, number in enumerate((0, len(oracle.states) // 3)):
+        end = sweep_edges(oracle.start(number), oracle.couplings(), np.uint64(key), kernel=kernel)
+        assert agree(oracle.counts(end), transition[number], 2)
+
+
+@pytest.mark.parametrize("chains", [1, 8, 9, 17, 64, 65, 200])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_words_of_any_size_have_one_transition(chains, kernel):
+    """Few chains by many sweeps: two at a time, so that what is tested is the second beside the first."""
+    oracle = make("random")
+    transition = oracle.transition(kernel, oracle.density())
+    couplings, size = oracle.couplings(), len(oracle.states)
+    pairs, n_sweeps = np.zeros((size, size), np.int64), -(-6_000 // chains)
+    states = oracle.start(0, chains).clone()
+    before = oracle.numbers(states)
+    for sweep in range(n_sweeps):
+        sweep_edges(states, couplings, np.uint64(10_000 * sweep), kernel=kernel, out=states)
+        after = oracle.numbers(states)
+        np.add.at(pairs, (before, after), 1)
+        before = after
+    visits = pairs.sum(1)
+    most = np.argsort(visits)[-5:]
+    assert all(agree(pairs[number], transition[number], len(most)) for number in most)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_drift_from_an_exact_start(kernel):
+    oracle = make("closed 3 × 3")
+    density = oracle.density()
+    start = np.random.default_rng(3).choice(len(density), CHAINS, p=density)
+    states = torch.from_numpy(oracle.states[start]).float()
+    end = sweep_edges(states, oracle.couplings(), np.uint64(1), kernel=kernel, sweeps=6)
+    assert agree(oracle.counts(end), density, 1)
+    tilted = sweep_edges(states, oracle.couplings(), np.uint64(1), kernel=kernel, sweeps=6, beta=1.05)
+    assert not agree(oracle.counts(tilted), density, 1)  # the test finds what is wrong by 5 %
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sweeps_reach_the_density(kernel):
+    oracle = make("open 3 × 3", (0.0, 1.0))
+    end = sweep_edges(oracle.start(0), oracle.couplings(), np.uint64(2), kernel=kernel, sweeps=60)
+    assert agree(oracle.counts(end), oracle.density(), 1)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("values", VALUES)
+def test_each_chain_has_its_temperature(kernel, values):
+    oracle = make("random", values)
+    beta = torch.tensor([0.2, 1.0, 1.7]).repeat(CHAINS)[:CHAINS]
+    states = oracle.start(1)
+    end = sweep_edges(states, oracle.couplings(), np.uint64(3), kernel=kernel, beta=beta.unsqueeze(1))
+    for value in beta.unique():
+        transition = oracle.transition(kernel, oracle.density(float(value)))
+        assert agree(oracle.counts(end[beta == value]), transition[1], 3)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("values", VALUES)
+def test_fields_of_other_layers_and_held_units(kernel, values):
+    """By chain either of two fields, which β does not multiply, and either of two sets of held units."""
+    oracle = make("random", values)
+    generator = np.random.default_rng(4)
+    fields, held = generator.normal(0, 0.8, (2, 7)), generator.random((2, 7)) < 0.4
+    which = torch.arange(CHAINS) % 2
+    end = sweep_edges(
+        oracle.start(5),
+        oracle.couplings(),
+        np.uint64(4),
+        kernel=kernel,
+        beta=0.7,
+        outside=torch.from_numpy(fields).float()[which],
+        held=torch.from_numpy(held)[which],
+    )
+    for number in range(2):
+        density = oracle.density(0.7, fields[number])
+        transition = oracle.transition(kernel, density, held[number])
+        assert agree(oracle.counts(end[which == number]), transition[5], 2)
+
+
+def test_large_fields_are_certain():
+    """Log-odds far beyond the range of float32's exponential."""
+    rows, values = compress_rows(np.array([[0, 1], [1, 2]]), 3), torch.tensor([1e4, -1e4])
+    couplings = join_edges(torch.tensor([1e5, 0.0, 0.0]), values, rows, (-1.0, 1.0))
+    for kernel in KERNELS:
+        end = sweep_edges(-torch.ones(100, 3), couplings, np.uint64(0), kernel=kernel, sweeps=40)
+        assert end.unique(dim=0).tolist() == [[1.0, 1.0, -1.0]]
+
+
+@pytest.mark.parametrize("chains", [1, 3, 130])
+def test_bits_do_not_depend_on_threads(chains, monkeypatch):
+    """Threads that share lots, and threads that share the units of a colour."""
+    nodes = 10_000
+    pairs = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes], 1)
+    couplings = join_edges(
+        torch.zeros(nodes), torch.full((nodes,), 0.3), compress_rows(pairs, nodes), (0.0, 1.0)
+    )
+    start = torch.zeros(chains, nodes)
+    found, shared = [], []
+    threads, over = torch.get_num_threads(), sparse_sweeps.over
+
+    def noted(work, *rest, least=1):
+        shared.append(work)
+        over(work, *rest, least=least)
+
+    monkeypatch.setattr(sparse_sweeps, "over", noted)
+    monkeypatch.setattr(sparse_sweeps, "TILES_A_THREAD", 2)
+    try:
+        for number in (1, 2, 4):
+            torch.set_num_threads(number)
+            found.append(sweep_edges(start, couplings, np.uint64(6), sweeps=3))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert {sparse_sweeps._sweep_lots, sparse_sweeps._sweep_tiles} < set(shared)
+    assert 0.5 < float(found[0].mean()) < 0.8
+
+
+def test_chains_do_not_share_noise():
+    """Chains, units and sweeps of free spins: no two are alike."""
+    rows = compress_rows(np.zeros((0, 2)), 300)
+    couplings = join_edges(torch.zeros(300), torch.zeros(0), rows, (-1.0, 1.0))
+    first, second = (sweep_edges(torch.ones(200, 300), couplings, np.uint64(8), sweeps=n) for n in (1, 2))
+    for x, y in ((first, first), (first.t(), first.t()), (first, second)):
+        overlap = (x @ y.t()) / np.sqrt(x.shape[1])
+        alike = overlap if y is second else overlap[~np.eye(len(x), dtype=bool)]
+        limit = stats.norm.isf(FAILURE_RATE / 3 / 2 / alike.numel())
+        assert float(alike.abs().max()) < limit
+
+
+def test_states_stay_where_none_is_drawn():
+    oracle = make("random")
+    states = torch.from_numpy(oracle.states).float()
+    held = torch.ones(states.shape, dtype=torch.bool)
+    for arguments in ({"sweeps": 0}, {"held": held}):
+        end = sweep_edges(states, oracle.couplings(), np.uint64(0), **arguments)
+        assert torch.equal(end, states) and end is not states
+
+
+@pytest.mark.parametrize("n_nodes, n_pairs", [(1, 0), (6, 0), (12, 20), (40, 60), (60, 900)])
+def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs):
+    pairs = random_pairs(n_nodes, n_pairs, 7)
+    rows = compress_rows(pairs, n_nodes)
+    assert sorted(rows.order.tolist()) == list(range(n_nodes))
+    assert (rows.n_nodes, rows.n_edges) == (n_nodes, n_pairs)
+    colour = np.empty(n_nodes, np.int64)
+    for c, (begin, end) in enumerate(pairwise(rows.colour_start)):
+        colour[rows.order[begin:end]] = c
+        assert end > begin
+    assert (colour[pairs[:, 0]] != colour[pairs[:, 1]]).all()
+    node = np.repeat(rows.order, np.diff(rows.row_start))
+    entries = np.sort(np.stack([node, rows.neighbour], 1), 1)
+    assert (entries == np.sort(pairs[rows.edge], 1)).all()
+    assert (np.bincount(rows.edge, minlength=n_pairs) == 2).all()
+    degree = max(np.bincount(pairs.flatten(), minlength=n_nodes))
+    assert rows.n_colours <= degree + 1
+
+
+def test_two_colours_where_two_suffice():
+    tree = np.array([[i, (i - 1) // 2] for i in range(1, 1000)])
+    for pairs, nodes in ((lattice(30, True), 900), (lattice(31, False), 961), (tree, 1000)):
+        assert compress_rows(pairs, nodes).n_colours == 2
+    assert compress_rows(lattice(31, True), 961).n_colours <= 4
+    both = np.concatenate([[[0, 1], [1, 2], [2, 0]], tree + 3])  # an odd component leaves the other alone
+    rows = compress_rows(both, 1003)
+    assert (rows.n_colours, np.diff(rows.colour_start)[2:].tolist()) == (3, [1])
+
+
+def test_time_and_memory_follow_the_edges():
+    """10^5 nodes, of which a matrix would have 40 GB."""
+    nodes = 100_000
+    pairs = random_regular(nodes, 4)
+    tracemalloc.start()
+    try:
+        rows = compress_rows(pairs, nodes)
+        couplings = join_edges(torch.zeros(nodes), torch.ones(len(pairs)), rows, (-1.0, 1.0))
+        states = torch.ones(3, nodes)
+        sweep_edges(states, couplings, np.uint64(0), out=states)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 300 * len(pairs)
+    kept = sum(x.nbytes for x in (rows.order, rows.row_start, rows.neighbour, rows.edge))
+    assert kept + couplings.weight.nbytes + couplings.offset.nbytes < 16 * nodes + 24 * len(pairs) + 100
+
+
+def random_regular(nodes: int, degree: int) -> NDArray[np.int64]:
+    """Pairs of a random graph whose nodes have about the degree."""
+    ends = np.random.default_rng(0).permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
+    return np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], 1), axis=0)
+
+
+def test_colouring_needs_no_numba(monkeypatch):
+    expected = compress_rows(lattice(15, True), 225)
+    compressed_rows._compiled.cache_clear()
+    monkeypatch.setattr(compressed_rows, "find_spec", lambda name: None)
+    try:
+        found = compress_rows(lattice(15, True), 225)
+    finally:
+        compressed_rows._compiled.cache_clear()
+    assert (found.order == expected.order).all()
+    assert (found.colour_start == expected.colour_start).all()
+
+
+# Onsager's solution of the square lattice without a field.
+
+
+def onsager_energy(beta: float) -> float:
+    """The energy of a spin of the infinite lattice with couplings 1 (Onsager 1944)."""
+    k = 2 * np.sinh(2 * beta) / np.cosh(2 * beta) ** 2
+    return float(-1 / np.tanh(2 * beta) * (1 + 2 / np.pi * (2 * np.tanh(2 * beta) ** 2 - 1) * ellipk(k**2)))
+
+
+def yang_magnetisation(beta: float) -> float:
+    """|m| of the infinite lattice (Yang 1952)."""
+    return float((1 - np.sinh(2 * beta) ** -4) ** 0.125) if np.sinh(2 * beta) > 1 else 0.0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("beta", [0.3, 0.6])
+def test_the_square_lattice_of_onsager_and_yang(kernel, beta):
+    """256 × 256 spins, 64 chains from all up, where both are as good as infinite; means over chains."""
+    side, chains = 256, 64
+    pairs = lattice(side, True)
+    couplings = join_edges(
+        torch.zeros(side**2), torch.ones(len(pairs)), compress_rows(pairs, side**2), (-1.0, 1.0)
+    )
+    states = sweep_edges(
+        torch.ones(chains, side**2), couplings, np.uint64(1), beta=beta, kernel=kernel, sweeps=400
+    )
+    energies, sizes = [], []
+    for sample in range(20):
+        sweep_edges(
+            states, couplings, np.uint64(100 + sample), beta=beta, kernel=kernel, sweeps=10, out=states
+        )
+        square = states.view(chains, side, side)
+        neighbours = square.roll(1, 1) + square.roll(1, 2)
+        energies.append(-(square * neighbours).mean((1, 2)).double())
+        sizes.append(square.mean((1, 2)).double())
+    limit = stats.t.isf(FAILURE_RATE / 2 / 2, chains - 1)
+    for found, expected in ((energies, onsager_energy(beta)), (sizes, yang_magnetisation(beta))):
+        by_chain = torch.stack(found).mean(0)
+        error = float(by_chain.std()) / chains**0.5
+        assert abs(float(by_chain.mean()) - expected) < limit * error
