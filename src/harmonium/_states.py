@@ -93,7 +93,9 @@ def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
 
 def join_rows(trees: Sequence[Any]) -> Any:
     """Returns a tree of tensors whose rows are those of several trees of one build, one after the other."""
-    return trees[0] if len(trees) == 1 else map_leaves(lambda *x: torch.cat(x), *trees)
+    if len(trees) == 1:
+        return trees[0]
+    return map_leaves(lambda *x: None if x[0] is None else torch.cat(x), *trees)
 
 
 def require_alike(received: Any, expected: Any, name: str) -> None:

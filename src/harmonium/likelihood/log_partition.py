@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 import torch
@@ -102,17 +102,22 @@ class TapPartition(NamedTuple):
     """The TAP approximation of ln Z, which is not a bound.
 
     Attributes:
-        value: mean of -F over the distinct solutions, each with the same weight (Tramel et al. 2018, Sec.
-            V.2).
-        spread: standard deviation of -F over the solutions, not an error of the value.
+        value: mean of -F over the distinct admissible solutions, each with the same weight (Tramel et al.
+            2018, Sec. V.2): minima of F within Plefka's condition. NaN where there is none.
+        spread: standard deviation of -F over these solutions, not an error of the value.
         solutions: number of distinct solutions.
         converged: the part of the starts that converged; the others are left out.
+        admissible: number of the solutions that the value is a mean of.
+        doubts: what speaks against solutions, one sentence each; the RuntimeWarnings. Empty where nothing
+            was found, which proves nothing.
     """
 
     value: float
     spread: float
     solutions: int
     converged: float
+    admissible: int
+    doubts: tuple[str, ...]
 
 
 @torch.no_grad()
@@ -140,6 +145,10 @@ def tap_log_partition(
         damping: see ``meanfield.tap``.
         max_sweeps: see ``meanfield.naive``.
 
+    Warns:
+        RuntimeWarning: solutions that are left out, as the expansion does not hold there or as they are no
+            minima.
+
     Raises:
         ValueError: no start that converges.
     """
@@ -152,12 +161,16 @@ def tap_log_partition(
         damping=damping,
         max_sweeps=max_sweeps,
     )
-    values = -solutions.free_energies
+    values, doubts = -solutions.free_energies[solutions.admissible], solutions.doubts
+    for doubt in doubts:
+        _checks.warn(f"log_partition: {doubt}", RuntimeWarning)
     return TapPartition(
         float(values.mean()),
-        float(values.std(correction=0)),
-        len(values),
+        float(values.std(correction=0)) if len(values) else nan,
+        len(solutions.counts),
         float((solutions.basin >= 0).double().mean()),
+        len(values),
+        doubts,
     )
 
 

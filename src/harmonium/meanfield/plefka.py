@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 import torch
@@ -62,13 +63,13 @@ class Plefka(Scheme):
             field = self.hamiltonian.field(l, a)
             curvature: Tensor | float = 0.0
             if self.order > 1:
-                block = self._sum_neighbours(l, 2, a, c)
+                block = self.sum_neighbours(l, 2, self._cumulants(2, a, c))
                 field = _add_times(field, layer, block, a[l])  # Onsager's reaction: A a, with A = -Σ J² c'
                 curvature = _take_diagonals(layer, block)
             if self.order > 2:
                 low, high = self._states[l]
                 slope = (low + high - 2 * a[l]).square() - 2 * (a[l] - low) * (high - a[l])  # ∂κ/∂a
-                field = field + slope * self._sum_neighbours(l, 3, a, c) / 6
+                field = field + slope * self.sum_neighbours(l, 3, self._cumulants(3, a, c)) / 6
             if damped:
                 field = torch.lerp(field, B[l], damping)
                 if isinstance(curvature, Tensor):
@@ -84,7 +85,7 @@ class Plefka(Scheme):
         total = self.first_order(point)
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             for power, tensors in self._powers.items():
-                x, y = (self._find_cumulant(power, k, a, c) for k in (l, m))
+                x, y = (self.find_cumulant(power, k, a, c) for k in (l, m))
                 pairs = (self._times(x, tensors[edge], edge) * y).sum(-1, dtype=torch.float64)
                 factor = (-0.5 if power == 2 else 1 / 6) / (2 if l == m else 1)
                 total = total + hamiltonian.beta_times(pairs, power) * factor
@@ -98,7 +99,7 @@ class Plefka(Scheme):
         below, above = hamiltonian.layers[l], hamiltonian.layers[m]
         J = hamiltonian.J[edge]
         beta = hamiltonian.beta_times(weight.unsqueeze(-1))
-        x, y = (self._find_cumulant(2, k, a, c) for k in (l, m))
+        x, y = (self.find_cumulant(2, k, a, c) for k in (l, m))
         pattern = self._patterns[edge]
         pairs = product(x.t(), y * beta) if pattern is None else pattern.products(x, y * beta)
         if pairs.shape == J.shape:
@@ -112,21 +113,31 @@ class Plefka(Scheme):
             by_unit = J.view(below.n_units, p, above.n_units, q)
             total = torch.einsum("istjuv,itjv->isju", pairs, by_unit).reshape(J.shape)
         if self.order > 2:
-            x, y = (self._find_cumulant(3, k, a, c) for k in (l, m))
+            x, y = (self.find_cumulant(3, k, a, c) for k in (l, m))
             y = y * hamiltonian.beta_times(beta)
             thirds = product(x.t(), y) if pattern is None else pattern.products(x, y)
             total.addcmul_(thirds, self._powers[2][edge], value=-0.5)
         return total
 
-    def _sum_neighbours(self, l: int, power: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
-        """Sums cumulants of the neighbouring layers times a power of their coupling, with its power of β."""
+    def sum_neighbours(self, l: int, power: int, cumulants: Callable[[int], Tensor]) -> Tensor:
+        """Sums numbers of the neighbouring layers times a power of their coupling, with its power of β.
+
+        Args:
+            l: index of the layer.
+            power: of the couplings; 2 has the sign of A: -J².
+            cumulants: Numbers of a layer given its index, such as its second cumulants in blocks,
+                (batch, entries).
+
+        Returns:
+            (batch, entries).
+        """
         total: Tensor | None = None
         for edge, other, above in self.hamiltonian.graph.joints[l]:
             tensor = self._powers[power][edge]
-            part = self._times(self._find_cumulant(power, other, a, c), tensor, edge, above)
+            part = self._times(cumulants(other), tensor, edge, above)
             total = part if total is None else total + part
         if total is None:
-            total = torch.zeros_like(self._find_cumulant(power, l, a, c))
+            total = torch.zeros_like(cumulants(l))
         return self.hamiltonian.beta_times(total, power)
 
     def _times(self, x: Tensor, tensor: Tensor, edge: int, transposed: bool = False) -> Tensor:
@@ -136,8 +147,22 @@ class Plefka(Scheme):
             return pattern.times(x, tensor, transposed)
         return product(x, tensor.t() if transposed else tensor)
 
-    def _find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
-        """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units."""
+    def _cumulants(self, power: int, a: list[Tensor], c: list[Tensor]) -> Callable[[int], Tensor]:
+        """Returns the function from a layer to its cumulants, ``find_cumulant``."""
+        return lambda l: self.find_cumulant(power, l, a, c)
+
+    def find_cumulant(self, power: int, l: int, a: list[Tensor], c: list[Tensor]) -> Tensor:
+        """Returns the second cumulants of a layer, in blocks, or the third, κ, of two-state units.
+
+        Args:
+            power: 2 or 3.
+            l: index of the layer.
+            a: Means, for each layer (batch, width_l).
+            c: Variances, for each layer (batch, width_l).
+
+        Returns:
+            (batch, n_units · q²) of units with q columns.
+        """
         if power == 2:
             return _form_covariances(self.hamiltonian.layers[l], a[l], c[l])
         # Of a unit with the states p and q and the mean a: variance (a-p)(q-a), times p+q-2a.

@@ -39,6 +39,10 @@ class Solution(NamedTuple):
         sweeps: (batch,), sweeps that the row took.
         fields: B, for each layer (batch, width_l); with the curvatures it gives the law of every free unit.
         curvatures: diagonal of A, for each layer (batch, width_l).
+        plefka: Plefka's number, (batch,), float64: the largest eigenvalue of c_i J_ij² c_j. From 1 on the
+            expansion in the couplings does not converge. None where another solver than ``tap`` solved.
+        stability: Smallest eigenvalue of the Hessian of F relative to its blocks of single units, (batch,),
+            float64: 1 without couplings, at most 0 where the point is no minimum. None as above.
     """
 
     means: list[Tensor]
@@ -48,6 +52,22 @@ class Solution(NamedTuple):
     sweeps: Tensor
     fields: list[Tensor]
     curvatures: list[Tensor]
+    plefka: Tensor | None = None
+    stability: Tensor | None = None
+
+    @property
+    def admissible(self) -> Tensor:
+        """Marks the rows that converged to a minimum within Plefka's condition, (batch,) booleans.
+
+        Raises:
+            ValueError: a solution of another solver than ``tap`` or ``landscape``.
+        """
+        if self.plefka is None or self.stability is None:
+            raise ValueError(
+                "solution: expected one of meanfield.tap or landscape, received one of another solver, which "
+                "has no Plefka's number"
+            )
+        return self.converged & (self.plefka < 1) & (self.stability > 0)
 
     @property
     def converged(self) -> Tensor:
@@ -56,5 +76,5 @@ class Solution(NamedTuple):
 
     def take(self, rows: Tensor) -> Solution:
         """Returns the solution at some of the rows."""
-        solution: Solution = map_leaves(lambda x: x[rows], self)
+        solution: Solution = map_leaves(lambda x: None if x is None else x[rows], self)
         return solution

@@ -11,6 +11,7 @@ from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.message_passing import RelaxedBP
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution
+from harmonium.meanfield.stability import with_stability
 
 
 @torch.no_grad()
@@ -102,7 +103,9 @@ def tap(
         True
     """
     hamiltonian, v = prepare(machine, start, clamp)
-    return solve(Plefka(hamiltonian, order), v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    scheme = Plefka(hamiltonian, order)
+    solution = solve(scheme, v, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    return with_stability(hamiltonian, solution, order)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution
+from harmonium.meanfield.stability import with_stability
 
 _SHOWN = 10  # solutions in a notebook
 _DIRECTIONS = 8  # of the projections that are hashed: enough that strangers hardly ever share a cell
@@ -27,7 +28,7 @@ class Landscape(NamedTuple):
     """The distinct solutions, from the one that most starts flow to downwards.
 
     Attributes:
-        solutions: one row for each distinct solution.
+        solutions: one row for each distinct solution, with its Plefka's number and stability.
         counts: starts that flow to it, (solutions,).
         free_energies: Free energies of the solutions, (solutions,), float64.
         basin: Number of the solution of every start, (starts,); -1 where it did not converge.
@@ -39,6 +40,28 @@ class Landscape(NamedTuple):
     free_energies: Tensor
     basin: Tensor
     status: Tensor
+
+    @property
+    def admissible(self) -> Tensor:
+        """Marks the minima of F within Plefka's condition, (solutions,) booleans."""
+        return self.solutions.admissible
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Returns what speaks against some or all of the solutions, one sentence each."""
+        solutions, total = self.solutions, len(self.counts)
+        assert solutions.plefka is not None and solutions.stability is not None
+        beyond, saddles = int((solutions.plefka >= 1).sum()), int((solutions.stability <= 0).sum())
+        doubts = {
+            f"{beyond} of {total} solutions lie beyond Plefka's condition, with numbers up to "
+            f"{float(solutions.plefka.max()):.3g} where less than 1 is wanted: couplings are too strong for "
+            "the expansion": beyond > 0,
+            f"{saddles} of {total} solutions are no minima of the free energy; a heavier damping or other "
+            "starts may find some": saddles > 0,
+            "no solution is admissible, so that there is no estimate: take likelihood.ais or "
+            "ladder.log_partitions": not bool(self.admissible.any()),
+        }
+        return tuple(doubt for doubt, holds in doubts.items() if holds)
 
     def overlaps(self, layer: int = 0) -> Tensor:
         """Returns correlation coefficients between the solutions' means of a layer, (solutions, solutions).
@@ -58,6 +81,7 @@ class Landscape(NamedTuple):
         notes = [f"and {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
         apart = int((self.basin < 0).sum())
         notes += [f"{apart} of {len(self.basin)} starts did not converge"] if apart else []
+        notes += self.doubts
         return _html.table(f"{len(rows)} solutions", rows[:_SHOWN], notes)
 
 
@@ -114,7 +138,8 @@ def landscape(
     if len(settled) == 0:
         raise ValueError(
             f"X: expected a start that converges within {max_sweeps} sweeps, received none; strong couplings "
-            f"want a heavier hand, such as damping=0.9 and max_sweeps={5 * max_sweeps}"
+            f"want a heavier hand, such as damping=0.9 and max_sweeps={5 * max_sweeps}, or are too strong "
+            "for the expansion: look whether solutions are admissible"
         )
     group = distinct([a[settled] for a in whole.means], resolution)
     _, first, counts = find_first(group)
@@ -123,7 +148,7 @@ def landscape(
     rank[order_of] = torch.arange(len(order_of), device=rank.device)
     basin = torch.full_like(whole.status, -1)
     basin[settled] = rank[group]
-    solutions = whole.take(settled[first[order_of]])
+    solutions = with_stability(hamiltonian, whole.take(settled[first[order_of]]), order)
     return Landscape(solutions, counts[order_of], solutions.free_energy, basin, whole.status)
 
 

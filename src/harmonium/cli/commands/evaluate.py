@@ -13,7 +13,7 @@ from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
-from harmonium.cli.output import check_target, working
+from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, spread_weighed, whole
 from harmonium.data import DataSet, Rows
@@ -113,9 +113,10 @@ def evaluate(
                 "tap: expected DATA with whole rows, from which the solutions start, received none"
             )
         starts = spread(base_rows, _TAP_STARTS).to(machine.device)
-        with working("solving the TAP equations"):
+        with listening("solving the TAP equations") as doubts:
             tap = tap_log_partition(machine, starts)
         result["tap"] = {"method": "tap", **tap._asdict(), "starts": len(starts)}
+        notes += [doubt.replace("log_partition", "tap", 1) for doubt in doubts]
         notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
         if tap.converged < 1:
             notes.append(f"tap: {1 - tap.converged:.0%} of the starts did not converge and are left out")
@@ -174,10 +175,11 @@ def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> Weighted | None:
 def _tap_mean(
     coding: Codec, rows: Rows, partition: TapPartition, notes: list[str], shares: Tensor | None
 ) -> float | None:
-    """Returns the mean log-likelihood of rows by TAP; None where cells are missing."""
+    """Returns the mean log-likelihood of rows by TAP; None without all cells or an admissible solution."""
     machine = coding.machine
-    if rows.missing:
-        notes.append("tap_log_likelihood: not available, cells are missing")
+    if rows.missing or not partition.admissible:
+        lacking = "cells are missing" if rows.missing else "no TAP solution is admissible"
+        notes.append(f"tap_log_likelihood: not available, {lacking}")
         return None
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
     values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]

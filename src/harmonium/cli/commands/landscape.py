@@ -135,6 +135,7 @@ def summary(found: Landscape) -> dict[str, Any]:
         "converged": float((found.basin >= 0).double().mean()),
         "unbounded": float((found.status == Status.UNBOUNDED).double().mean()),
         "solutions": len(energies),
+        "admissible": float(found.admissible.double().mean()),
         "largest_basin": int(found.counts[0]),
         "mean_free_energy": float(energies.mean()),
         "least_free_energy": float(energies.min()),

@@ -328,11 +328,15 @@ def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> 
     lost = int((solutions.basin < 0).sum())
     section.lead = (
         f"Mean field of the second order (TAP), from {len(rows)} rows of {subject.data}. Different "
-        f"solutions: {len(solutions.counts)}; rows that did not settle: {lost}. Solutions tell of modes."
+        f"solutions: {len(solutions.counts)}, of which {float(solutions.admissible.double().mean()):.0%} are "
+        f"admissible, minima where the expansion converges; rows that did not settle: {lost}. Solutions tell "
+        "of modes."
     )
-    pairs = zip(solutions.counts.tolist(), solutions.free_energies.tolist(), strict=True)
-    lines = [[f"{i}", f"{count}", f"{value:.5g}"] for i, (count, value) in enumerate(pairs, 1)][:_SHOWN]
-    section.tables.append(Grid(["solution", "rows", "free energy"], lines))
+    section.remarks += [Remark("caution", f"{doubt[0].upper()}{doubt[1:]}.") for doubt in solutions.doubts]
+    energies, admissible = solutions.free_energies.tolist(), solutions.admissible.tolist()
+    each = enumerate(zip(solutions.counts.tolist(), energies, admissible, strict=True), 1)
+    lines = [[f"{i}", f"{count}", f"{F:.5g}", "yes" if good else "no"] for i, (count, F, good) in each]
+    section.tables.append(Grid(["solution", "rows", "free energy", "admissible"], lines[:_SHOWN]))
     if subject.greys is not None and not isinstance(subject.encoder, BitPlanes):
         means = subject.machine.hamiltonian().visible_states(solutions.solutions.means)[:_SHOWN]
         title = "Means of the solutions with most rows"
