@@ -147,3 +147,47 @@ def test_memory_grows_with_pairs_and_states() -> None:
     # States of 20 rows take 8 MB, the numbers of a pair (weight, gradient, places both ways) 80 bytes, 16 MB.
     assert grown < 400e6
     assert len(machine.graph.colours) == 2
+
+
+def test_the_zero_sum_gauge_of_blocks_is_that_of_the_matrix() -> None:
+    pairs = [(0, 1), (2, 1), (3, 0)]
+    mask = torch.zeros(4, 4)
+    mask[tuple(zip(*pairs, strict=True))] = 1
+    bipartite = torch.tensor([(0, 1), (3, 0), (2, 2)])
+    other = torch.zeros(4, 3)
+    other[tuple(bipartite.T)] = 1
+    made = []
+    for inner, between in ((hm.Sparse(pairs), hm.Sparse(bipartite)), (hm.Masked(mask), hm.Masked(other))):
+        layers = [hm.Categorical(4, 3), hm.Spin(3)]
+        made.append(hm.BoltzmannMachine(layers, {(0, 0): inner, (0, 1): between}, [0]).double())
+    with_drawn_parameters(made[0], 0.8)
+    for one, two in zip(made[0].couplings, made[1].couplings, strict=True):
+        two.fill_(one.matrix())
+    for one, two in zip(made[0].layers, made[1].layers, strict=True):
+        two.load_state_dict(one.state_dict())
+    x = made[0].random_states(6, seed=1)
+    before = made[0].energy(x)
+    for machine in made:
+        hm.machine.to_zero_sum_(machine)
+    for one, two in zip(made[0].couplings, made[1].couplings, strict=True):
+        torch.testing.assert_close(one.matrix(), two.matrix())
+    for one, two in zip(made[0].layers, made[1].layers, strict=True):
+        torch.testing.assert_close(one.state_dict(), two.state_dict())
+    difference = made[0].energy(x) - before
+    torch.testing.assert_close(difference, difference[0].expand(6))
+
+
+def test_pairs_are_let_go_and_taken_up_by_pair() -> None:
+    pairs = [(0, 1), (2, 1), (3, 0), (2, 3)]
+    machine = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): hm.Sparse(pairs)}, [0], seed=None)
+    machine.couplings[0].fill_(torch.tensor([0.1, -2.0, 0.3, 1.0]))
+    kept = hm.tasks.decimate(machine, 2)
+    assert kept.couplings[0].pairs.tolist() == [[1, 2], [2, 3]]
+    assert kept.couplings[0].weight.tolist() == [-2.0, 1.0]
+    rows = torch.tensor([[1.0, 1, 1, 1], [-1, -1, -1, -1]]).repeat(10, 1)
+    rows[:, 3] = torch.tensor([1.0, -1]).repeat_interleave(10)  # unit 0 goes with 1 and 2, which are joined
+    draws = kept.random_states(500, seed=0)
+    draws = hm.chains.run(kept, hm.chains.Gibbs(), draws, 30, seed=1)[0]
+    taken = hm.tasks.activate(kept, 1, rows, draws)
+    assert taken.couplings[0].pairs.tolist()[:2] == [[1, 2], [2, 3]]
+    assert taken.couplings[0].pairs.tolist()[2][0] == 0 and taken.couplings[0].weight[2] == 0

@@ -6,14 +6,13 @@ more, in the order in which they first come; all of them are visible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from harmonium.couplings import Dense, Masked
+from harmonium.couplings import Dense, Sparse
 from harmonium.exchange.exchange import misfit
 from harmonium.layers import Bernoulli, Categorical, Layer
 from harmonium.machine import BoltzmannMachine
@@ -56,7 +55,7 @@ def to_machine(model: Pairwise, names: Sequence[str]) -> tuple[BoltzmannMachine,
         biases[l][k] += field[1:] - field[0] if binary else field
         return float(field[0]) if binary else 0.0
 
-    weights, joined = dict[tuple[int, int], Array](), dict[tuple[int, int], Array]()
+    joined = dict[tuple[int, int], dict[tuple[int, int], Array]]()
     for i, field in enumerate(model.fields):
         offset += add_field(i, field)
     for pair, table in model.tables.items():
@@ -73,22 +72,23 @@ def to_machine(model: Pairwise, names: Sequence[str]) -> tuple[BoltzmannMachine,
             else:
                 add_field(i, table[:, 0])
             table = table[:, 1:] - table[:, :1]
-        shape = (len(biases[l]), sizes[l], len(biases[m]), sizes[m])
-        weights.setdefault((l, m), np.zeros(shape))[a, :, b] += table
-        joined.setdefault((l, m), np.zeros((shape[0], shape[2]), bool))[a, b] = True
-        if l == m:
-            weights[l, l][b, :, a] += table.T
-            joined[l, l][b, a] = True
+        joined.setdefault((l, m), {})[a, b] = table
     edges = dict[tuple[int, int], Any]()
-    for (l, m), mask in joined.items():
-        missing = mask.size - mask.sum() - (len(mask) if l == m else 0)
-        edges[l, m] = Masked(mask) if missing else Dense()
+    for (l, m), blocks in joined.items():
+        n, k = layers[l].n_units, layers[m].n_units
+        whole = len(blocks) == (n * (n - 1) // 2 if l == m else n * k)
+        edges[l, m] = Dense() if whole else Sparse(list(blocks))
     machine = BoltzmannMachine(layers, edges or [], list(range(len(layers))), seed=None).double()
     for layer, bias in zip(machine.layers, biases, strict=True):
         layer.set_finite_(bias=torch.from_numpy(bias if layer.one_hot else bias[:, 0]))
     for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
-        l, m = edge
-        coupling.fill_(torch.from_numpy(weights[edge].reshape(layers[l].width, layers[m].width)))
+        tables = np.stack(list(joined[edge].values()))
+        if coupling.sparsity is None:
+            (l, m), (rows, columns) = edge, np.array(list(joined[edge])).T
+            W = np.zeros((layers[l].n_units, layers[m].n_units, *tables.shape[1:]))
+            W[rows, columns] = tables
+            tables = W.transpose(0, 2, 1, 3)
+        coupling.fill_(torch.from_numpy(tables.reshape(coupling.weight.shape)))
     machine.metadata["variables"] = [names[i] for x in members.values() for i in x]
     return machine, offset
 
@@ -110,8 +110,9 @@ def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
         for row in theta[0].view(layer.n_units, -1).cpu().numpy() @ level.T
     ]
     tables = dict[tuple[int, int], Array]()
-    for l, m, J in law.edges:
-        for a, b, block in _blocks(machine.layers[l], machine.layers[m], J, l == m):
+    for edge, (l, m) in enumerate(law.graph.edges):
+        pairs, blocks = law.joined_units(edge)
+        for (a, b), block in zip(pairs.tolist(), blocks.cpu().numpy(), strict=True):
             table = levels[l] @ block @ levels[m].T
             i, j = first[l] + a, first[m] + b
             tables[min(i, j), max(i, j)] = table if i < j else table.T
@@ -121,12 +122,3 @@ def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
 def _levels(layer: Any) -> Array:
     """Returns a unit's columns for each of its values, (values, columns)."""
     return np.eye(layer.n_states) if layer.one_hot else np.array(layer.two_values)[:, None]
-
-
-def _blocks(below: Layer, above: Layer, J: Tensor, inner: bool) -> Iterator[tuple[int, int, Array]]:
-    """Returns the blocks of joined units that are not 0, of an inner edge each pair once."""
-    blocks = J.view(below.n_units, -1, above.n_units, above.width // above.n_units).transpose(1, 2)
-    blocks = blocks.detach().cpu()
-    for a, b in (blocks != 0).any(-1).any(-1).nonzero().tolist():
-        if not inner or a < b:
-            yield a, b, blocks[a, b].numpy()

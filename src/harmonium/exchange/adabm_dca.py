@@ -84,7 +84,7 @@ class AdabmDCA(Format):
             )
         lines = []
         if machine.edges:
-            J: Any = machine.hamiltonian().J[0].view(sites, q, sites, q).tolist()
+            J: Any = machine.hamiltonian().J.matrix(0).view(sites, q, sites, q).tolist()
             pattern = machine.couplings[0].joined
             joined = None if pattern is None else pattern.view(sites, q, sites, q)[:, 0, :, 0]
             for i in range(sites):

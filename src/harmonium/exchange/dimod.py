@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harmonium.couplings import Dense, Masked
+from harmonium.couplings import Dense, Sparse
 from harmonium.exchange._pairwise import Pairwise, of_machine, to_machine
 from harmonium.exchange.exchange import misfit, refuse_infinite
 from harmonium.layers import Bernoulli, Spin
@@ -52,13 +52,15 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     linear = [theta[0].clone() for theta in law.thetas]
     offset = sum(float((x * shift[l]).sum()) for l, x in enumerate(linear))
     field = [x * scale[l] for l, x in enumerate(linear)]
-    for l, m, J in law.edges:
-        joined = J.triu(1) if l == m else J
-        offset += float(joined.sum()) * shift[l] * shift[m]
-        field[l] += joined.sum(1) * scale[l] * shift[m]
-        field[m] += joined.sum(0) * scale[m] * shift[l]
-        for i, j in joined.nonzero().tolist():
-            model.add_quadratic((l, i), (m, j), -float(joined[i, j]) * scale[l] * scale[m])
+    for edge, (l, m) in enumerate(law.graph.edges):
+        pairs, blocks = law.joined_units(edge)
+        values, (rows, columns) = blocks.flatten(), pairs.t()
+        offset += float(values.sum()) * shift[l] * shift[m]
+        field[l].index_add_(0, rows, values, alpha=scale[l] * shift[m])
+        field[m].index_add_(0, columns, values, alpha=scale[m] * shift[l])
+        biases = (-scale[l] * scale[m] * values).tolist()
+        for (i, j), bias in zip(pairs.tolist(), biases, strict=True):
+            model.add_quadratic((l, i), (m, j), bias)
     for l, x in enumerate(field):
         for i, value in enumerate(x.tolist()):
             model.add_linear((l, i), -value)
@@ -108,14 +110,16 @@ def from_dimod(model: Any) -> BoltzmannMachine:
         return _from_discrete(model, names)
     place = {name: i for i, name in enumerate(names)}
     layer = Spin(len(names)) if model.vartype.name == "SPIN" else Bernoulli(len(names))
-    J = torch.zeros(len(names), len(names), dtype=torch.float64)
-    for (u, v), value in model.quadratic.items():
-        J[place[u], place[v]] = J[place[v], place[u]] = -float(value)
-    whole = model.num_interactions == len(names) * (len(names) - 1) // 2
-    edges: Any = {(0, 0): Dense() if whole else Masked(J != 0)} if bool(J.any()) else []
+    joined = [(*sorted((place[u], place[v])), -bias) for (u, v), bias in model.quadratic.items() if bias]
+    pairs = torch.tensor([pair for *pair, _ in joined], dtype=torch.int64)
+    J = torch.tensor([float(value) for *_, value in joined], dtype=torch.float64)
+    whole = len(joined) == len(names) * (len(names) - 1) // 2
+    edges: Any = {(0, 0): Dense() if whole else Sparse(pairs)} if joined else []
     machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
     layer.set_finite_(bias=torch.tensor([-float(model.linear[name]) for name in names]).double())
-    if edges:
+    if edges and whole:
+        machine.couplings[0].fill_(J.new_zeros(len(names), len(names)).index_put(tuple(pairs.t()), J))
+    elif edges:
         machine.couplings[0].fill_(J)
     try:
         refuse_infinite(machine)

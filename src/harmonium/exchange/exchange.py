@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import check_free, replace_file
-from harmonium.couplings import Dense, Masked
+from harmonium.couplings import Dense, Sparse
 from harmonium.layers import Bernoulli, Categorical, Layer
 from harmonium.machine import BoltzmannMachine
 
@@ -104,7 +104,8 @@ def make_potts(h: Any, J: Any, joined: Any, origin: dict[str, Any]) -> Boltzmann
     sites, states = h.shape
     layer = Categorical(sites, states)
     pairs = ~np.eye(sites, dtype=bool)
-    edges: Any = {(0, 0): Dense() if joined[pairs].all() else Masked(joined)} if joined[pairs].any() else []
+    kind = Dense() if joined[pairs].all() else Sparse(np.argwhere(np.triu(joined, 1)))
+    edges: Any = {(0, 0): kind} if joined[pairs].any() else []
     machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
     layer.set_finite_(bias=torch.from_numpy(h))
     if edges:

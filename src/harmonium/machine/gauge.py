@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 from harmonium.machine.boltzmann import BoltzmannMachine
 
@@ -35,6 +36,9 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
     shifts = [torch.zeros(layer.width, dtype=machine.dtype, device=machine.device) for layer in layers]
     made = []
     for (l, m), coupling in zip(machine.edges, machine.couplings, strict=True):
+        if coupling.sparsity is not None:
+            made.append(_centre_blocks(coupling, layers[l], layers[m], shifts[l], shifts[m]))
+            continue
         W = coupling.matrix()
         below, above = state_means(layers[l], W), state_means(layers[m], W.t()).t()
         grand = state_means(layers[l], above)
@@ -55,11 +59,29 @@ def to_zero_sum_(machine: BoltzmannMachine) -> None:
                 shifts[l] -= _per_unit(layers[m], grand.t()).sum(0)
         made.append(centred)
     for coupling, centred in zip(machine.couplings, made, strict=True):
-        coupling.fill_(centred.triu(1) if coupling.inner else centred)
+        inner = coupling.inner and coupling.sparsity is None
+        coupling.fill_(centred.triu(1) if inner else centred)
     for layer, shift in zip(layers, shifts, strict=True):
         location = getattr(layer, layer.location)
         moved = location + shift.view_as(location)
         location.copy_(moved - moved.mean(-1, keepdim=True) if layer.one_hot else moved)
+
+
+def _centre_blocks(coupling: Coupling, below: Layer, above: Layer, low: Tensor, high: Tensor) -> Tensor:
+    """Returns the weights of a sparse coupling in the zero-sum gauge, in their shape.
+
+    What makes up for it is added to ``low`` and ``high``, the fields of either layer, (width,).
+    """
+    assert coupling.sparsity is not None
+    places = coupling.sparsity.to(coupling.weight.device)
+    W = coupling.weight.view(-1, *places.block)
+    rows = W.mean(1, keepdim=True) if below.one_hot else torch.zeros_like(W[:, :1])
+    columns = W.mean(2, keepdim=True) if above.one_hot else torch.zeros_like(W[:, :, :1])
+    grand = columns.mean(1, keepdim=True) if below.one_hot else torch.zeros_like(W[:, :1, :1])
+    units, others = places.pairs.t()
+    high.view(above.n_units, -1).index_add_(0, others, rows.squeeze(1))
+    low.view(below.n_units, -1).index_add_(0, units, (columns - grand).squeeze(2))
+    return (W - rows - columns + grand).view_as(coupling.weight)
 
 
 def state_means(layer: Layer, W: Tensor) -> Tensor:

@@ -177,6 +177,27 @@ class Hamiltonian:
         """Every edge with its coupling: l, m and J as a matrix, (width_l, width_m)."""
         return ((l, m, self.J.matrix(edge)) for edge, (l, m) in enumerate(self.graph.edges))
 
+    def joined_units(self, edge: int) -> tuple[Tensor, Tensor]:
+        """Returns the pairs of units with couplings that are not all 0, within a layer each pair once.
+
+        Args:
+            edge: Index of the edge in the graph.
+
+        Returns:
+            Units of the layer below and above, (pairs, 2) int64, the smaller first within a layer; and the
+            blocks of J, (pairs, columns of the first unit, columns of the second).
+        """
+        (l, m), pattern, J = self.graph.edges[edge], self.graph.patterns[edge], self.J[edge].detach()
+        if pattern is not None:
+            pairs, blocks = pattern.pairs, J.view(-1, *pattern.block)
+            kept = (blocks != 0).any(-1).any(-1)
+            return pairs[kept], blocks[kept]
+        below, above = self.layers[l], self.layers[m]
+        blocks = J.view(below.n_units, -1, above.n_units, above.columns_per_unit).transpose(1, 2)
+        kept = (blocks != 0).any(-1).any(-1)
+        pairs = (kept.triu(1) if l == m else kept).nonzero()
+        return pairs, blocks[pairs[:, 0], pairs[:, 1]]
+
     @property
     def visible_width(self) -> int:
         """Columns of the data."""

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._checks import Numbers
-from harmonium.couplings import Masked
+from harmonium.couplings import Coupling, Masked, Sparse
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, to_zero_sum_
 
 
 @torch.no_grad()
 def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> BoltzmannMachine:
-    """Returns a machine that keeps the strongest pairs of units of one coupling, on ``Masked``.
+    """Returns a machine that keeps the strongest pairs of units of one coupling, on ``Sparse`` or ``Masked``.
 
     The strength of a pair is the Frobenius norm of its block in the zero-sum gauge, in which the machine
     comes back. Train it on before more pairs are let go, a small share at a time (decimation; compare
@@ -37,13 +37,21 @@ def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> Boltzma
         >>> int(sparse.couplings[0].joined.sum()) // (2 * 5 * 5)
         4
     """
-    below, above, joined = _sides(machine, edge)
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
+    _check_edge(machine, edge)
     made = deepcopy(machine)
     to_zero_sum_(made)
+    by_pair = made.couplings[edge]
+    if isinstance(by_pair, Sparse):
+        strengths = by_pair.weight.view(len(by_pair.pairs), -1).square().sum(1)
+        strongest = strengths.topk(min(pairs, len(strengths))).indices.sort().values
+        made = _on(made, edge, Sparse(by_pair.pairs[strongest.cpu()]))
+        made.couplings[edge].fill_(by_pair.weight[strongest])
+        return made
+    below, above, joined = _sides(machine, edge)
     strength = _by_unit(made.couplings[edge].matrix(), below, above).square().sum((1, 3))
     kept = _largest(strength.cpu().masked_fill(~joined, -1), min(pairs, int(joined.sum())))
-    return _on(made, edge, kept)
+    return _on(made, edge, Masked(kept))
 
 
 @torch.no_grad()
@@ -98,7 +106,13 @@ def activate(
         both = torch.einsum("r,ris,rjt->ijst", share, a, b)
         pair_shares.append((1 - noise) * both + noise / both[0, 0].numel())
     gain = (pair_shares[0] * (pair_shares[0] / pair_shares[1]).log()).sum((2, 3))
-    return _on(deepcopy(machine), edge, joined | _largest(gain.cpu().masked_fill(~free, -1), pairs))
+    taken = _largest(gain.cpu().masked_fill(~free, -1), pairs)
+    by_pair = machine.couplings[edge]
+    if isinstance(by_pair, Sparse):
+        made = _on(deepcopy(machine), edge, Sparse(torch.cat((by_pair.pairs, taken.nonzero()))))
+        made.couplings[edge].weight[: len(by_pair.pairs)] = by_pair.weight
+        return made
+    return _on(deepcopy(machine), edge, Masked(joined | taken))
 
 
 def _sides(machine: BoltzmannMachine, edge: int) -> tuple[Layer, Layer, Tensor]:
@@ -106,15 +120,21 @@ def _sides(machine: BoltzmannMachine, edge: int) -> tuple[Layer, Layer, Tensor]:
 
     Within a layer these stand above the diagonal.
     """
-    number = _checks.positive_int(edge, "edge", minimum=0)
-    if number >= len(machine.edges):
-        raise ValueError(f"edge: expected one below {len(machine.edges)}, received {edge}")
+    number = _check_edge(machine, edge)
     below, above = (machine.layers[l] for l in machine.edges[number])
     joined = machine.couplings[number].joined
     if joined is None:
         joined = torch.ones(below.width, above.width, dtype=torch.bool)
     units = _by_unit(joined.cpu(), below, above).any(3).any(1)
     return below, above, units.triu(1) if below is above else units
+
+
+def _check_edge(machine: BoltzmannMachine, edge: int) -> int:
+    """Returns the number of a coupling that the machine has."""
+    number = _checks.positive_int(edge, "edge", minimum=0)
+    if number >= len(machine.edges):
+        raise ValueError(f"edge: expected one below {len(machine.edges)}, received {edge}")
+    return number
 
 
 def _by_unit(W: Tensor, below: Layer, above: Layer) -> Tensor:
@@ -136,15 +156,21 @@ def _one_hot(layer: Layer, x: Tensor) -> Tensor:
     return torch.stack([x == value for value in layer.two_values or ()], -1).double()
 
 
-def _on(machine: BoltzmannMachine, edge: int, mask: Tensor) -> BoltzmannMachine:
-    """Returns a machine with the parameters of another, of which one coupling joins other pairs of units."""
+def _on(machine: BoltzmannMachine, edge: int, changed: Coupling) -> BoltzmannMachine:
+    """Returns a machine with the parameters of another, of which one coupling joins other pairs of units.
+
+    Its weights are left at 0 where they are stored by pair.
+    """
     kinds = [type(coupling)(**coupling.config()) for coupling in machine.couplings]
-    kinds[edge] = Masked(mask)
+    kinds[edge] = changed
     edges = dict(zip(machine.edges, kinds, strict=True))
     made = BoltzmannMachine(machine.layers, edges, machine.visible, seed=None)
     made.to(machine.device, machine.dtype)
     for coupling, before in zip(made.couplings, machine.couplings, strict=True):
-        coupling.fill_(before.matrix())
+        if coupling.sparsity is None:
+            coupling.fill_(before.matrix())
+        elif coupling is not changed:
+            coupling.fill_(before.weight)
         coupling.weight.requires_grad_(before.weight.requires_grad)
     made.metadata = deepcopy(machine.metadata)
     return made
