@@ -17,6 +17,9 @@ from harmonium.sums import AUTO_LIMIT, Listing, affordable, check_plane, list_st
 def exact_log_partition(machine: BoltzmannMachine) -> float:
     """Returns ln Z in float64: some layers are summed out with ψ, the states of the others listed.
 
+    Where that is less work, units are summed out one by one, by tables over the neighbours of each (Dechter
+    1999). So are trees, strips, chains of narrow layers, and lattices up to 20 units wide.
+
     Args:
         machine: the layers that are left to list must be discrete, with at most 2^35 unit updates, their
             joint states times the columns of the machine (25 units beside 784, say). What is summed out is

@@ -116,8 +116,8 @@ class BoltzmannMachine(nn.Module):
         if self._graph is None:
             couplings = [*enumerate(self.couplings)]
             patterns = {edge: made.sparsity for edge, made in couplings if made.sparsity is not None}
-            inner = {edge: made.joined for edge, made in couplings if made.inner and edge not in patterns}
-            self._graph = Graph(list(self.layers), self.edges, self.visible, inner, patterns)
+            joined = {edge: made.joined for edge, made in couplings if edge not in patterns}
+            self._graph = Graph(list(self.layers), self.edges, self.visible, joined, patterns)
         if not (self._graph.inner or self._graph.sparse):
             return self._graph
         moved = self._graph.to(self.device, self.dtype)

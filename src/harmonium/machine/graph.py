@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import cached_property
 from itertools import chain, combinations, count, islice
@@ -67,11 +67,12 @@ class Graph:
         layers: Layers of the machine.
         edges: pairs l ≤ m, no pair twice; (l, l) couples the units of a layer.
         visible: layers that data are about, in the order of the data's columns.
-        joined: for every inner edge without a pattern which columns are joined, (width, width) booleans; None
+        joined: for every edge without a pattern which columns are joined, (width_l, width_m) booleans; None
             for all.
         patterns: for every sparse edge where its couplings stand.
 
     Attributes:
+        joined: as given.
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
         in_turn: by layer with inner edges int32 arrays order (units,), starts (units, 2) and others: a sweep
@@ -95,6 +96,7 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
+        self.joined = dict(joined)
         sparse = patterns or {}
         self.patterns = tuple(sparse.get(edge) for edge in range(len(self.edges)))
         inner = {
@@ -196,6 +198,11 @@ class Graph:
         graph.add_nodes_from(self.visible)
         reached = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
         return {l: reached.get(l, self.size) for l in range(self.size)}
+
+    @cached_property
+    def orders(self) -> dict[Hashable, Any]:
+        """The orders of ``sums.orders`` in which free units are summed out, by these units."""
+        return {}
 
     @cached_property
     def order(self) -> tuple[int, ...]:

@@ -19,13 +19,15 @@ from harmonium.sums.limits import (
     affordable as affordable,
     in_words as in_words,
 )
-from harmonium.sums.listing import (
-    Listing as Listing,
+from harmonium.sums.listing import Listing as Listing
+from harmonium.sums.plan import (
     check_plane as check_plane,
     expect as expect,
     few_states as few_states,
+    has_posterior as has_posterior,
     log2_states as log2_states,
     log_weights as log_weights,
+    posteriors as posteriors,
     unit_log_weights as unit_log_weights,
     unit_updates as unit_updates,
     unit_updates_by_row as unit_updates_by_row,

@@ -1,0 +1,302 @@
+"""Orders in which units are summed out one by one, and what each costs (Dechter 1999, bucket elimination)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf, log2
+from typing import NamedTuple, final
+
+import numpy as np
+
+from harmonium.layers import Layer
+from harmonium.machine import Graph, Hamiltonian
+from harmonium.sums.limits import EXPLICIT_LIMIT, MAX_TABLE_ENTRIES, STEP_UPDATES
+
+_MOST = 1 << 16  # units up to which an order is searched, which takes two seconds
+_FILLED = 500  # units up to which fewest new pairs are tried: 0.1 s for a square lattice
+_KEPT = 256  # orders of one graph, such as of rows that lack different cells
+
+Neighbours = dict[int, set[int]]
+
+
+class Pairs(NamedTuple):
+    """The pairs of free units that one edge joins.
+
+    Attributes:
+        edge: Index of the edge in the graph.
+        below: Units of its first layer, (pairs,) int64.
+        above: Units of its second layer, (pairs,) int64; each pair of an inner edge once.
+        places: of a sparse coupling the number of each among its pairs, (pairs,) int64; None of others.
+    """
+
+    edge: int
+    below: np.ndarray
+    above: np.ndarray
+    places: np.ndarray | None = None
+
+
+@final
+class EliminationOrder(NamedTuple):
+    """An order of the free discrete units of a machine.
+
+    Attributes:
+        units: layer and number of each of them.
+        leaves: layer and number of each free unit of another kind, which ψ sums out first.
+        beside: for every leaf the units joined to it.
+        order: indices of ``units`` as they are summed out.
+        scopes: for every unit those that its message is a table over, first the one that is summed out next.
+        unit_updates: Work of a row: entries of all tables, with a charge for every step.
+        largest: Entries of the largest table.
+    """
+
+    units: list[tuple[int, int]]
+    leaves: list[tuple[int, int]]
+    beside: list[list[int]]
+    order: list[int]
+    scopes: list[tuple[int, ...]]
+    unit_updates: float
+    largest: float
+
+
+def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]], limit: float) -> EliminationOrder | None:
+    """Returns the cheapest order found that sums out all free units; None where none is within the limit.
+
+    Tried are sweeps from one end of the graph to the other, fewest neighbours first and fewest new pairs
+    first. What is found is kept with the graph.
+
+    Args:
+        law: the machine.
+        free: free units by layer.
+        limit: unit updates of a row, at most.
+    """
+    graph = law.graph
+    key = tuple((l, tuple(units)) for l, units in sorted(free.items()))
+    if key not in graph.orders:
+        if len(graph.orders) >= _KEPT:
+            graph.orders.clear()
+        graph.orders[key] = _Search(graph, law.layers, free).best
+    found = graph.orders[key]
+    return None if found is None or found.unit_updates > limit else found
+
+
+def list_pairs(
+    graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]], only: int | None = None
+) -> Iterator[Pairs]:
+    """Yields the pairs of free units that each edge joins, or one edge alone."""
+    for edge, (l, m) in enumerate(graph.edges):
+        if not free.get(l) or not free.get(m) or only not in (None, edge):
+            continue
+        pattern, places = graph.patterns[edge], None
+        if pattern is not None:
+            below, above = pattern.pairs.t().cpu().numpy()
+            places = (_marks(layers[l], free[l])[below] & _marks(layers[m], free[m])[above]).nonzero()[0]
+            below, above = below[places], above[places]
+        else:
+            rows, columns = np.asarray(free[l]), np.asarray(free[m])
+            joined = _mark_joined(graph, layers, edge)
+            inside = (
+                joined[np.ix_(rows, columns)] if joined is not None else np.ones((len(rows), len(columns)))
+            )
+            below, above = inside.nonzero()
+            below, above = rows[below], columns[above]
+            if l == m:
+                below, above = below[keep := below < above], above[keep]
+        if len(below):
+            yield Pairs(edge, below, above, places)
+
+
+def _marks(layer: Layer, units: Sequence[int]) -> np.ndarray:
+    """Marks some units of a layer, (n_units,)."""
+    marks = np.zeros(layer.n_units, bool)
+    marks[list(units)] = True
+    return marks
+
+
+def _mark_joined(graph: Graph, layers: Sequence[Layer], edge: int) -> np.ndarray | None:
+    """Marks the units that an edge without a pattern joins, (units, units); None: all."""
+    joined = graph.joined[edge]
+    if joined is None:
+        return None
+    l, m = graph.edges[edge]
+    by_unit = joined.cpu().view(layers[l].n_units, layers[l].columns_per_unit, layers[m].n_units, -1)
+    marks: np.ndarray = by_unit.any(3).any(1).numpy()
+    return marks
+
+
+@final
+class _Search:
+    """The search for an order over the free units of a machine."""
+
+    def __init__(self, graph: Graph, layers: Sequence[Layer], free: Mapping[int, Sequence[int]]) -> None:
+        self._graph, self._layers, self._free = graph, layers, free
+        self._all = [(l, int(i)) for l, units in sorted(free.items()) for i in units]
+        self._units = [unit for unit in self._all if layers[unit[0]].discrete]
+        self._sizes = [log2(layers[l].n_states or 1) for l, _ in self._units]
+
+    @property
+    def best(self) -> EliminationOrder | None:
+        """The cheapest order; None where each is beyond what a sum may cost."""
+        if len(self._all) > _MOST or self._least_size() > log2(MAX_TABLE_ENTRIES):
+            return None
+        place = {unit: i for i, unit in enumerate(self._units)}
+        leaves = [unit for unit in self._all if unit not in place]
+        beside: dict[tuple[int, int], list[int]] = {leaf: [] for leaf in leaves}
+        joined: Neighbours = {i: set() for i in range(len(self._units))}
+        for edge, below, above, _ in list_pairs(self._graph, self._layers, self._free):
+            l, m = self._graph.edges[edge]
+            for a, b in zip(below.tolist(), above.tolist(), strict=True):
+                first, second = place.get((l, a)), place.get((m, b))
+                if first is None and second is None:
+                    return None
+                if first is None or second is None:
+                    leaf, unit = ((l, a), second) if first is None else ((m, b), first)
+                    assert unit is not None
+                    beside[leaf].append(unit)
+                else:
+                    joined[first].add(second)
+                    joined[second].add(first)
+        work = STEP_UPDATES * len(leaves)
+        for units in beside.values():
+            size = sum(self._sizes[i] for i in units)
+            if size > log2(MAX_TABLE_ENTRIES):
+                return None
+            work += 2.0**size
+            for i in units:
+                joined[i].update(set(units) - {i})
+        return self._order(leaves, list(beside.values()), joined, work)
+
+    def _order(
+        self, leaves: list[tuple[int, int]], beside: list[list[int]], joined: Neighbours, work: float
+    ) -> EliminationOrder | None:
+        """Returns the cheapest of some orders of units with these neighbours."""
+        best: EliminationOrder | None = None
+        rules: list[Callable[[], Collection[int] | None]] = [
+            lambda: range(len(self._units)),
+            lambda: _sweep(joined),
+            lambda: self._greedy(joined, self._sum_neighbours),
+        ]
+        if len(self._units) <= _FILLED:
+            rules.append(lambda: self._greedy(joined, _count_new_pairs))
+        for rule in rules:
+            order, least = rule(), inf if best is None else best.unit_updates
+            eliminated = (
+                None if order is None else self._eliminate(joined, order, min(least, EXPLICIT_LIMIT) - work)
+            )
+            if order is None or eliminated is None:
+                continue
+            scopes, entries, largest = eliminated
+            best = EliminationOrder(self._units, leaves, beside, list(order), scopes, work + entries, largest)
+        return best
+
+    def _eliminate(
+        self, joined: Neighbours, order: Collection[int], limit: float
+    ) -> tuple[list[tuple[int, ...]], float, float] | None:
+        """Returns the scopes of an order, its work and its largest table; None beyond the limit."""
+        neighbours = {i: set(others) for i, others in joined.items()}
+        scopes: list[tuple[int, ...]] = [()] * len(joined)
+        rank = {i: step for step, i in enumerate(order)}
+        work, largest = 0.0, 1.0
+        for i in order:
+            scopes[i] = tuple(sorted(neighbours[i], key=rank.__getitem__))
+            size = self._sizes[i] + sum(self._sizes[j] for j in scopes[i])
+            if size > log2(MAX_TABLE_ENTRIES):
+                return None
+            work, largest = work + 2.0**size + STEP_UPDATES, max(largest, 2.0**size)
+            if work > limit:
+                return None
+            _remove(neighbours, i)
+        return scopes, work, largest
+
+    def _greedy(self, joined: Neighbours, cost: Callable[[Neighbours, int], float]) -> list[int] | None:
+        """Returns the order that sums out the cheapest unit next; None where a table is too large."""
+        neighbours = {i: set(others) for i, others in joined.items()}
+        costs = {i: cost(neighbours, i) for i in neighbours}
+        heap = [(x, i) for i, x in costs.items()]
+        heapify(heap)
+        order: list[int] = []
+        while heap:
+            x, i = heappop(heap)
+            if costs.get(i) != x:
+                continue
+            del costs[i]
+            if self._sum_neighbours(neighbours, i) > log2(MAX_TABLE_ENTRIES):
+                return None
+            order.append(i)
+            beside = neighbours[i]
+            _remove(neighbours, i)
+            further = (
+                set() if cost == self._sum_neighbours else set[int]().union(*(neighbours[j] for j in beside))
+            )
+            for j in beside | further:
+                y = cost(neighbours, j)
+                if y != costs[j]:
+                    costs[j] = y
+                    heappush(heap, (y, j))
+        return order
+
+    def _sum_neighbours(self, neighbours: Neighbours, i: int) -> float:
+        """Returns log2 of the table of a unit and its neighbours."""
+        return self._sizes[i] + sum(self._sizes[j] for j in neighbours[i])
+
+    def _least_size(self) -> float:
+        """Returns a bound on log2 of the largest table: the least over units of the table of its neighbours.
+
+        It is made of counts of neighbours alone, without a list of pairs: machines whose layers are dense are
+        told by it at once.
+        """
+        counts = {l: np.zeros(self._layers[l].n_units) for l in self._free}
+        bits = {l: log2(self._layers[l].n_states or 1) for l in self._free}
+        for edge, (l, m) in enumerate(self._graph.edges):
+            if l not in self._free or m not in self._free:
+                continue
+            if self._graph.patterns[edge] is not None:
+                for pairs in list_pairs(self._graph, self._layers, self._free, edge):
+                    np.add.at(counts[l], pairs.below, bits[m])
+                    np.add.at(counts[m], pairs.above, bits[l])
+                continue
+            joined = _mark_joined(self._graph, self._layers, edge)
+            rows, columns = list(self._free[l]), list(self._free[m])
+            inside = None if joined is None else joined[np.ix_(rows, columns)]
+            counts[l][rows] += bits[m] * (len(columns) - (l == m) if inside is None else inside.sum(1))
+            if l != m:
+                counts[m][columns] += bits[l] * (len(rows) if inside is None else inside.sum(0))
+        return min((float(counts[l][i]) for l, i in self._all), default=0.0)
+
+
+def _remove(neighbours: Neighbours, i: int) -> None:
+    """Takes a unit out of a graph, and joins all its neighbours."""
+    beside = neighbours.pop(i)
+    for j in beside:
+        neighbours[j] |= beside
+        neighbours[j] -= {i, j}
+
+
+def _count_new_pairs(neighbours: Neighbours, i: int) -> float:
+    """Returns the pairs of neighbours of a unit that are not joined yet."""
+    beside = neighbours[i]
+    return sum(len(beside) - 1 - len(beside & neighbours[j]) for j in beside) / 2
+
+
+def _sweep(joined: Neighbours) -> list[int]:
+    """Returns units by their distance from one end of the graph (Cuthill & McKee 1969)."""
+    order: list[int] = []
+    left = dict.fromkeys(joined)
+    while left:
+        reached = [next(iter(left))]
+        for _ in range(3):  # from anywhere to an end, from there to the other, and back
+            reached = _reach(joined, reached[-1])
+        order += reached
+        for i in reached:
+            del left[i]
+    return order
+
+
+def _reach(joined: Neighbours, start: int) -> list[int]:
+    """Returns the units that can be reached from one, the nearest first."""
+    reached, seen = [start], {start}
+    for i in reached:
+        fresh = sorted(joined[i] - seen, key=lambda j: (len(joined[j]), j))
+        seen.update(fresh)
+        reached += fresh
+    return reached
