@@ -3,12 +3,18 @@
     python experiments/mnist_grbm.py --budget quick                  # a reduced experiment on one core
     python experiments/mnist_grbm.py --budget paper --device cuda    # the paper's size, for a GPU
     python experiments/mnist_grbm.py --only gibbs-langevin --hidden 2048 --sweeps 50 --inner 5   # ablation
+    python experiments/mnist_grbm.py --budget paper --start published --only langevin-hot --updates 3000
 
 The quick budget gives every sampler the same CPU seconds, --updates as many updates, which a busy machine
 does not disturb. Machines learn by noise_cd and are sampled from noise with the same kernel and number of
 sweeps. Published FIDs with the standard Inception network: Gibbs
 47.53, Langevin 43.80, adjusted 41.24, Gibbs-Langevin 17.49, adjusted 19.27 (Table 1). Here the features are
 those of a small classifier trained on the labels, so the two cannot be set beside each other.
+
+The published program divides energies by the batch size B and not the noise: its Gaussian units are at
+temperature B, and its steps are α₀/B times the mean variance. "langevin-hot" and "gibbs-langevin-hot" are
+these; all others are at temperature 1. "--start published" is the program's: W from N(0, 1/(N+M)), biases and
+means 0, variances 1.
 
 MNIST is read from $HARMONIUM_DATA or ../shared/data; --data takes any other labelled set of images.
 """
@@ -20,6 +26,7 @@ import json
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +48,11 @@ PUBLISHED = {
     "gibbs-langevin": 17.49,
     "gibbs-langevin-metropolis": 19.27,
 }
+HOT = {
+    "langevin-hot": "langevin",
+    "gibbs-langevin-hot": "gibbs-langevin",
+}  # as the published program has them
+PUBLISHED_STEP = 20.0  # α₀ of its configuration for MNIST, before the division by B
 DIAGNOSTICS = ("acceptance", "squared_jump")
 BUDGETS = {
     "quick": {
@@ -62,9 +74,12 @@ BUDGETS = {
 }
 
 
-def kernels(step: float, inner: int) -> dict[str, Kernel]:
-    """By name; steps of Langevin are per unit, in units of the variance."""
+def kernels(step: float, inner: int, rows: int) -> dict[str, Kernel]:
+    """By name; steps of Langevin are per unit, in units of the variance, but for those of the program."""
+    hot: dict[str, Any] = {"temperature": float(rows), "variance": "mean"}
     return {
+        "langevin-hot": Langevin(PUBLISHED_STEP / rows, adjust=None, anneal=True, **hot),
+        "gibbs-langevin-hot": GibbsLangevin(PUBLISHED_STEP / rows, inner, "none", **hot),
         "gibbs": Gibbs(),
         "langevin": Langevin(step, adjust=None, anneal=True),
         "langevin-adjusted": Langevin(step, anneal=True),
@@ -74,20 +89,38 @@ def kernels(step: float, inner: int) -> dict[str, Kernel]:
     }
 
 
-class CPUSeconds:
-    """Stops a run after so many CPU seconds of the process, and notes the variances on the way."""
+class Seconds:
+    """Stops a run after so many seconds, of the process's CPU or by the wall, and notes the variances."""
 
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds, self.started = seconds, time.process_time()
+    def __init__(self, seconds: float | None, device: str) -> None:
+        self.clock = time.process_time if device == "cpu" else time.perf_counter
+        self.seconds, self.started = seconds, self.clock()
+        self.every = 1 if device == "cpu" else 20  # a GPU waits for every look
         self.variances: list[tuple[int, float, float, float]] = []
+
+    def wants(self, step: int, total: int) -> bool:
+        return step % 100 == 1 or (self.seconds is not None and step % self.every == 0)
 
     def __call__(self, update: hm.training.callbacks.Update) -> object:
         if update.step % 100 == 1:
             variance = 1 / update.machine.layers[0].natural()[1].detach()
             low, middle, high = variance.quantile(torch.tensor([0.05, 0.5, 0.95]).to(variance)).tolist()
             self.variances.append((update.step, low, middle, high))
-        over = self.seconds is not None and time.process_time() - self.started > self.seconds
+        over = self.seconds is not None and self.clock() - self.started > self.seconds
         return hm.training.callbacks.STOP if over else None
+
+
+@torch.no_grad()
+def published_start_(machine: hm.BoltzmannMachine, seed: int) -> None:
+    """Couplings from N(0, 1/(N+M)), all else 0 but variances of 1, as in the published program."""
+    visible, hidden = machine.layers
+    hm.machine.normal_(machine, (visible.width + hidden.width) ** -0.5, seed)
+    visible.fit_((torch.zeros(visible.width),), torch.ones(visible.width))
+    hidden.bias.zero_()
+
+
+def name_of(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else device
 
 
 def sample(
@@ -118,12 +151,16 @@ def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
-    parser.add_argument("--only", action="append", choices=sorted(kernels(0.1, 10)), help="repeatable")
+    parser.add_argument("--only", action="append", choices=sorted(kernels(0.1, 10, 1)), help="repeatable")
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--hidden", type=int)
     parser.add_argument("--sweeps", type=int)
-    parser.add_argument("--seconds", type=float, help="CPU seconds of each run, overrides the budget")
+    parser.add_argument("--samples", type=int, help="that are judged, in place of the budget's")
+    parser.add_argument("--seconds", type=float, help="of each run, of CPU or on a GPU; overrides the budget")
     parser.add_argument("--updates", type=int, help="of each run, in place of CPU seconds or epochs")
+    parser.add_argument("--rows", type=int, help="of a batch, in place of the budget's")
+    parser.add_argument("--start", choices=("drawn", "published"), default="drawn")
+    parser.add_argument("--schedule", choices=("constant", "cosine"), help="default: cosine for epochs")
     parser.add_argument("--step", type=float, default=0.1)
     parser.add_argument("--inner", type=int, default=10)
     parser.add_argument("--optimizer", default=None, choices=("sgd", "adam"))
@@ -135,14 +172,17 @@ def main() -> None:
     if arguments.device == "cpu":
         torch.set_num_threads(1)
     budget = dict(BUDGETS[arguments.budget])
-    for name in ("hidden", "sweeps", "seconds"):
+    for name in ("hidden", "sweeps", "samples", "seconds"):
         if getattr(arguments, name) is not None:
             budget[name] = getattr(arguments, name)
+    if arguments.rows is not None:
+        budget["batch_size"] = arguments.rows
     if arguments.updates is not None:
-        budget |= {"seconds": None, "epochs": None, "updates": arguments.updates}
+        budget |= {"seconds": arguments.seconds, "epochs": None, "updates": arguments.updates}
     quick = arguments.budget == "quick"
     optimizer = arguments.optimizer or ("adam" if quick else "sgd")
     learning_rate = arguments.learning_rate or (0.001 if optimizer == "adam" else 0.01)
+    schedule = arguments.schedule or ("cosine" if budget["epochs"] else "constant")
     out = arguments.out or Path("runs") / f"mnist_grbm_{arguments.budget}"
     out.mkdir(parents=True, exist_ok=True)
 
@@ -170,20 +210,22 @@ def main() -> None:
 
     records = {}
     for name in arguments.only or list(PUBLISHED):
-        kernel = kernels(arguments.step, arguments.inner)[name]
+        kernel = kernels(arguments.step, arguments.inner, budget["batch_size"])[name]
         machine = hm.BoltzmannMachine(
             [hm.Gaussian(X.shape[1]), hm.Bernoulli(budget["hidden"])], seed=arguments.seed
         )
-        timer = CPUSeconds(budget["seconds"])
+        if arguments.start == "published":
+            published_start_(machine, arguments.seed)
+        timer = Seconds(budget["seconds"], arguments.device)
         updates = None if budget["epochs"] else budget.get("updates", 1_000_000)
         run = hm.train(
             machine, X, rule=hm.rules.noise_cd(budget["sweeps"], kernel=kernel),
             epochs=budget["epochs"], updates=updates, batch_size=budget["batch_size"],
             optimizer=optimizer, learning_rate=learning_rate,
-            schedule="cosine" if budget["epochs"] else "constant", clip_norm=10.0, averaging=0.99,
+            schedule=schedule, clip_norm=10.0, averaging=0.99,
             seed=arguments.seed, device=arguments.device, callbacks=[timer], progress=False,
         ).whole()  # fmt: skip
-        final = run.averaged_machine
+        seconds, final = timer.clock() - timer.started, run.averaged_machine
         images = sample(
             final,
             kernel,
@@ -201,8 +243,8 @@ def main() -> None:
         )
         records[name] = {
             "kernel": repr(kernel), "updates": run.updates,
-            "cpu_seconds": time.process_time() - timer.started,
-            **quality(images), "published_fid": PUBLISHED.get(name),
+            "cpu_seconds" if arguments.device == "cpu" else "seconds": seconds,
+            **quality(images), "published_fid": PUBLISHED.get(HOT.get(name, name)),
             "diagnostics": {key: run.history[-1][key] for key in DIAGNOSTICS if key in run.history[-1]},
             "variances": timer.variances[:: max(1, len(timer.variances) // 20)],
         }  # fmt: skip
@@ -210,10 +252,11 @@ def main() -> None:
         print(name, {key: value for key, value in records[name].items() if key != "variances"}, flush=True)
         record = {
             "experiment": f"Gaussian-Bernoulli machines on {arguments.data} by noise_cd",
-            "reduced": quick,
+            "reduced": quick or arguments.updates is not None or arguments.hidden is not None,
             "settings": {
                 **budget, "optimizer": optimizer, "learning_rate": learning_rate, "step": arguments.step,
-                "inner": arguments.inner, "seed": arguments.seed, "device": arguments.device,
+                "inner": arguments.inner, "seed": arguments.seed, "start": arguments.start,
+                "schedule": schedule, "data": arguments.data, "device": name_of(arguments.device),
             },
             "versions": {"harmonium": hm.__version__, "torch": torch.__version__,
                          "python": platform.python_version()},
@@ -221,7 +264,8 @@ def main() -> None:
         }  # fmt: skip
         (out / "result.json").write_text(json.dumps(record, indent=2) + "\n")
     generator = torch.Generator().manual_seed(0)
-    held = hm.data.read("mnist-test") if arguments.data == "mnist" else data
+    built_in = arguments.data in ("mnist", "fashion-mnist")
+    held = hm.data.read(f"{arguments.data}-test") if built_in else data
     test = np.asarray(held.samples, dtype=np.float32)[: budget["samples"]]
     test = test / 255 if test.max() > 1 else test
     floor = quality(torch.from_numpy((test - mean) / deviation))

@@ -4,7 +4,7 @@
     python experiments/mnist_ucd.py --budget few       # 3,000 updates of 200 rows and 50 pairs, over an hour
     python experiments/mnist_ucd.py --budget long      # 3,000 updates of 1000 rows and pairs, hours
     python experiments/mnist_ucd.py --budget paper     # 10,000 updates
-    python experiments/mnist_ucd.py --data train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz
+    python experiments/mnist_ucd.py --budget paper --data fashion-mnist --device cuda --points 20
 
 Pixels are Bernoulli draws with the grey level as probability, drawn once; 1000 hidden units. As published
 ("quick" and "paper"): all parameters from N(0, 0.01²), batches of 1000, 1000 chains, SGD at the constant rate
@@ -12,16 +12,20 @@ Pixels are Bernoulli draws with the grey level as probability, drawn once; 1000 
 data's means, SGD from 0.02 linearly to 0, in "long" every rule centred too; and CD and PCD also have as many
 updates as take the CPU time of the unbiased rule. Pairs are given up after 100 sweeps, and the fraction of
 such pairs is recorded: the machine has phases that hold pairs apart.
-The paper's data are Fashion-MNIST, whose files have MNIST's form and may be given; MNIST stands in for them.
-Its mean meeting time settles near 30 after 2000 updates. The test log-likelihood is estimated by annealed
-importance sampling with its standard error; the paper's own estimate starts chains at the scored rows and is
-no likelihood.
+The paper's data are Fashion-MNIST (--data fashion-mnist); MNIST stands in for them where nothing is said.
+The mean meeting time settles near 30 after 2000 updates. The log-likelihood of test and of training rows is
+estimated by annealed importance sampling with its standard error; the paper's own estimate starts chains at
+the scored rows and is no likelihood. Every point is a line of points.jsonl as soon as it is known.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
+import warnings
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +34,6 @@ from ucd_common import earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
 
-HIDDEN = 1000
 PUBLISHED_MEETING_TIME = 30  # Fashion-MNIST, after 2000 updates
 EQUAL_TIME = ", equal time"
 
@@ -43,6 +46,8 @@ class Budget:
     rate: float
     temperatures: int
     points: int = 4
+    runs: int = 100
+    hidden: int = 1000
     fair: bool = False  # from the data's means, the rate falls to 0, and at equal time
     centred: bool = False  # all rules that too
 
@@ -67,51 +72,96 @@ BUDGETS = {
 }
 
 
-def learn(
-    name: str, rule: hm.learning.Rule, X: np.ndarray, test: torch.Tensor, base: torch.Tensor, budget: Budget
-) -> list[dict[str, Any]]:
-    """Trains one machine and returns a record for each of its points."""
-    machine = normal_machine(X.shape[1], HIDDEN, 0.01, torch.Generator().manual_seed(0))
-    if budget.fair:
-        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
-    points, seconds, state, every = [], 0.0, None, budget.updates // budget.points
-    for number in range(budget.points):
-        begun = number * every
+class Points:
+    """Evaluates a machine along its training, and leaves the time of that out of the count."""
 
-        def falling(step: int, total: int, begun: int = begun) -> float:
-            return 1 - (begun + step) / budget.updates
+    def __init__(
+        self, name: str, rows: dict[str, torch.Tensor], budget: Budget, out: Path, limit: float
+    ) -> None:
+        self.name, self.rows, self.budget, self.out, self.limit = name, rows, budget, out, limit
+        self.points: list[dict[str, Any]] = []
+        self.meetings: list[list[float]] = []
+        self.own = [0.0, 0.0]
+        self.started = self.clock()
 
-        started = time.process_time()
-        run = hm.train(
-            machine, X, rule=rule, updates=every, batch_size=budget.rows, learning_rate=budget.rate,
-            schedule=falling if budget.fair else "constant", rule_state=state, seed=number,
-            record_every=max(1, every // 5), progress=False,
-        ).whole()  # fmt: skip
-        state = run.rule_state
-        seconds += time.process_time() - started
-        partition = hm.likelihood.ais(machine, 100, budget.temperatures, data=base, seed=0)
-        value = float(hm.likelihood.log_likelihood(machine, test, partition).mean())
-        points.append(
+    @staticmethod
+    def clock() -> list[float]:
+        return [time.process_time(), time.perf_counter()]
+
+    def wants(self, step: int, total: int) -> bool:
+        every = max(1, total // self.budget.points)
+        return step % max(1, every // 5) == 0 or step % every == 0 or step == total
+
+    def __call__(self, update: hm.training.Update) -> object:
+        now, seen = self.clock(), update.diagnostics
+        if "meeting_time" in seen:
+            names = ("meeting_time", "longest_meeting_time", "capped")
+            self.meetings.append([update.step, *(float(seen[name]) for name in names)])
+        over = now[1] - self.started[1] > self.limit
+        if (
+            update.step % max(1, update.total // self.budget.points) == 0
+            or update.step == update.total
+            or over
+        ):
+            self.evaluate(update.step, update.machine, now)
+        self.own = [total + new - old for total, new, old in zip(self.own, self.clock(), now, strict=True)]
+        return hm.training.STOP if over else None
+
+    def evaluate(self, step: int, machine: hm.BoltzmannMachine, now: list[float]) -> None:
+        seconds = [t - begun - own for t, begun, own in zip(now, self.started, self.own, strict=True)]
+        budget, base = self.budget, self.rows["base"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the sample size is in the record
+            partition = hm.likelihood.ais(machine, budget.runs, budget.temperatures, data=base, seed=0)
+        means = {
+            part: float(hm.likelihood.log_likelihood(machine, self.rows[part], partition).mean())
+            for part in ("test", "training")
+        }
+        self.points.append(
             {
-                "updates": begun + every,
-                "cpu_seconds": seconds,
-                "test_log_likelihood": value,
+                "updates": step,
+                "cpu_seconds": seconds[0],
+                "seconds": seconds[1],
+                "test_log_likelihood": means["test"],
+                "training_log_likelihood": means["training"],
                 "standard_error": partition.standard_error,
                 "sample_size": partition.ess,
                 "reverse_bound_minus_estimate": partition.upper - partition.value,
-                "meeting_times": [
-                    [begun + r["step"], r["meeting_time"], r["longest_meeting_time"], r["capped"]]
-                    for r in run.history
-                    if "meeting_time" in r
-                ],
+                "meeting_times": self.meetings,
             }
         )
+        self.meetings = []
+        with (self.out / "points.jsonl").open("a") as file:
+            file.write(json.dumps({"rule": self.name, **self.points[-1]}) + "\n")
+        last = self.points[-1]["meeting_times"][-1][1] if self.points[-1]["meeting_times"] else float("nan")
         print(
-            f"{name}: {points[-1]['updates']} updates, test {value:.2f} ± {partition.standard_error:.2f}, "
-            f"mean meeting time {run.history[-1].get('meeting_time', float('nan')):.2f}, {seconds:.0f} CPU s",
+            f"{self.name}: {step} updates, test {means['test']:.2f} ± {partition.standard_error:.2f} (sample "
+            f"size {partition.ess:.0f}), training {means['training']:.2f}, mean meeting time {last:.2f}, "
+            f"{seconds[0]:.0f} CPU s, {seconds[1]:.0f} s",
             flush=True,
         )
-    return points
+
+
+def learn(
+    name: str, rule: hm.learning.Rule, X: np.ndarray, rows: dict[str, torch.Tensor], budget: Budget,
+    arguments: argparse.Namespace,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Trains one machine and returns a record for each of its points."""
+    machine = normal_machine(X.shape[1], budget.hidden, 0.01, torch.Generator().manual_seed(arguments.seed))
+    if budget.fair:
+        hm.machine.init_visible_biases_(machine, hm.data.Rows.of(X))
+    points = Points(name, rows, budget, arguments.out, arguments.seconds)
+    hm.train(
+        machine, X, rule=rule, updates=budget.updates, batch_size=budget.rows, learning_rate=budget.rate,
+        schedule="linear" if budget.fair else "constant", seed=arguments.seed, device=arguments.device,
+        record_every=max(1, budget.updates // budget.points), callbacks=[points], progress=False,
+    ).whole()  # fmt: skip
+    return points.points
+
+
+def training(budget: Budget) -> tuple[object, ...]:
+    """What of a budget is training and not evaluation."""
+    return budget.updates, budget.rows, budget.pairs, budget.rate, budget.hidden, budget.fair
 
 
 def as_long(name: str, results: dict[str, Any], budget: Budget) -> Budget:
@@ -124,31 +174,43 @@ def as_long(name: str, results: dict[str, Any], budget: Budget) -> Budget:
 
 def main() -> None:
     made = parser(__doc__, "mnist_ucd", BUDGETS)
-    made.add_argument("--data", default="mnist", help="training images, such as Fashion-MNIST's IDX file")
-    made.add_argument("--test", default="mnist-test", help="test images")
-    made.add_argument("--updates", type=int, help="overrides the budget's")
+    made.add_argument("--data", default="mnist", help="training images: fashion-mnist, or an IDX file")
+    made.add_argument("--test", help="test images; those of a built-in name by default")
+    sizes = ("updates", "rows", "pairs", "hidden", "points", "temperatures", "runs")
+    for name in sizes:
+        made.add_argument(f"--{name}", type=int, help="overrides the budget's")
+    made.add_argument("--only", action="append", help="a rule by its name, such as ucd; may be repeated")
+    made.add_argument("--seconds", type=float, default=float("inf"), help="of every rule, with evaluation")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--device", default="cpu")
     arguments = made.parse_args()
     torch.set_num_threads(arguments.threads)
     budget = BUDGETS[arguments.budget]
-    budget = replace(budget, updates=arguments.updates or budget.updates)
+    given = {name: getattr(arguments, name) for name in sizes}
+    budget = replace(budget, **{name: value for name, value in given.items() if value is not None})
+    arguments.out.mkdir(parents=True, exist_ok=True)
     if budget.updates < budget.points:
         made.error(f"--updates: expected at least {budget.points}, received {budget.updates}")
     X = hm.data.bernoulli_binarise(np.asarray(hm.data.read(arguments.data).samples), 0)
-    rows = hm.data.bernoulli_binarise(np.asarray(hm.data.read(arguments.test).samples), 1)
-    test, base = (torch.from_numpy(each).float() for each in (rows, X[:10_000]))
+    held = hm.data.read(arguments.test or f"{arguments.data}-test")
+    test = hm.data.bernoulli_binarise(np.asarray(held.samples), 1)
+    chosen = {"test": test, "base": X[:10_000], "training": X[:10_000]}
+    rows = {name: torch.from_numpy(each).float() for name, each in chosen.items()}
     settings = {
-        "experiment": "784x1000 on binarised images: unbiased CD, PCD-1, CD-1",
-        "data": arguments.data if arguments.data in ("mnist", "mnist-test") else "given as a file",
+        "experiment": f"784x{budget.hidden} on binarised images: unbiased CD, PCD-1, CD-1",
+        "data": arguments.data if arguments.data in ("mnist", "fashion-mnist") else "given as a file",
         "budget": arguments.budget,
         **asdict(budget),
-        "reduced": budget != BUDGETS["paper"],
+        "seed": arguments.seed,
+        "device": torch.cuda.get_device_name() if arguments.device == "cuda" else arguments.device,
+        "reduced": arguments.data != "fashion-mnist" or training(budget) != training(BUDGETS["paper"]),
         "published_meeting_time_after_2000_updates_on_fashion_mnist": PUBLISHED_MEETING_TIME,
     }
     results = earlier(arguments.out, settings)
     for name, rule in budget.recipes().items():
-        if name not in results:
+        if name not in results and name in (arguments.only or [name]):
             length = as_long(name, results, budget) if name.endswith(EQUAL_TIME) else budget
-            results[name] = learn(name, rule, X, test, base, length)
+            results[name] = learn(name, rule, X, rows, length, arguments)
             write(arguments.out, {**settings, "results": results}, drawn(results))
     if settings["reduced"]:
         print(f"a reduced experiment: {budget.updates} updates of {budget.rows} rows")

@@ -33,6 +33,7 @@ import platform
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,8 @@ ROWS = {
 }
 
 
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed)
 
 
 def encode(grey: np.ndarray, bits: int, spin: bool) -> np.ndarray:
@@ -145,17 +146,18 @@ def condition(machine: hm.BoltzmannMachine, v: Tensor) -> dict[str, float]:
       settle there. It comes from the inner products of the statistics of all pairs of states, which cost no
       more than those of the states.
     """
-    rows = len(v)
-    noise = machine.random_states(rows, seed=generator(3))
-    modes = hm.chains.local_search(machine, noise, seed=generator(4))[0]
-    held = hm.chains.local_search(machine, noise, v, seed=generator(5))[0]
-    states = hm.chains.run(machine, hm.chains.Gibbs(), held, 1, v, seed=generator(6))
+    rows, v = len(v), v.to(machine.device)
+    draws = partial(generator, device=machine.device)
+    noise = machine.random_states(rows, seed=draws(3))
+    modes = hm.chains.local_search(machine, noise, seed=draws(4))[0]
+    held = hm.chains.local_search(machine, noise, v, seed=draws(5))[0]
+    states = hm.chains.run(machine, hm.chains.Gibbs(), held, 1, v, seed=draws(6))
     found = {
         "mean_of_modes_off": float((modes[0].mean(0) - v.mean(0)).square().mean().sqrt()),
         "distinct_modes": len(torch.unique(modes[0], dim=0)) / rows,
     }
     for name, rule in {"plain": LOCAL_MODES, "centred": hm.rules.centred(LOCAL_MODES)}.items():
-        gradient = rule.gradient(machine, v, seed=generator(7)).parameters["couplings.0.weight"]
+        gradient = rule.gradient(machine, v, seed=draws(7)).parameters["couplings.0.weight"]
         shifted = [x - x.mean(0) if name == "centred" else x for x in states]
         inner = [(x @ x.t()).double() for x in shifted]
         kernel = torch.stack(inner).sum(0) + sum(inner[l] * inner[m] for l, m in machine.edges)
@@ -172,8 +174,16 @@ def condition(machine: hm.BoltzmannMachine, v: Tensor) -> dict[str, float]:
 class Watch:
     """Measures the condition at powers of two and every hundredth part, and what that costs of CPU time."""
 
-    def __init__(self, v: Tensor, file: Path) -> None:
+    def __init__(self, v: Tensor, file: Path, seconds: float) -> None:
         self.v, self.file, self.cpu = v, file, 0.0
+        self.end = time.perf_counter() + seconds
+
+    def wants(self, step: int, total: int) -> bool:
+        limited = self.end < float("inf") and step % 20 == 0
+        return limited or self.looks(step, total)
+
+    def looks(self, step: int, total: int) -> bool:
+        return step.bit_count() == 1 or step % max(1, total // 10) == 0
 
     def look(self, step: int, machine: hm.BoltzmannMachine) -> None:
         started = time.process_time()
@@ -181,18 +191,18 @@ class Watch:
             stream.write(json.dumps({"step": step, **condition(machine, self.v)}) + "\n")
         self.cpu += time.process_time() - started
 
-    def __call__(self, update: hm.training.Update) -> None:
-        step = update.step
-        if step.bit_count() == 1 or step % max(1, update.total // 10) == 0:
-            self.look(step, update.machine)
+    def __call__(self, update: hm.training.Update) -> object:
+        if self.looks(update.step, update.total):
+            self.look(update.step, update.machine)
+        return hm.training.STOP if time.perf_counter() > self.end else None
 
 
 class Judge:
     """Sets samples beside held-out digits: distances with their floors, coverage, copies."""
 
-    def __init__(self, bits: int, out: Path) -> None:
-        data = hm.data.read("mnist")
-        self.grey, test = np.asarray(data.samples), np.asarray(hm.data.read("mnist-test").samples)
+    def __init__(self, bits: int, out: Path, name: str = "mnist") -> None:
+        data = hm.data.read(name)
+        self.grey, test = np.asarray(data.samples), np.asarray(hm.data.read(f"{name}-test").samples)
         self.bits, self.test_grey = bits, test[:SAMPLES]
         self.training = decode(torch.from_numpy(encode(self.grey, bits, False)), bits, False)
         self.training = self.training.astype(np.float32)
@@ -209,7 +219,7 @@ class Judge:
 
     def __call__(self, drawn: np.ndarray) -> dict[str, float]:
         drawn, count = drawn.astype(np.float32), len(drawn)
-        coverage = class_coverage(drawn, self.features).double()
+        coverage = class_coverage(torch.from_numpy(drawn), self.features).double()
         entropy = -(coverage * coverage.clamp(min=1e-12).log()).sum()
         kernel = kernel_distance(self.real, drawn, self.features, seed=0)
         return {
@@ -233,12 +243,13 @@ class Judge:
 
 def evaluate(machine: hm.BoltzmannMachine, spin: bool, judge: Judge, picture: Path) -> dict[str, Any]:
     """Local modes and Gibbs samples from noise, and the variational bound on the test digits' bits."""
-    noise = machine.random_states(SAMPLES, seed=generator(8))
-    modes = hm.chains.local_search(machine, noise, seed=generator(9))[0][0]
+    draws = partial(generator, device=machine.device)
+    noise = machine.random_states(SAMPLES, seed=draws(8))
+    modes = hm.chains.local_search(machine, noise, seed=draws(9))[0][0]
     drawn = decode(modes, judge.bits, spin)
     image_grid(drawn[:100], (28, 28), 10, picture)
     start = [x[:GIBBS_CHAINS] for x in noise]
-    ends = hm.chains.run(machine, hm.chains.Gibbs(), start, GIBBS_SWEEPS, seed=generator(10))[0]
+    ends = hm.chains.run(machine, hm.chains.Gibbs(), start, GIBBS_SWEEPS, seed=draws(10))[0]
     train, test = (
         torch.from_numpy(encode(grey, judge.bits, spin)).float()
         for grey in (judge.grey[:10_000], judge.test_grey)
@@ -277,7 +288,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.start == "data" and arguments.command != "persistent":
         hm.machine.init_visible_biases_(machine, X)
-    watch = Watch(torch.from_numpy(X[:500]).float(), folder / "condition.jsonl")
+    watch = Watch(torch.from_numpy(X[:500]).float(), folder / "condition.jsonl", arguments.seconds)
     watch.file.exists() or watch.look(0, machine)
     watch.cpu, started = 0.0, time.process_time()
     trained = hm.train(
@@ -287,12 +298,14 @@ def train(
     )  # fmt: skip
     with (folder / "cpu.jsonl").open("a") as stream:
         stream.write(json.dumps(time.process_time() - started - watch.cpu) + "\n")
-    if trained.status != "completed":
+    if trained.status != "completed" and arguments.seconds == float("inf"):
         raise SystemExit(f"{trained.status} after {trained.updates} updates; the same command continues")
     last = {key: value for key, value in trained.history[-1].items() if isinstance(value, float)}
     longest = [each.get("longest_meeting_time", 0.0) for each in trained.history]
     return {
         "training_cpu_seconds": sum(map(json.loads, (folder / "cpu.jsonl").read_text().split())),
+        "training_seconds": trained.seconds,
+        "updates": trained.updates,
         "longest_meeting_time": max(longest),
         "given_up": last.get("capped", 0.0),
         **evaluate(machine, row.spin, judge, folder / "modes.png"),
@@ -309,7 +322,7 @@ def run(rule: str, seed: int, budget: dict[str, Any], judge: Judge, arguments: a
     if arguments.command == "persistent":
         machine = hm.load(arguments.out / name / "run" / "machine.safetensors")
         row = replace(row, rule=hm.rules.centred(hm.rules.mean_field_pcd()))
-        budget = {**budget, "updates": arguments.updates, "rate": arguments.rate or 0.005}
+        budget = {**budget, "updates": arguments.updates or 2_000, "rate": arguments.rate or 0.005}
         name += f"_then_persistent_{budget['updates']}_{budget['rate']:g}"
     file = arguments.out / "records.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -320,11 +333,14 @@ def run(rule: str, seed: int, budget: dict[str, Any], judge: Judge, arguments: a
             "rule": repr(row.rule),
             "seed": seed,
             "settings": {**budget, "schedule": "linear", "start": arguments.start},
-            "reduced": arguments.budget != "paper",
+            "data": arguments.data,
+            "reduced": budget != BUDGETS["paper"],
             **train(name, row, machine, budget, seed, judge, arguments),
             "floor": judge.floor(SAMPLES),
             "floor_gibbs": judge.floor(GIBBS_CHAINS)["fid"],
-            "machine": f"CPU seconds, {arguments.threads} thread, of {processor()}",
+            "machine": f"CPU seconds, {arguments.threads} thread, of {processor()}"
+            if arguments.device == "cpu"
+            else f"{torch.cuda.get_device_name() if torch.cuda.is_available() else arguments.device}",
             "versions": {
                 "harmonium": hm.__version__,
                 "torch": torch.__version__,
@@ -359,7 +375,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, action="append", help="default: 0")
     parser.add_argument("--budget", choices=list(BUDGETS), default="quick")
     parser.add_argument("--start", choices=("data", "logistic"), default="data", help="visible biases")
-    parser.add_argument("--updates", type=int, default=2_000, help="of `persistent`")
+    parser.add_argument("--updates", type=int, help="in place of the budget's; of `persistent` 2000")
+    parser.add_argument("--batch", type=int, help="rows of a batch, in place of the budget's")
+    parser.add_argument("--hidden", type=int, nargs=2, help="hidden units, in place of the budget's")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which training ends")
+    parser.add_argument("--data", choices=("mnist", "fashion-mnist"), default="mnist")
     parser.add_argument("--rate", type=float, help="in place of the budget's; of `persistent` 0.005")
     parser.add_argument("--out", type=Path, default=Path("runs") / "mnist_ucd_lmi")
     parser.add_argument("--threads", type=int, default=1)
@@ -368,9 +388,14 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
     budget = dict(BUDGETS[arguments.budget])
-    if arguments.rate and arguments.command != "persistent":
-        budget["rate"] = arguments.rate
-    judge = Judge(budget["bits"], arguments.out)
+    if arguments.command != "persistent":
+        given = {name: getattr(arguments, name) for name in ("rate", "updates", "batch", "hidden")}
+        budget |= {name: value for name, value in given.items() if value}
+        budget["hidden"] = tuple(budget["hidden"])
+    if arguments.data != "mnist":
+        arguments.out = arguments.out / arguments.data
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    judge = Judge(budget["bits"], arguments.out, arguments.data)
     rules = list(ROWS) if arguments.command == "ablation" else arguments.rule or ["centred-none"]
     for seed in arguments.seed or [0]:
         for rule in rules:

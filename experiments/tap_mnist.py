@@ -4,6 +4,8 @@
     python experiments/tap_mnist.py --budget paper             # Tramel et al. 2018, Figs. 3, 5-7, 10-12
     python experiments/tap_mnist.py --budget long              # the paper's rate, a third of its updates
     python experiments/tap_mnist.py --only sizes --hidden 100  # one part, one size
+    python experiments/tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda
+    python experiments/tap_mnist.py --budget paper --only sizes --hidden 100 --units grey
 
 Parts: ``sizes`` trains 784×25, 50, 100 and 500 by TAP and follows the TAP, pseudo- and AIS
 log-likelihoods and the number of TAP solutions; ``race`` gives TAP and PCD-10 the same CPU time at 784×500;
@@ -11,6 +13,7 @@ log-likelihoods and the number of TAP solutions; ``race`` gives TAP and PCD-10 t
 layers. Pixels are set by the threshold 0.5, as in the paper. All log-likelihoods are in nats an image, of
 1000 test images unless it says otherwise. MNIST is read from $HARMONIUM_DATA or ../shared/data.
 
+``--units grey`` trains the part ``sizes`` on grey levels, as truncated Gauss-Bernoulli units on [0, 1];
 ``--data FOLDER`` trains the part ``sizes`` on grey images of a folder instead, in place of the paper's faces:
 truncated Gaussian units on [0, 1].
 
@@ -71,14 +74,14 @@ RACERS: dict[str, Callable[[], hm.learning.Rule]] = {
 
 
 class Data:
-    """Binary images, or grey ones of a folder."""
+    """Binary or grey digits, or grey images of a folder."""
 
-    def __init__(self, folder: str | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | None, units: str = "binary") -> None:
+        self.folder, self.units = folder, units
         if folder is None:
             train, test = hm.data.read("mnist"), hm.data.read("mnist-test")
-            self.X = (np.asarray(train.samples) > 127).astype(np.uint8)
-            self.test = torch.from_numpy((np.asarray(test.samples) > 127).astype(np.float32))
+            self.X = self.coded(np.asarray(train.samples))
+            self.test = torch.from_numpy(self.coded(np.asarray(test.samples)).astype(np.float32))
             self.labels = torch.from_numpy(np.asarray(train.labels).astype(np.int64))
             self.shape = (28, 28)
         else:
@@ -90,8 +93,13 @@ class Data:
             self.shape = tuple(images.image_shape)
         self.train = torch.from_numpy(self.X[:1000].astype(np.float32))
 
+    def coded(self, grey: np.ndarray) -> np.ndarray:
+        return (grey > 127).astype(np.uint8) if self.units == "binary" else grey.astype(np.float32) / 255
+
     def visible(self) -> hm.layers.Layer:
         units = self.X.shape[1]
+        if self.units == "grey":
+            return hm.TruncatedGaussBernoulli(units, 0.0, 1.0)
         return hm.Bernoulli(units) if self.folder is None else hm.TruncatedGaussian(units, 0.0, 1.0)
 
     def machine(self, *hidden: int, seed: int = 0) -> hm.BoltzmannMachine:
@@ -119,9 +127,8 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
         result["ais_standard_error"] = ais.standard_error
         result["ais_ess"] = ais.ess
         if machine.layers[0].discrete:
-            generator = torch.Generator().manual_seed(1)
             value = hm.likelihood.pseudo_log_likelihood(
-                machine, test, sampled=budget.get("pixels", 20), seed=generator
+                machine, test, sampled=budget.get("pixels", 20), seed=1
             )
             result["pseudo"] = float(value.mean())
     return result
@@ -134,11 +141,18 @@ class Follow:
     """
 
     def __init__(
-        self, at: set[int], look: Callable[[Update], dict[str, Any]], seconds: float = np.inf
+        self,
+        at: set[int],
+        look: Callable[[Update], dict[str, Any]],
+        seconds: float = np.inf,
+        file: Path | None = None,
     ) -> None:
-        self.at, self.look, self.limit = at, look, seconds
+        self.at, self.look, self.limit, self.file = at, look, seconds, file
         self.own, self.started = 0.0, time.process_time()
         self.records: list[dict[str, Any]] = []
+
+    def wants(self, step: int, total: int) -> bool:
+        return step in self.at or step == total or np.isfinite(self.limit)
 
     def __call__(self, update: Update) -> object:
         spent = time.process_time() - self.started - self.own
@@ -150,6 +164,9 @@ class Follow:
                 {"step": update.step, "cpu_seconds": spent, **diagnostics, **self.look(update)}
             )
             print("  " + ", ".join(f"{k} {v:.4g}" for k, v in self.records[-1].items()), flush=True)
+            if self.file is not None:
+                with self.file.open("a") as file:
+                    file.write(json.dumps(self.records[-1]) + "\n")
             self.own += time.process_time() - begun
         return STOP if over else None
 
@@ -161,7 +178,17 @@ class Follow:
         self.records = list(state["records"])
 
 
-def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> dict[str, Any]:
+def on_cpu(found: Landscape) -> Landscape:
+    def moved(x: Any) -> Any:
+        return [t.cpu() for t in x] if isinstance(x, list) else x.cpu()
+
+    solutions = type(found.solutions)(*map(moved, found.solutions))
+    return Landscape(solutions, *map(moved, found[1:]))
+
+
+def sizes(
+    data: Data, budget: dict[str, Any], hidden: list[int], out: Path, device: str, pictures: bool
+) -> dict[str, Any]:
     """Table 1, Figs. 3, 5-7 and 12: curves, numbers of solutions, fields, landscapes."""
     result: dict[str, Any] = {}
     count = min(budget["starts"], len(data.X))
@@ -174,7 +201,7 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
         kept.mkdir(exist_ok=True)
 
         def look(update: Update, kept: Path = kept) -> dict[str, Any]:
-            found = hm.meanfield.landscape(update.machine, starts)
+            found = on_cpu(hm.meanfield.landscape(update.machine, starts))
             (kept / f"{update.step}.pickle").write_bytes(pickle.dumps(found))
             return {
                 **surrogates(update.machine, data, budget),
@@ -185,17 +212,20 @@ def sizes(data: Data, budget: dict[str, Any], hidden: list[int], out: Path) -> d
             }
 
         at = {1, *(int(updates * part) for part in (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1))}
-        follow = Follow(at, look)
+        follow = Follow(at, look, file=out / f"records-{n}.jsonl")
         hm.train(machine, data.X, rule=hm.rules.tap(max_sweeps=budget.get("max_sweeps", 100)),
-                 updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"],
+                 updates=updates, callbacks=[follow], learning_rate=budget["learning_rate"], device=device,
                  run_dir=out / f"run-{n}", resume=True, **SHARED).whole()  # fmt: skip
+        machine.cpu()
+        machine.metadata = {"data": {"image_shape": data.shape}}
+        machine.save(out / f"machine-{n}.safetensors", overwrite=True)
+        result[str(n)] = follow.records
+        if not pictures:
+            continue
         landscapes: dict[str, Landscape] = {
             str(record["step"]): pickle.loads((kept / f"{record['step']}.pickle").read_bytes())
             for record in follow.records
         }
-        machine.metadata = {"data": {"image_shape": data.shape}}
-        machine.save(out / f"machine-{n}.safetensors", overwrite=True)
-        result[str(n)] = follow.records
         fields(machine, data, out)
         names = list(landscapes)
         chosen = sorted({*names[:: max(1, len(names) // 3)], names[-1]}, key=names.index)
@@ -342,6 +372,12 @@ def main() -> None:
     parser.add_argument("--race-minutes", type=float, help="in place of the budget's")
     parser.add_argument("--racer", action="append", choices=list(RACERS), help="contestants of the race")
     parser.add_argument("--data", help="a folder of grey images, for the part sizes")
+    parser.add_argument("--units", choices=("binary", "grey"), default="binary", help="pixels of MNIST")
+    parser.add_argument("--max-sweeps", type=int, help="of training, in place of the budget's")
+    parser.add_argument("--device", default="cpu", help="of the part sizes")
+    parser.add_argument("--no-pictures", dest="pictures", action="store_false", help="of the part sizes")
+    for name in ("starts", "temperatures"):
+        parser.add_argument(f"--{name}", type=int, help="in place of the budget's")
     parser.add_argument("--out", type=Path, default=None, help="default: runs/tap_mnist_BUDGET")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -354,9 +390,12 @@ def main() -> None:
         budget["updates"] = dict.fromkeys(hidden, arguments.updates)
     out = arguments.out or Path("runs") / f"tap_mnist_{arguments.budget}"
     out.mkdir(parents=True, exist_ok=True)
-    data = Data(arguments.data)
+    for name in ("starts", "temperatures", "max_sweeps"):
+        if getattr(arguments, name) is not None:
+            budget[name] = getattr(arguments, name)
+    data = Data(arguments.data, arguments.units)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "sizes": partial(sizes, data, budget, hidden, out),
+        "sizes": partial(sizes, data, budget, hidden, out, arguments.device, arguments.pictures),
         "race": partial(race, data, budget, arguments.racer or list(RACERS), out),
         "adatap": partial(adatap, data, budget, out),
         "deep": partial(deep, data, budget, out),
@@ -366,7 +405,7 @@ def main() -> None:
             "experiment": name,
             "budget": arguments.budget,
             "reduced": arguments.budget != "paper",
-            "settings": {key: value for key, value in budget.items()} | {k: v for k, v in SHARED.items()},
+            "settings": {**budget, **SHARED, "units": arguments.units, "device": arguments.device},
             "results": parts[name](),
         }
         (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
