@@ -13,8 +13,9 @@ those of a small classifier trained on the labels, so the two cannot be set besi
 
 The published program divides energies by the batch size B and not the noise: its Gaussian units are at
 temperature B, and its steps are α₀/B times the mean variance. "langevin-hot" and "gibbs-langevin-hot" are
-these; all others are at temperature 1. "--start published" is the program's: W from N(0, 1/(N+M)), biases and
-means 0, variances 1.
+these; all others are at temperature 1. "--start published" is the program's: variances of 1 (--variance), W
+from N(0, variance²/(N+M)), biases and means 0. At temperature B a chain from variances of 1 spreads over
+√B deviations of the data until training has brought the variances down by B.
 
 MNIST is read from $HARMONIUM_DATA or ../shared/data; --data takes any other labelled set of images.
 """
@@ -111,11 +112,11 @@ class Seconds:
 
 
 @torch.no_grad()
-def published_start_(machine: hm.BoltzmannMachine, seed: int) -> None:
-    """Couplings from N(0, 1/(N+M)), all else 0 but variances of 1, as in the published program."""
+def published_start_(machine: hm.BoltzmannMachine, seed: int, variance: float) -> None:
+    """Couplings from N(0, variance²/(N+M)), all else 0 but the variances, as in the published program."""
     visible, hidden = machine.layers
-    hm.machine.normal_(machine, (visible.width + hidden.width) ** -0.5, seed)
-    visible.fit_((torch.zeros(visible.width),), torch.ones(visible.width))
+    hm.machine.normal_(machine, variance * (visible.width + hidden.width) ** -0.5, seed)
+    visible.fit_((torch.zeros(visible.width),), torch.full((visible.width,), variance))
     hidden.bias.zero_()
 
 
@@ -160,6 +161,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, help="of each run, in place of CPU seconds or epochs")
     parser.add_argument("--rows", type=int, help="of a batch, in place of the budget's")
     parser.add_argument("--start", choices=("drawn", "published"), default="drawn")
+    parser.add_argument("--variance", type=float, default=1.0, help="of the published start")
     parser.add_argument("--schedule", choices=("constant", "cosine"), help="default: cosine for epochs")
     parser.add_argument("--step", type=float, default=0.1)
     parser.add_argument("--inner", type=int, default=10)
@@ -215,7 +217,7 @@ def main() -> None:
             [hm.Gaussian(X.shape[1]), hm.Bernoulli(budget["hidden"])], seed=arguments.seed
         )
         if arguments.start == "published":
-            published_start_(machine, arguments.seed)
+            published_start_(machine, arguments.seed, arguments.variance)
         timer = Seconds(budget["seconds"], arguments.device)
         updates = None if budget["epochs"] else budget.get("updates", 1_000_000)
         run = hm.train(
@@ -256,7 +258,8 @@ def main() -> None:
             "settings": {
                 **budget, "optimizer": optimizer, "learning_rate": learning_rate, "step": arguments.step,
                 "inner": arguments.inner, "seed": arguments.seed, "start": arguments.start,
-                "schedule": schedule, "data": arguments.data, "device": name_of(arguments.device),
+                "variance": arguments.variance, "schedule": schedule, "data": arguments.data,
+                "device": name_of(arguments.device),
             },
             "versions": {"harmonium": hm.__version__, "torch": torch.__version__,
                          "python": platform.python_version()},
