@@ -191,3 +191,13 @@ def test_pairs_are_let_go_and_taken_up_by_pair() -> None:
     taken = hm.tasks.activate(kept, 1, rows, draws)
     assert taken.couplings[0].pairs.tolist()[:2] == [[1, 2], [2, 3]]
     assert taken.couplings[0].pairs.tolist()[2][0] == 0 and taken.couplings[0].weight[2] == 0
+
+
+def test_directions_are_those_of_the_matrix() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pairs = (torch.rand(30, 20, generator=generator) < 0.2).nonzero()
+    machine = hm.BoltzmannMachine([hm.Spin(30), hm.Spin(20)], {(0, 1): hm.Sparse(pairs)}, seed=3)
+    found = machine.hamiltonian().directions(0, 4)
+    expected = torch.linalg.svd(machine.couplings[0].matrix().detach().double())[0][:, :4]
+    assert found.shape == (30, 4)
+    torch.testing.assert_close((found.T @ expected).abs(), torch.eye(4).double(), atol=1e-6, rtol=0)

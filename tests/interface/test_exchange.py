@@ -546,7 +546,7 @@ REFUSED_UAI = {
     "one value": (UAI.replace("2 2", "2 1", 1), "line 3: expected the values of variable 1, at least 2"),
     "more": (UAI + "7\n", "line 13: expected the end of the file, received '7'"),
     "too many": ("MARKOV\n999999999\n2 2", "variable 2 after line 3, where the file ends"),
-    "too wide": ("MARKOV\n2\n999999 999999\n0\n", "couplings of 2 variables claims"),
+    "too wide": ("MARKOV\n2\n999999999 999999999\n0\n", "values of 2 variables claims"),
 }
 
 

@@ -181,6 +181,7 @@ def search(machine: Machine, layers: Collection[int]) -> bool:
     """Returns whether a search for local modes of these layers moves chains one by one (``climb``)."""
     return (
         any(l in layers and m in layers for l, m in machine.graph.edges)
+        and not machine.graph.sparse
         and isinstance(machine.beta, float)
         and all(machine.mask(l) is None and machine.thetas[l][0].dim() == 1 for l in layers)
         and COMPILED

@@ -198,10 +198,7 @@ def diagnose(
     if start is None:
         start = machine.random_states(_checks.positive_int(chains, "chains"), seed=generator)
     hamiltonian = machine.hamiltonian()
-    axes = [
-        (l, m, torch.linalg.svd(J.double(), full_matrices=False)[0][:, :directions])
-        for l, m, J in hamiltonian.edges
-    ]
+    axes = [(l, m, hamiltonian.directions(edge, directions)) for edge, (l, m) in enumerate(machine.edges)]
     kept: list[Tensor] = []
 
     def observe(number: int, state: KernelState, info: Info) -> None:

@@ -45,7 +45,9 @@ class Uai(Format):
         values = [words.count(f"the values of variable {i}", 2) for i in range(variables)]
         size = path.stat().st_size
         width = sum(values)
-        check_claim(8 * width**2, size, f"couplings of {variables} variables")
+        check_claim(
+            8 * width, size, f"values of {variables} variables"
+        )  # couplings are as many as its numbers
         scopes = [_read_scope(words, f, values) for f in range(words.count("the number of factors", 0))]
         fields = [np.zeros(n) for n in values]
         tables = dict[tuple[int, int], Array]()

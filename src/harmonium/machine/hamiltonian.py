@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -176,6 +176,33 @@ class Hamiltonian:
     def edges(self) -> Iterator[tuple[int, int, Tensor]]:
         """Every edge with its coupling: l, m and J as a matrix, (width_l, width_m)."""
         return ((l, m, self.J.matrix(edge)) for edge, (l, m) in enumerate(self.graph.edges))
+
+    def directions(self, edge: int, number: int) -> Tensor:
+        """Returns the left singular vectors of the largest singular values of J, (width_l, directions).
+
+        There are as many as asked for, or as J has; of a sparse coupling at most one less. They are found
+        in float64.
+        """
+        pattern, J = self.graph.patterns[edge], self.J[edge].detach()
+        if pattern is None:
+            vectors: Tensor = torch.linalg.svd(J.double(), full_matrices=False)[0]
+            return vectors[:, :number]
+        from scipy.sparse.linalg import LinearOperator, svds  # half a second
+
+        number, values = min(number, min(pattern.shape) - 1), J.double()
+        if number < 1:
+            return values.new_zeros(pattern.shape[0], 0)
+
+        def times(x: Any, transposed: bool) -> Any:
+            rows = torch.from_numpy(x.reshape(1, -1)).to(values)
+            return pattern.times(rows, values, transposed)[0].cpu().numpy()
+
+        matrix = LinearOperator(
+            pattern.shape, partial(times, transposed=True), partial(times, transposed=False), dtype=float
+        )
+        first = torch.ones(min(pattern.shape), dtype=torch.float64).numpy()
+        found = svds(matrix, number, v0=first, return_singular_vectors="u")[0][:, ::-1].copy()
+        return torch.from_numpy(found).to(values)
 
     def joined_units(self, edge: int) -> tuple[Tensor, Tensor]:
         """Returns the pairs of units with couplings that are not all 0, within a layer each pair once.
