@@ -15,7 +15,7 @@ from harmonium._states import join_rows
 from harmonium.backends import Recording, choice
 from harmonium.chains.kernel import Info, Kernel, KernelState, not_a_step
 from harmonium.distributed import SHARDS, Distributed, as_shards
-from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, require_distribution
 
 Observer = Callable[[int, KernelState, Info], None]
 """Called after every sweep with its number from 1, the chains and the sweep's diagnostics."""
@@ -98,6 +98,7 @@ def run(
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     law = machine.hamiltonian()
+    require_distribution(law)
     dealt = as_shards(distributed, shards)
     if dealt is not None and (observer is not None or isinstance(states, KernelState)):
         raise ValueError(

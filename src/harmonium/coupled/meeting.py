@@ -18,7 +18,14 @@ from harmonium.chains import initial_states
 from harmonium.coupled.ahead import Horizon, Layers, RunAhead, Tally
 from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, join_states
 from harmonium.distributed import SHARDS, Distributed, as_shards
-from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, Statistics
+from harmonium.machine import (
+    BoltzmannMachine,
+    ClampLike,
+    Hamiltonian,
+    States,
+    Statistics,
+    require_distribution,
+)
 
 # Statistics are added in lots of 512 rows: one product for many small lots takes a quarter off UCD with 100
 # pairs (docs/decisions/0006).
@@ -125,6 +132,7 @@ def meet(
     lag = _checks.positive_int(lag, "lag")
     max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
     hamiltonian = machine.hamiltonian()
+    require_distribution(hamiltonian)
     dealt = None if distributed is None else as_shards(distributed, shards)
     begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))

@@ -16,7 +16,7 @@ from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
 from harmonium.ladder.rungs import as_rung, fields_of, laws_of, space_rungs
 from harmonium.likelihood import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
 
 RENEWED = 0.99
 """The part of a ladder's states that has to come from rung 0 before it counts as in equilibrium."""
@@ -206,6 +206,7 @@ def log_partitions(
     warm_up = _checks.positive_int(warm_up, "warm_up", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     law = machine.hamiltonian()
+    require_distribution(law)
     if state is None:
         begun = _begin(machine, law, kernel, data, chains, generator)
     else:

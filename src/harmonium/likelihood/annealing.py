@@ -20,7 +20,7 @@ from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, 
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted, require_distribution
 
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
@@ -98,6 +98,7 @@ def ais(
     parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
+    require_distribution(target)
     if data is None:
         if weights is not None:
             raise ValueError("weights: expected None without data, received weights")

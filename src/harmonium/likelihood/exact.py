@@ -23,14 +23,15 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
     Args:
         machine: the layers that are left to list must be discrete, with at most 2^35 unit updates, their
             joint states times the columns of the machine (25 units beside 784, say). What is summed out is
-            chosen so that they are fewest (in a chain the even or the odd layers). Gaussian visible layers
-            that edges join are integrated beside at most 4096 hidden states (``HiddenStates``).
+            chosen so that they are fewest (in a chain the even or the odd layers). Gaussian layers that edges
+            join are integrated beside at most 4096 states of the others (``HiddenStates``).
 
     Returns:
         ln Z of exp(-E), with E as in ``BoltzmannMachine.energy``.
 
     Raises:
-        ValueError: too many states, or real units that cannot be summed out.
+        ValueError: too many states, real units that cannot be summed out, or couplings among Gaussian layers
+            that leave no distribution.
 
     Examples:
         >>> from math import log

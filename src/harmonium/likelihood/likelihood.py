@@ -12,7 +12,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.likelihood.annealing import anneal_chains, check_weights, read_temperatures
 from harmonium.likelihood.log_partition import LogPartition, TapPartition, value_of
-from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.machine import BoltzmannMachine, Hamiltonian, require_distribution
 from harmonium.meanfield import naive, tap
 from harmonium.sums import LIMIT_TEXT, log_weights
 
@@ -55,6 +55,7 @@ def log_likelihood(machine: BoltzmannMachine, X: Numbers, log_partition: float |
         )
     X = machine.visible_rows(X, "X", missing=True)
     value, hamiltonian = value_of(log_partition), machine.hamiltonian()
+    require_distribution(hamiltonian)
 
     def weigh(v: Tensor) -> Tensor:
         return -hamiltonian.free_energy(hamiltonian.split(v), hamiltonian.graph.summed)

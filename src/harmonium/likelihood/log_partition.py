@@ -9,7 +9,7 @@ import torch
 
 from harmonium import _checks, _html
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.meanfield import DampingLike, landscape
 
 
@@ -152,6 +152,7 @@ def tap_log_partition(
     Raises:
         ValueError: no start that converges.
     """
+    require_distribution(machine.hamiltonian())
     solutions = landscape(
         machine,
         X,

@@ -20,6 +20,11 @@ from harmonium.machine.initialisation import (
     orthogonal_ as orthogonal_,
 )
 from harmonium.machine.loading import load as load, rebuild as rebuild
+from harmonium.machine.precision import (
+    find_improper as find_improper,
+    joint_precision as joint_precision,
+    require_distribution as require_distribution,
+)
 from harmonium.machine.statistics import Statistics as Statistics
 
 _device.keep_memory()

@@ -220,6 +220,17 @@ class Graph:
         chain = tuple((l, l + 1) for l in range(self.size - 1))
         return self.size > 1 and self.visible == (0,) and self.edges == chain
 
+    def with_visible(self, layers: Iterable[int]) -> Graph:
+        """Returns the graph with further layers counted as visible, after the others: for sums over them.
+
+        A sweep goes through its parts as before.
+        """
+        same = copy(self)
+        for name in ("hidden", "kept", "distances", "order", "independent", "is_chain"):
+            vars(same).pop(name, None)
+        same.visible = (*self.visible, *layers)
+        return same
+
     def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns two groups of layers without edges inside either, the even and the odd layers of a chain.
 

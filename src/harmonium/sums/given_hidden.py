@@ -19,7 +19,7 @@ from torch import Tensor
 
 from harmonium import _device, _random
 from harmonium.layers import Layer, Moments, Theta
-from harmonium.machine import Graph, Hamiltonian
+from harmonium.machine import Graph, Hamiltonian, joint_precision, require_distribution
 
 _BITS = 52  # of a whole number that float64 holds
 
@@ -214,18 +214,13 @@ class JoinedGaussians:
         self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
         self.places = dict(zip(layers, places(law, layers), strict=True))
-        linear, curvature = (torch.cat([law.thetas[l][k] for l in layers]).double() for k in (0, 1))
-        among, up = couplings_of_columns(law)
+        linear = torch.cat([law.thetas[l][0] for l in layers]).double()
+        _, up = couplings_of_columns(law)
         side = dict(zip(law.graph.visible, places(law, law.graph.visible), strict=True))
         columns = torch.cat([torch.arange(side[l].start, side[l].stop, device=law.device) for l in layers])
-        self.precision = torch.diag(curvature) - among[columns][:, columns].double()
+        require_distribution(law)
+        self.precision = joint_precision(law, layers)
         self.gamma = torch.cat([linear.unsqueeze(0), up[columns].t().double()])
-        if bool(torch.linalg.cholesky_ex(self.precision).info):
-            raise ValueError(
-                f"machine: expected couplings among the Gaussian layers {list(layers)} that leave their "
-                "joint precision positive definite, received a machine without a distribution; make them "
-                "smaller"
-            )
         self.back: Tensor | None = None
         if not roots.keys().isdisjoint(layers):
             blocks = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]

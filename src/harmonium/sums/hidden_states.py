@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from math import log2
 from typing import final
@@ -33,6 +34,7 @@ _DRAWN_ROWS = 8192  # at a time: 64 MB of columns, of 1,000
 
 def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[int] = ()) -> bool:
     """Returns whether ``HiddenStates`` takes a machine, with roots of these layers; decided only here."""
+    graph = _with_integrated(graph, layers)
     hidden = [layers[l] for l in graph.hidden]
     if not sum(layer.log2_states for layer in hidden) <= log2(MAX_HIDDEN_STATES):
         return False
@@ -40,6 +42,12 @@ def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[i
     return all(l in graph.visible and layers[l].gaussian for l in joined) and (
         not joined or sum(layer.width for layer in hidden) <= MAX_JOINED_COLUMNS
     )
+
+
+def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
+    """Returns the graph with hidden Gaussian layers as visible ones, which rows never show."""
+    integrated = [l for l in graph.hidden if layers[l].gaussian]
+    return graph.with_visible(integrated) if integrated else graph
 
 
 @torch.no_grad()
@@ -88,21 +96,24 @@ class HiddenStates:
     """All joint states of the hidden layers with the log of their weights.
 
     Given the hidden layers the visible units are independent, or Gaussian layers that edges join are one
-    multivariate Gaussian. So ln p of what a row shows is ln Σ_h exp[c·h + Σ_seen (terms) + Σ_missing ψ(B)]
-    less the same for a row that shows nothing, whatever is missing. What the row lacks is a mixture with a
-    component for every h.
+    multivariate Gaussian. Hidden Gaussian layers count as visible ones that no row shows. So ln p of what a
+    row shows is ln Σ_h exp[c·h + Σ_seen (terms) + Σ_missing ψ(B)] less the same for a row that shows nothing,
+    whatever is missing. What the row lacks is a mixture with a component for every h.
 
     Args:
         law: the machine: discrete hidden layers with at most ``MAX_HIDDEN_STATES`` joint states, and visible
-            layers of any kind that no edge joins, or Gaussian ones that edges join. Answers have its dtype.
+            layers of any kind that no edge joins, or Gaussian ones that edges join, to hidden Gaussian layers
+            too. Answers have its dtype.
         roots: Matrices R for visible Gaussian layers, (width_l, width_l), where rows have columns x = R u and
             the machine is one of u. With a root of the covariance it is of columns without correlations, so
             that those of x need not be learned. None: x = u throughout.
 
     Attributes:
-        law: the machine.
-        states: States of the hidden layers side by side, (states, columns).
+        law: the machine, with hidden Gaussian layers behind the visible ones.
+        states: States of the other hidden layers side by side, (states, columns).
         state_log_weights: c·h of every state, (states,) float64.
+        hidden: hidden layers of the machine, Gaussian ones among them.
+        width: Columns of a row.
 
     Raises:
         ValueError: another machine, or joined Gaussian layers without a distribution.
@@ -130,7 +141,9 @@ class HiddenStates:
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.law = law
+        self.hidden, self.width = graph.hidden, law.visible_width
+        graph = _with_integrated(graph, layers)
+        self.law = law = replace(law, graph=graph)
         states = list_states(law, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
         self.state_log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
@@ -156,17 +169,17 @@ class HiddenStates:
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
-        return self.state_log_weights.new_full(
-            (rows, self.law.visible_width), torch.nan, dtype=self.law.dtype
-        )
+        return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.law.dtype)
 
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the law of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
-        return Posterior(self, v)
+        unseen = self.law.visible_width - self.width  # columns of hidden Gaussian layers
+        return Posterior(self, torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v)
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
-        lacking = self.law.split(v.isnan())
+        unseen = self.law.visible_width - self.width
+        lacking = self.law.split(torch.nn.functional.pad(v.isnan(), (0, unseen), value=True))
         row_bytes = 4 * self.law.dtype.itemsize * len(self.states) + sum(
             part.row_bytes(torch.cat([lacking[l] for l in part.places], 1)) for part in self.parts
         )
@@ -279,7 +292,16 @@ class Posterior:
     @torch.no_grad()
     def hidden_means(self) -> Tensor:
         """Returns E of the hidden layers, side by side, (rows, columns)."""
-        return self.probabilities @ self._table.states
+        table, listed = self._table, self.probabilities @ self._table.states
+        law = table.law
+        if law.graph.hidden == table.hidden:
+            return listed
+        above = zip(law.graph.hidden, places(law, law.graph.hidden), strict=True)
+        means = {l: listed[:, place] for l, place in above}
+        for part, rows in zip(table.parts, self._parts, strict=True):
+            joined = rows.moments(self.probabilities).mean
+            means |= {l: joined[:, place].to(listed) for l, place in part.places.items()}
+        return torch.cat([means[l] for l in table.hidden], 1)
 
     @torch.no_grad()
     def moments(self) -> Moments:
@@ -377,7 +399,7 @@ class Posterior:
         for part, x in zip(table.parts, parts, strict=True):
             for l, place in part.places.items():
                 states[l] = x[..., place].to(table.law.dtype)
-        return table.law.visible_states(states)
+        return table.law.visible_states(states)[..., : table.width]
 
 
 def list_states(law: Hamiltonian, among: Sequence[int]) -> list[Tensor]:

@@ -133,7 +133,8 @@ def _fewest(law: Hamiltonian, missing: Mapping[int, float]) -> tuple[bool, float
     graph, layers = law.graph, law.layers
     hidden = {l: layers[l].log2_states for l in graph.hidden}
     listed = _split(graph, {l: layers[l].log2_states * share for l, share in missing.items()} | hidden)[2]
-    table = sum(hidden.values()) if has_hidden_states(graph, layers) else inf
+    few = sum(size for l, size in hidden.items() if not layers[l].gaussian)  # Gaussian ones are integrated
+    table = few if has_hidden_states(graph, layers) else inf
     return table <= listed and table < inf, min(table, listed)
 
 

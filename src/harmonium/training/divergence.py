@@ -13,7 +13,7 @@ from torch.nn import Parameter
 
 from harmonium import _checks
 from harmonium.learning import Parametrisation
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, find_improper
 from harmonium.training.optimizers import global_norm
 from harmonium.training.plausibility import energy_gap, is_saturated
 
@@ -223,7 +223,7 @@ class DivergenceMonitor:
         """Finds a machine that is not finite or has run away; records good parameters, or restores them."""
         look = self._look_at(step)
         gap = self._measure_gap() if look.gap is None else look.gap
-        problem = self._find_not_finite(look.norm) or self._find_run_away(gap)
+        problem = self._find_not_finite(look.norm) or self._find_run_away(gap) or self._find_improper()
         if not problem and self._gap <= self._limit / _ABSURD:
             if look.early and self._noted.step == step:
                 self._good, self._noted = self._noted, self._good
@@ -279,6 +279,19 @@ class DivergenceMonitor:
             "machine",
             f"the machine has run away from the data{far if math.isfinite(self._gap) else ''} and its "
             f"parameters were {self._put_parameters_back()}",
+        )
+
+    def _find_improper(self) -> Problem | None:
+        """Finds couplings among Gaussian layers that leave no distribution, and restores good parameters."""
+        improper = find_improper(self._machine.hamiltonian())
+        if not improper:
+            return None
+        self._good.restore()
+        return Problem(
+            "machine",
+            f"the couplings among its Gaussian layers {improper} no longer leave their joint precision "
+            "positive definite, so that the machine has no distribution, and its parameters were put back to "
+            f"those after {self._good.step} updates",
         )
 
     def _measure_gap(self) -> float:

@@ -18,7 +18,7 @@ from harmonium import _checks, _random
 from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
@@ -269,6 +269,7 @@ class Run:
         self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         if not self.learned:
             raise ValueError("machine: expected a parameter with requires_grad=True, received none")
+        require_distribution(machine.hamiltonian())
         assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
         ascent = Ascent(settings.optimizer, self.learned.values(), settings.learning_rate, settings.momentum)
         if ascent.search:
