@@ -25,6 +25,7 @@ from harmonium.backends.choice import layers_in_turn
 from harmonium.machine import Hamiltonian, Part
 
 pytest.importorskip("numba")
+pytest.importorskip("harmonium.backends.sparse_sweeps")  # which takes `over` as it is now
 Bernoulli, Spin, Categorical, Masked = hm.Bernoulli, hm.Spin, hm.Categorical, hm.Masked
 
 
@@ -32,6 +33,10 @@ def ring(units: int) -> Tensor:
     """Each unit joined to the next and to the second next, of a closed chain."""
     step = (torch.arange(units).unsqueeze(1) - torch.arange(units)).remainder(units)
     return (step == 1) | (step == 2) | (step == units - 1) | (step == units - 2)
+
+
+def sparse(joined: Tensor) -> hm.Sparse:
+    return hm.Sparse(joined.triu(1).nonzero())
 
 
 MACHINES = {
@@ -42,6 +47,11 @@ MACHINES = {
     "spins": lambda: hm.BoltzmannMachine([Spin(7)], edges=[(0, 0)]),
     "spins, masked": lambda: hm.BoltzmannMachine([Spin(9)], {(0, 0): Masked(ring(9))}),
     "Bernoulli": lambda: hm.BoltzmannMachine([Bernoulli(7)], edges=[(0, 0)]),
+    "spins, sparse": lambda: hm.BoltzmannMachine([Spin(9)], {(0, 0): sparse(ring(9))}),
+    "Bernoulli, sparse": lambda: hm.BoltzmannMachine([Bernoulli(6)], {(0, 0): sparse(ring(6))}),
+    "sparse beside others": lambda: hm.BoltzmannMachine(
+        [Spin(5), Categorical(2, 3)], {(0, 0): sparse(ring(5)), (0, 1): hm.Dense()}
+    ),
     "semi-restricted Potts": lambda: hm.BoltzmannMachine(
         [Categorical(3, 3), Spin(3)], edges=[(0, 0), (0, 1)]
     ),
@@ -51,6 +61,7 @@ MACHINES = {
     ),
 }
 PURE = ["Potts", "Potts, masked", "spins", "spins, masked", "Bernoulli"]
+SPARSE = ["spins, sparse", "Bernoulli, sparse"]
 ROWS = 40_000
 SWEEPS = 2
 
@@ -69,7 +80,7 @@ def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Serves batches of any size; the names of the compiled functions that were called."""
-    names, over = [], calls.over
+    names, over, sweep_sparse = [], calls.over, calls.sweep_sparse
 
     def noted(name: str, *rest: object) -> None:
         names.extend([name] if name.endswith(("categorical", "two_valued")) else [])
@@ -78,7 +89,13 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(choice, "IN_TURN", 0)
     monkeypatch.setattr(choice, "HALF_STEP", 0)
     monkeypatch.setattr(choice, "NARROW", 0)
+
+    def noted_sparse(law, layer, states, keys, metropolis=False):
+        names.extend(["sweep_sparse"] * len(keys))
+        return sweep_sparse(law, layer, states, keys, metropolis)
+
     monkeypatch.setattr(calls, "over", noted)
+    monkeypatch.setattr(calls, "sweep_sparse", noted_sparse)
     yield names
 
 
@@ -114,7 +131,7 @@ def thresholds(units, field, theta, generator):
     return cumulative.gather(1, torch.randint(units.n_states, (len(field), 1), generator=generator))[:, 0]
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", [name for name in MACHINES if "sparse" not in name])
 @pytest.mark.parametrize("what", ["free", "held", "tempered"])
 @pytest.mark.nightly
 def test_the_draws_of_tensor_code_in_float64(name, what):
@@ -228,16 +245,77 @@ def test_no_drift(served, name):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", PURE)
-def test_joint_states_have_their_law(served, name):
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        *((name, hm.chains.Gibbs()) for name in PURE + SPARSE),
+        *((name, hm.chains.Metropolis()) for name in SPARSE),
+    ],
+    ids=str,
+)
+def test_joint_states_have_their_law(served, name, kernel):
     """By χ² over all joint states, from chains that begin elsewhere and have forgotten it."""
     machine = make(name)
     states, probability = exact_law(machine)
     generator = torch.Generator().manual_seed(3)
     begun = machine.random_states(ROWS, seed=generator)
-    (x,) = hm.chains.run(machine, hm.chains.Gibbs(), begun, 60, seed=generator)
+    (x,) = hm.chains.run(machine, kernel, begun, 60, seed=generator)
     assert p_value(x.double(), states[0], probability) > FAILURE_RATE
     assert len(served) == 60
+
+
+@pytest.mark.parametrize("kernel", [hm.chains.Gibbs(), hm.chains.Metropolis()], ids=repr)
+@pytest.mark.parametrize("name", [*SPARSE, "sparse beside others"])
+def test_sweeps_at_once_have_the_bits_of_sweeps(served, name, kernel):
+    """All in one call, in two, and one by one beside an observer; also where other layers are held."""
+    machine = make(name)
+    start = machine.random_states(300, seed=0)
+    clamp = {1: start[1]} if len(start) > 1 else None
+    ends, noted = [], []
+    for cuts, observer in (((5,), None), ((2, 3), None), ((5,), lambda *what: noted.append(what[2]))):
+        states, generator = start, torch.Generator().manual_seed(1)
+        for sweeps in cuts:
+            states = hm.chains.run(machine, kernel, states, sweeps, clamp, seed=generator, observer=observer)
+        ends.append(states)
+    assert all(torch.equal(x, y) for end in ends[1:] for x, y in zip(ends[0], end, strict=True))
+    assert served == ["sweep_sparse"] * 15
+    assert not torch.equal(start[0], ends[0][0])
+    if isinstance(kernel, hm.chains.Metropolis):
+        assert all(0.5 < float(info["acceptance"]) < 1 for info in noted)
+
+
+def test_the_acceptance_of_sparse_layers(served, monkeypatch):
+    """It is that of tensor code, in the mean; units that are held count as accepted there."""
+    machine, kernel = make("spins, sparse"), hm.chains.Metropolis()
+    start = machine.random_states(ROWS, seed=0)
+    clamp = torch.full((ROWS, 9), torch.nan)
+    clamp[: ROWS // 2, 0], clamp[:, 3] = start[0][: ROWS // 2, 0], start[0][:, 3]
+    found: list[float] = []
+
+    def note(sweep: int, state: object, info: dict[str, Tensor]) -> None:
+        found.append(float(info["acceptance"]))
+
+    for limit in (0, 1 << 60):
+        monkeypatch.setattr(choice, "IN_TURN", limit)
+        hm.chains.run(machine, kernel, start, 1, clamp, seed=1, observer=note)
+    assert len(served) == 1
+    assert abs(found[0] - found[1]) < 0.01
+
+
+def test_couplings_that_change_are_read_again(served):
+    """Sums that were made of them are kept with the law, and made again where an optimiser steps in place."""
+    machine = make("spins, sparse")
+    law, start = machine.hamiltonian(), machine.random_states(500, seed=0)
+    keys = np.arange(3, dtype=np.uint64)
+    with torch.no_grad():
+        before = calls.sweep_sparse(law, 0, start, keys)
+        assert torch.equal(calls.sweep_sparse(law, 0, start, keys), before)
+        law.J[0].fill_(3.0)
+        after = calls.sweep_sparse(law, 0, start, keys)
+        assert not torch.equal(after, before)
+        free = Hamiltonian(law.layers, law.graph, law.thetas, (torch.zeros_like(law.J[0]),))
+        expected = calls.sweep_sparse(free, 0, start, keys)
+        assert torch.equal(calls.sweep_sparse(law.tempered(0.0), 0, start, keys), expected)
 
 
 @pytest.mark.statistical

@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.special import ellipk
 from statistical.support import FAILURE_RATE
 
-from harmonium.backends import compressed_rows
-from harmonium.backends.compressed_rows import CompressedRows, compress_rows
+from harmonium.backends import RowsInTurn, SparsityPattern, colouring
+from harmonium.backends.colouring import colour_nodes
 
 pytest.importorskip("numba")
 sparse_sweeps = pytest.importorskip("harmonium.backends.sparse_sweeps")
@@ -49,6 +49,19 @@ def random_pairs(nodes: int, edges: int, seed: int) -> NDArray[np.int64]:
     return generator.permuted(generator.permutation(every)[:edges], axis=1)
 
 
+def compress_rows(pairs: NDArray[np.int64], nodes: int) -> RowsInTurn:
+    """Neighbours in the order of a sweep, by the colouring of large graphs."""
+    joined = torch.as_tensor(pairs).view(-1, 2).long()
+    pattern = SparsityPattern(joined, (nodes, nodes), (1, 1), True)
+    starts, others, _ = (x.numpy().astype(np.int32) for x in pattern.by_column)
+    colours = colour_nodes(starts, others)
+    return pattern.in_turn([(colours == c).nonzero()[0] for c in range(colours.max() + 1)])
+
+
+def n_colours(rows: RowsInTurn) -> int:
+    return len(rows.colour_starts) - 1
+
+
 GRAPHS = {
     "open 3 × 3": (9, lattice(3, False)),
     "closed 3 × 3": (9, lattice(3, True)),
@@ -58,22 +71,24 @@ GRAPHS = {
 }
 
 
+def keys(seed: int, sweeps: int = 1) -> NDArray[np.uint64]:
+    return np.random.default_rng(seed).integers(1 << 62, size=sweeps).astype(np.uint64)
+
+
 class Oracle:
     """The joint density and the transition of one sweep, by plain sums over all states, float64."""
 
-    def __init__(
-        self, rows: CompressedRows, pairs: NDArray[np.int64], values: tuple[float, float], seed: int
-    ):
+    def __init__(self, rows: RowsInTurn, pairs: NDArray[np.int64], values: tuple[float, float], seed: int):
         generator = np.random.default_rng(seed)
         self.rows, self.pairs, self.values = rows, pairs, values
-        self.bias = generator.normal(0, 0.5, rows.n_nodes).astype(np.float32)
+        self.bias = generator.normal(0, 0.5, len(rows.order)).astype(np.float32)
         self.J = generator.normal(0, 0.7, len(pairs)).astype(np.float32)
-        self.states = np.array(list(product(values, repeat=rows.n_nodes)))
+        self.states = np.array(list(product(values, repeat=len(rows.order))))
 
     def density(self, beta: float = 1.0, outside: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
         """The probability of every state."""
         x, (i, j) = self.states, self.pairs.T
-        exponent = x @ (beta * self.bias.astype(float) + outside) + beta * (x[:, i] * x[:, j]) @ self.J
+        exponent = x @ (self.bias.astype(float) + outside) + beta * (x[:, i] * x[:, j]) @ self.J
         weight = np.exp(exponent - exponent.max())
         return weight / weight.sum()
 
@@ -84,7 +99,7 @@ class Oracle:
         size = len(self.states)
         whole = np.eye(size)
         for node in self.rows.order:
-            bit = 1 << (self.rows.n_nodes - 1 - node)
+            bit = 1 << (len(self.rows.order) - 1 - node)
             other = np.arange(size) ^ bit
             if kernel == "gibbs":
                 change = density[other] / (density + density[other])
@@ -98,8 +113,7 @@ class Oracle:
         return whole
 
     def couplings(self):
-        bias, J = torch.from_numpy(self.bias), torch.from_numpy(self.J)
-        return join_edges(bias, J, self.rows, self.values)
+        return torch.from_numpy(self.bias), join_edges(torch.from_numpy(self.J), self.rows, self.values)
 
     def start(self, number: int, chains: int = CHAINS) -> torch.Tensor:
         """Chains that are all in one of the states."""
@@ -109,7 +123,7 @@ class Oracle:
         """Which of the states each chain is in."""
         assert set(states.unique().tolist()) <= set(self.values)
         bits = (states.numpy() == self.values[1]).astype(np.int64)
-        return bits @ (1 << np.arange(self.rows.n_nodes)[::-1])
+        return bits @ (1 << np.arange(len(self.rows.order))[::-1])
 
     def counts(self, states: torch.Tensor) -> NDArray[np.int64]:
         return np.bincount(self.numbers(states), minlength=len(self.states))
@@ -138,7 +152,7 @@ def test_one_sweep_is_the_product_of_its_units(graph, kernel, values):
     oracle = make(graph, values)
     transition = oracle.transition(kernel, oracle.density())
     for key, number in enumerate((0, len(oracle.states) // 3)):
-        end = sweep_edges(oracle.start(number), oracle.couplings(), np.uint64(key), kernel=kernel)
+        end = sweep_edges(oracle.start(number), *oracle.couplings(), keys(key), kernel=kernel)
         assert agree(oracle.counts(end), transition[number], 2)
 
 
@@ -153,7 +167,7 @@ def test_words_of_any_size_have_one_transition(chains, kernel):
     states = oracle.start(0, chains).clone()
     before = oracle.numbers(states)
     for sweep in range(n_sweeps):
-        sweep_edges(states, couplings, np.uint64(10_000 * sweep), kernel=kernel, out=states)
+        sweep_edges(states, *couplings, keys(10_000 * sweep), kernel=kernel, out=states)
         after = oracle.numbers(states)
         np.add.at(pairs, (before, after), 1)
         before = after
@@ -168,16 +182,16 @@ def test_no_drift_from_an_exact_start(kernel):
     density = oracle.density()
     start = np.random.default_rng(3).choice(len(density), CHAINS, p=density)
     states = torch.from_numpy(oracle.states[start]).float()
-    end = sweep_edges(states, oracle.couplings(), np.uint64(1), kernel=kernel, sweeps=6)
+    end = sweep_edges(states, *oracle.couplings(), keys(1, 6), kernel=kernel)
     assert agree(oracle.counts(end), density, 1)
-    tilted = sweep_edges(states, oracle.couplings(), np.uint64(1), kernel=kernel, sweeps=6, beta=1.05)
+    tilted = sweep_edges(states, *oracle.couplings(), keys(1, 6), kernel=kernel, beta=1.05)
     assert not agree(oracle.counts(tilted), density, 1)  # the test finds what is wrong by 5 %
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_sweeps_reach_the_density(kernel):
     oracle = make("open 3 × 3", (0.0, 1.0))
-    end = sweep_edges(oracle.start(0), oracle.couplings(), np.uint64(2), kernel=kernel, sweeps=60)
+    end = sweep_edges(oracle.start(0), *oracle.couplings(), keys(2, 60), kernel=kernel)
     assert agree(oracle.counts(end), oracle.density(), 1)
 
 
@@ -187,7 +201,7 @@ def test_each_chain_has_its_temperature(kernel, values):
     oracle = make("random", values)
     beta = torch.tensor([0.2, 1.0, 1.7]).repeat(CHAINS)[:CHAINS]
     states = oracle.start(1)
-    end = sweep_edges(states, oracle.couplings(), np.uint64(3), kernel=kernel, beta=beta.unsqueeze(1))
+    end = sweep_edges(states, *oracle.couplings(), keys(3), kernel=kernel, beta=beta.unsqueeze(1))
     for value in beta.unique():
         transition = oracle.transition(kernel, oracle.density(float(value)))
         assert agree(oracle.counts(end[beta == value]), transition[1], 3)
@@ -203,8 +217,8 @@ def test_fields_of_other_layers_and_held_units(kernel, values):
     which = torch.arange(CHAINS) % 2
     end = sweep_edges(
         oracle.start(5),
-        oracle.couplings(),
-        np.uint64(4),
+        *oracle.couplings(),
+        keys(4),
         kernel=kernel,
         beta=0.7,
         outside=torch.from_numpy(fields).float()[which],
@@ -219,9 +233,10 @@ def test_fields_of_other_layers_and_held_units(kernel, values):
 def test_large_fields_are_certain():
     """Log-odds far beyond the range of float32's exponential."""
     rows, values = compress_rows(np.array([[0, 1], [1, 2]]), 3), torch.tensor([1e4, -1e4])
-    couplings = join_edges(torch.tensor([1e5, 0.0, 0.0]), values, rows, (-1.0, 1.0))
+    bias = torch.tensor([1e5, 0.0, 0.0])
+    couplings = join_edges(values, rows, (-1.0, 1.0))
     for kernel in KERNELS:
-        end = sweep_edges(-torch.ones(100, 3), couplings, np.uint64(0), kernel=kernel, sweeps=40)
+        end = sweep_edges(-torch.ones(100, 3), bias, couplings, keys(0, 40), kernel=kernel)
         assert end.unique(dim=0).tolist() == [[1.0, 1.0, -1.0]]
 
 
@@ -230,9 +245,7 @@ def test_bits_do_not_depend_on_threads(chains, monkeypatch):
     """Threads that share lots, and threads that share the units of a colour."""
     nodes = 10_000
     pairs = np.stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes], 1)
-    couplings = join_edges(
-        torch.zeros(nodes), torch.full((nodes,), 0.3), compress_rows(pairs, nodes), (0.0, 1.0)
-    )
+    couplings = join_edges(torch.full((nodes,), 0.3), compress_rows(pairs, nodes), (0.0, 1.0))
     start = torch.zeros(chains, nodes)
     found, shared = [], []
     threads, over = torch.get_num_threads(), sparse_sweeps.over
@@ -246,7 +259,7 @@ def test_bits_do_not_depend_on_threads(chains, monkeypatch):
     try:
         for number in (1, 2, 4):
             torch.set_num_threads(number)
-            found.append(sweep_edges(start, couplings, np.uint64(6), sweeps=3))
+            found.append(sweep_edges(start, torch.zeros(nodes), couplings, keys(6, 3)))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
@@ -257,8 +270,10 @@ def test_bits_do_not_depend_on_threads(chains, monkeypatch):
 def test_chains_do_not_share_noise():
     """Chains, units and sweeps of free spins: no two are alike."""
     rows = compress_rows(np.zeros((0, 2)), 300)
-    couplings = join_edges(torch.zeros(300), torch.zeros(0), rows, (-1.0, 1.0))
-    first, second = (sweep_edges(torch.ones(200, 300), couplings, np.uint64(8), sweeps=n) for n in (1, 2))
+    couplings = join_edges(torch.zeros(0), rows, (-1.0, 1.0))
+    first, second = (
+        sweep_edges(torch.ones(200, 300), torch.zeros(300), couplings, keys(8, n)) for n in (1, 2)
+    )
     for x, y in ((first, first), (first.t(), first.t()), (first, second)):
         overlap = (x @ y.t()) / np.sqrt(x.shape[1])
         alike = overlap if y is second else overlap[~np.eye(len(x), dtype=bool)]
@@ -270,8 +285,8 @@ def test_states_stay_where_none_is_drawn():
     oracle = make("random")
     states = torch.from_numpy(oracle.states).float()
     held = torch.ones(states.shape, dtype=torch.bool)
-    for arguments in ({"sweeps": 0}, {"held": held}):
-        end = sweep_edges(states, oracle.couplings(), np.uint64(0), **arguments)
+    for n_sweeps, mask in ((0, None), (2, held)):
+        end = sweep_edges(states, *oracle.couplings(), keys(0, n_sweeps), held=mask)
         assert torch.equal(end, states) and end is not states
 
 
@@ -280,28 +295,28 @@ def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs
     pairs = random_pairs(n_nodes, n_pairs, 7)
     rows = compress_rows(pairs, n_nodes)
     assert sorted(rows.order.tolist()) == list(range(n_nodes))
-    assert (rows.n_nodes, rows.n_edges) == (n_nodes, n_pairs)
+    assert (len(rows.order), len(rows.pairs) // 2) == (n_nodes, n_pairs)
     colour = np.empty(n_nodes, np.int64)
-    for c, (begin, end) in enumerate(pairwise(rows.colour_start)):
+    for c, (begin, end) in enumerate(pairwise(rows.colour_starts)):
         colour[rows.order[begin:end]] = c
         assert end > begin
     assert (colour[pairs[:, 0]] != colour[pairs[:, 1]]).all()
-    node = np.repeat(rows.order, np.diff(rows.row_start))
-    entries = np.sort(np.stack([node, rows.neighbour], 1), 1)
-    assert (entries == np.sort(pairs[rows.edge], 1)).all()
-    assert (np.bincount(rows.edge, minlength=n_pairs) == 2).all()
+    node = np.repeat(rows.order, np.diff(rows.starts))
+    entries = np.sort(np.stack([node, rows.others], 1), 1)
+    assert (entries == np.sort(pairs[rows.pairs], 1)).all()
+    assert (np.bincount(rows.pairs, minlength=n_pairs) == 2).all()
     degree = max(np.bincount(pairs.flatten(), minlength=n_nodes))
-    assert rows.n_colours <= degree + 1
+    assert n_colours(rows) <= degree + 1
 
 
 def test_two_colours_where_two_suffice():
     tree = np.array([[i, (i - 1) // 2] for i in range(1, 1000)])
     for pairs, nodes in ((lattice(30, True), 900), (lattice(31, False), 961), (tree, 1000)):
-        assert compress_rows(pairs, nodes).n_colours == 2
-    assert compress_rows(lattice(31, True), 961).n_colours <= 4
+        assert n_colours(compress_rows(pairs, nodes)) == 2
+    assert n_colours(compress_rows(lattice(31, True), 961)) <= 4
     both = np.concatenate([[[0, 1], [1, 2], [2, 0]], tree + 3])  # an odd component leaves the other alone
     rows = compress_rows(both, 1003)
-    assert (rows.n_colours, np.diff(rows.colour_start)[2:].tolist()) == (3, [1])
+    assert (n_colours(rows), np.diff(rows.colour_starts)[2:].tolist()) == (3, [1])
 
 
 def test_time_and_memory_follow_the_edges():
@@ -311,14 +326,14 @@ def test_time_and_memory_follow_the_edges():
     tracemalloc.start()
     try:
         rows = compress_rows(pairs, nodes)
-        couplings = join_edges(torch.zeros(nodes), torch.ones(len(pairs)), rows, (-1.0, 1.0))
+        couplings = join_edges(torch.ones(len(pairs)), rows, (-1.0, 1.0))
         states = torch.ones(3, nodes)
-        sweep_edges(states, couplings, np.uint64(0), out=states)
+        sweep_edges(states, torch.zeros(nodes), couplings, keys(0), out=states)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert most < 300 * len(pairs)
-    kept = sum(x.nbytes for x in (rows.order, rows.row_start, rows.neighbour, rows.edge))
+    assert most < 400 * len(pairs)
+    kept = sum(x.nbytes for x in (rows.order, rows.starts, rows.others, rows.pairs))
     assert kept + couplings.weight.nbytes + couplings.offset.nbytes < 16 * nodes + 24 * len(pairs) + 100
 
 
@@ -328,16 +343,19 @@ def random_regular(nodes: int, degree: int) -> NDArray[np.int64]:
     return np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], 1), axis=0)
 
 
-def test_colouring_needs_no_numba(monkeypatch):
-    expected = compress_rows(lattice(15, True), 225)
-    compressed_rows._compiled.cache_clear()
-    monkeypatch.setattr(compressed_rows, "find_spec", lambda name: None)
-    try:
-        found = compress_rows(lattice(15, True), 225)
-    finally:
-        compressed_rows._compiled.cache_clear()
-    assert (found.order == expected.order).all()
-    assert (found.colour_start == expected.colour_start).all()
+@pytest.mark.parametrize("n_nodes, n_pairs", [(1, 0), (30, 60), (50, 1200), (80, 3160)])
+def test_compiled_and_plain_colouring_agree(n_nodes, n_pairs):
+    """The last has 80 colours, more than a word holds."""
+    joined = torch.as_tensor(random_pairs(n_nodes, n_pairs, 3))
+    pattern = SparsityPattern(joined, (n_nodes, n_nodes), (1, 1), True)
+    starts, others, _ = (x.numpy().astype(np.int32) for x in pattern.by_column)
+    found = []
+    for colour in (colouring._colour, colouring._compiled(colouring._colour)):
+        colours = np.full(n_nodes, -1)
+        colour(starts, others, colours)
+        found.append(colours.tolist())
+    assert found[0] == found[1]
+    assert max(found[0]) + 1 == 80 or n_nodes < 80
 
 
 # Onsager's solution of the square lattice without a field.
@@ -360,18 +378,12 @@ def yang_magnetisation(beta: float) -> float:
 def test_the_square_lattice_of_onsager_and_yang(kernel, beta):
     """256 × 256 spins, 64 chains from all up, where both are as good as infinite; means over chains."""
     side, chains = 256, 64
-    pairs = lattice(side, True)
-    couplings = join_edges(
-        torch.zeros(side**2), torch.ones(len(pairs)), compress_rows(pairs, side**2), (-1.0, 1.0)
-    )
-    states = sweep_edges(
-        torch.ones(chains, side**2), couplings, np.uint64(1), beta=beta, kernel=kernel, sweeps=400
-    )
+    pairs, bias = lattice(side, True), torch.zeros(side**2)
+    couplings = join_edges(torch.ones(len(pairs)), compress_rows(pairs, side**2), (-1.0, 1.0))
+    states = sweep_edges(torch.ones(chains, side**2), bias, couplings, keys(1, 400), beta=beta, kernel=kernel)
     energies, sizes = [], []
     for sample in range(20):
-        sweep_edges(
-            states, couplings, np.uint64(100 + sample), beta=beta, kernel=kernel, sweeps=10, out=states
-        )
+        sweep_edges(states, bias, couplings, keys(100 + sample, 10), beta=beta, kernel=kernel, out=states)
         square = states.view(chains, side, side)
         neighbours = square.roll(1, 1) + square.roll(1, 2)
         energies.append(-(square * neighbours).mean((1, 2)).double())

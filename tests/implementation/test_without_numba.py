@@ -32,7 +32,13 @@ for machine in (binary, small, real):
 potts = hm.BoltzmannMachine([hm.Categorical(30, 3), hm.Spin(40)], edges=[(0, 0), (0, 1), (1, 1)])
 states = hm.chains.run(potts, hm.chains.Gibbs(), potts.random_states(300, seed=generator), 1, seed=generator)
 assert bool((states[0].view(300, 30, 3).sum(-1) == 1).all())
-compiled = {f"harmonium.backends.{name}" for name in ("langevin", "pairs", "per_row", "potts", "updates")}
+ring = hm.Sparse([(i, (i + 1) % 5000) for i in range(5000)])
+spins = hm.BoltzmannMachine([hm.Spin(5000)], {(0, 0): ring})
+for kernel in (hm.chains.Gibbs(), hm.chains.Metropolis()):
+    states = hm.chains.run(spins, kernel, spins.random_states(3, seed=generator), 2, seed=generator)
+    assert len(spins.graph.colours) == 2 and set(states[0].unique().tolist()) == {-1.0, 1.0}
+names = ("langevin", "pairs", "per_row", "potts", "sparse_sweeps", "updates")
+compiled = {f"harmonium.backends.{name}" for name in names}
 assert not compiled & sys.modules.keys()
 """
 

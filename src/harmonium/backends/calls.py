@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -73,8 +73,10 @@ def draw_in_turn(
     """Draws the units of a layer one after the other, each given the present states of all others.
 
     The transition is that of ``Hamiltonian.draw`` for all parts of the layer, in the order of a sweep.
-    Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch).
+    Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch), for matrices.
     """
+    if law.graph.patterns[law.graph.inner[layer]] is not None:
+        return sweep_sparse(law, layer, states, np.array([key]))
     kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
     J = law.J[law.graph.inner[layer]].contiguous()
     x, mask = law.apply_clamp(layer, states[layer]).contiguous(), law.mask(layer)
@@ -93,6 +95,37 @@ def draw_in_turn(
     else:
         low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
         over("sweep_two_valued", -(-len(x) // LOT), x, J, bias, low, high, *rest)
+    return drawn
+
+
+def sweep_sparse(
+    law: Any, layer: int, states: Sequence[Tensor], keys: Any, metropolis: bool = False
+) -> Tensor:
+    """Draws the units of a layer with a sparse inner edge in turn, sweep after sweep, given all other layers.
+
+    Args:
+        law: the machine in natural parameters, with what is held.
+        layer: one that ``choice.layers_by_pair`` returns.
+        states: for each layer (batch, width_m).
+        keys: Keys of the noise, uint64 (sweeps,).
+        metropolis: whether to propose and accept as ``chains.Metropolis`` does, in place of a Gibbs sweep.
+
+    Returns:
+        States of the layer, (batch, n_units), a new tensor.
+    """
+    sparse = import_module("harmonium.backends.sparse_sweeps")  # needs numba
+    edge, rows = law.graph.inner[layer], law.graph.rows_in_turn(layer)
+    others = {joint.other for joint in law.graph.joints[layer]} - {layer}
+    drawn: Tensor = sparse.sweep_edges(
+        law.apply_clamp(layer, states[layer]),
+        law.thetas[layer][0],
+        law.J.in_turn(edge, partial(sparse.join_edges, rows=rows, two_values=law.layers[layer].two_values)),
+        keys,
+        beta=law.beta,
+        kernel="metropolis" if metropolis else "gibbs",
+        outside=law.field(layer, states, others) if others else None,
+        held=law.mask(layer),
+    )
     return drawn
 
 

@@ -5,7 +5,7 @@ a sum of its couplings, each added in the chains whose bit is set, so that a nei
 masked addition for 16 chains. Fields of units of one colour follow each other without gaps in a tile of
 ``TILE`` entries, however few the chains are; noise, exponentials and decisions run over tiles.
 
-A tile has noise of its own, by sweep, lot and place: results do not depend on the number of threads, nor on
+A tile has noise of its own, by key, lot and place: results do not depend on the number of threads, nor on
 whether these share lots or the units of a colour.
 """
 
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium.backends.calls import over
-from harmonium.backends.compressed_rows import CompressedRows
 from harmonium.backends.noise import fill, jit, seed
 from harmonium.backends.per_unit import decay, exponential_within
+from harmonium.backends.sparsity import RowsInTurn
 
 TILE: Final = 512  # three arrays of so many floats stay in the first level of cache, beside the states
 TILES_A_THREAD: Final = 32  # about 20 µs, ten times what it takes to start torch's threads
@@ -40,7 +40,7 @@ _code: Any = cgutils  # which has no types
 @final
 @dataclass(frozen=True, eq=False)
 class EdgeCouplings:
-    """The log-odds of a layer's units, in the order of a sweep; ``join_edges`` makes it.
+    """The couplings within a layer in log-odds of its units; ``join_edges`` makes it.
 
     Attributes:
         rows: The graph.
@@ -50,47 +50,44 @@ class EdgeCouplings:
         gain: The difference of the two values.
     """
 
-    rows: CompressedRows
+    rows: RowsInTurn
     offset: NDArray[np.float32]
     weight: NDArray[np.float32]
     low: np.float32
     gain: np.float32
 
 
-def join_edges(
-    bias: Tensor, values: Tensor, rows: CompressedRows, two_values: tuple[float, float]
-) -> EdgeCouplings:
-    """Returns what sweeps read of a layer; it serves as long as the parameters do not change.
+def join_edges(values: Tensor, rows: RowsInTurn, two_values: tuple[float, float]) -> EdgeCouplings:
+    """Returns what sweeps read of the couplings within a layer; it serves until these change.
 
     Args:
-        bias: (units,), and
-        values: the coupling J of every edge, (edges,), of one dtype.
-        rows: The graph, of ``compress_rows``.
+        values: The coupling of every pair, (pairs,).
+        rows: The graph, of ``SparsityPattern.in_turn``.
         two_values: The lower and the upper value of a unit.
     """
     low, high = np.array(two_values, np.float32)
-    offset, weight = np.empty(rows.n_nodes, np.float32), np.empty(len(rows.edge), np.float32)
-    graph = rows.order, rows.row_start, rows.edge
-    over(_join, rows.n_nodes, bias, values, *graph, low, high - low, offset, weight, least=1 << 14)
+    units = len(rows.order)
+    offset, weight = np.empty(units, np.float32), np.empty(len(rows.pairs), np.float32)
+    over(_join, units, values, rows.starts, rows.pairs, low, high - low, offset, weight, least=1 << 14)
     return EdgeCouplings(rows, offset, weight, low, high - low)
 
 
 def sweep_edges(
-    states: Tensor, couplings: EdgeCouplings, key: np.uint64, *, sweeps: int = 1, beta: Tensor | float = 1.0,
-    kernel: Literal["gibbs", "metropolis"] = "gibbs", outside: Tensor | None = None,
-    held: Tensor | None = None, out: Tensor | None = None,
+    states: Tensor, bias: Tensor, couplings: EdgeCouplings, keys: NDArray[np.uint64], *,
+    beta: Tensor | float = 1.0, kernel: Literal["gibbs", "metropolis"] = "gibbs",
+    outside: Tensor | None = None, held: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Draws the units of a layer colour by colour, each given its neighbours.
 
-    The density is proportional to exp(β Σ_i bias_i x_i + β Σ_ij J_ij x_i x_j + Σ_i outside_i x_i), the sum
-    over pairs taken once for every edge.
+    The density is proportional to exp(Σ_i (bias_i + outside_i) x_i + β Σ_ij J_ij x_i x_j), where every pair
+    counts once.
 
     Args:
         states: States to start from, (chains, units), of the two values.
-        couplings: The layer, of ``join_edges``.
-        key: Key of the noise; equal keys give equal bits, whatever the number of threads.
-        sweeps: Sweeps to make, at least 0.
-        beta: Inverse temperature, one for all chains or (chains,) or (chains, 1).
+        bias: (units,).
+        couplings: The couplings within the layer, of ``join_edges``.
+        keys: Keys of the noise, one for each sweep; equal keys give equal bits on any number of threads.
+        beta: Inverse temperature of the couplings, one for all chains or (chains,) or (chains, 1).
         kernel: "gibbs" draws every unit from its conditional distribution; "metropolis" proposes one of the
             two values at random and accepts it or not, as ``chains.Metropolis``.
         outside: What other layers add to the field, β included, (chains, units); None: nothing.
@@ -105,7 +102,7 @@ def sweep_edges(
     betas[:] = beta.detach().numpy().reshape(-1) if isinstance(beta, Tensor) else beta
     outside = states.new_empty(0, 0) if outside is None else outside.contiguous()
     marks = words[:0] if held is None else pack_states(held.view(torch.uint8), 0)
-    sweep_words(words, couplings, betas, key, sweeps, kernel == "metropolis", outside, marks)
+    sweep_words(words, bias.contiguous(), couplings, betas, keys, kernel == "metropolis", outside, marks)
     drawn = torch.empty_like(states, memory_format=torch.contiguous_format) if out is None else out
     low, high = couplings.low, couplings.low + couplings.gain
     over(_unpack, len(words), words, drawn, low, high)
@@ -123,49 +120,50 @@ def pack_states(states: Tensor, threshold: float) -> Any:
 
 
 def sweep_words(
-    words: Any, couplings: EdgeCouplings, betas: Any, key: np.uint64, sweeps: int, metropolis: bool,
-    outside: Any, held: Any,
+    words: Any, bias: Any, couplings: EdgeCouplings, betas: Any, keys: Any, metropolis: bool, outside: Any,
+    held: Any,
 ) -> None:  # fmt: skip
     """Moves packed states by some sweeps, in place; arguments as for ``sweep_edges``.
 
     Threads share the lots, and, where these are fewer, the units of a colour.
     """
     rows, lots = couplings.rows, len(words)
-    graph = rows.order, rows.row_start, rows.neighbour, couplings.offset, couplings.weight
-    rest = betas, outside, held, couplings.gain, metropolis, key
-    tile = TILE // -(-len(betas) // lots)
-    if lots >= torch.get_num_threads() or len(rows.order) < rows.n_colours * TILES_A_THREAD * tile:
-        over(_sweep_lots, lots, words, sweeps, rows.colour_start, *graph, *rest)
+    graph = rows.order, rows.starts, rows.others, couplings.offset, couplings.weight
+    rest = bias, betas, outside, held, couplings.gain, metropolis
+    tile, n_colours = TILE // -(-len(betas) // lots), len(rows.colour_starts) - 1
+    if lots >= torch.get_num_threads() or len(rows.order) < n_colours * TILES_A_THREAD * tile:
+        over(_sweep_lots, lots, words, rows.colour_starts, *graph, *rest, keys)
         return
-    for sweep in range(sweeps):
-        for begin, end in pairwise(rows.colour_start.tolist()):
+    for key in keys:
+        for begin, end in pairwise(rows.colour_starts.tolist()):
             for lot in range(lots):
-                place = words, lot, sweep, begin, end
-                over(_sweep_tiles, -(-(end - begin) // tile), *place, *graph, *rest, least=TILES_A_THREAD)
+                place = words, lot, begin, end
+                shares = -(-(end - begin) // tile)
+                over(_sweep_tiles, shares, *place, *graph, *rest, key, least=TILES_A_THREAD)
 
 
 @jit
 def _sweep_lots(
-    first: int, last: int, words: Any, sweeps: int, colour_start: Any, order: Any, row_start: Any,
-    neighbour: Any, offset: Any, weight: Any, betas: Any, outside: Any, held: Any, gain: Any,
-    metropolis: bool, key: Any,
+    first: int, last: int, words: Any, colour_starts: Any, order: Any, starts: Any, others: Any,
+    offset: Any, weight: Any, bias: Any, betas: Any, outside: Any, held: Any, gain: Any,
+    metropolis: bool, keys: Any,
 ) -> None:  # fmt: skip
     """Makes all sweeps of some lots."""
     tile = TILE // -(-len(betas) // len(words))
     for lot in range(first, last):
-        for sweep in range(sweeps):
-            for colour in range(len(colour_start) - 1):
-                begin, end = colour_start[colour], colour_start[colour + 1]
+        for key in keys:
+            for colour in range(len(colour_starts) - 1):
+                begin, end = colour_starts[colour], colour_starts[colour + 1]
                 _sweep_tiles(
-                    0, -(-(end - begin) // tile), words, lot, sweep, begin, end, order, row_start, neighbour,
-                    offset, weight, betas, outside, held, gain, metropolis, key,
+                    0, -(-(end - begin) // tile), words, lot, begin, end, order, starts, others,
+                    offset, weight, bias, betas, outside, held, gain, metropolis, key,
                 )  # fmt: skip
 
 
 @jit
 def _sweep_tiles(
-    first: int, last: int, words: Any, lot: int, sweep: int, begin: int, end: int, order: Any, row_start: Any,
-    neighbour: Any, offset: Any, weight: Any, betas: Any, outside: Any, held: Any, gain: Any,
+    first: int, last: int, words: Any, lot: int, begin: int, end: int, order: Any, starts: Any,
+    others: Any, offset: Any, weight: Any, bias: Any, betas: Any, outside: Any, held: Any, gain: Any,
     metropolis: bool, key: Any,
 ) -> None:  # fmt: skip
     """Draws some tiles of a colour, the places from ``begin`` to ``end`` of the order, in one lot."""
@@ -173,22 +171,23 @@ def _sweep_tiles(
     start, count = _chains_of(lot, len(words), len(betas))
     states, full = words[lot], words.dtype.type(~np.uint64(0) >> np.uint64(64 - count))
     field, noise = np.zeros(TILE + _SLACK, np.float32), np.zeros(TILE + _SLACK, np.float32)
-    limit, beta = np.ones(TILE + _SLACK, np.float32), np.empty(TILE, np.float32)
+    limit, beta = np.ones(TILE + _SLACK, np.float32), np.zeros(_SLACK, np.float32)
     stream = np.empty(1, np.uint64)
-    for c in range(tile * count):
-        beta[c] = betas[start + c % count]
+    for c in range(count):
+        beta[c] = betas[start + c]
     for number in range(first, last):
         top = begin + number * tile
         bottom = min(end, top + tile)
         size = (bottom - top) * count
         for p in range(top, bottom):
-            place = (p - top) * count
-            add_weights(states, neighbour, weight, row_start[p], row_start[p + 1], offset[p], field, place)
-        for c in range(size):
-            field[c] *= beta[c]
+            shift = gain * bias[order[p]]
+            add_weights(
+                states, others, weight, starts[p], starts[p + 1], offset[p], beta, shift, field,
+                (p - top) * count,
+            )  # fmt: skip
         if outside.size > 0:
             _add_outside(outside, gain, order, top, bottom, start, count, field)
-        seed(stream, key, (sweep * len(words) + lot) * len(order) + top)
+        seed(stream, key, lot * len(order) + top)
         fill(noise[: (size + 1) // 2 * 2], stream)
         if metropolis:
             _compare_changes(size, field, noise, limit)
@@ -243,16 +242,15 @@ def _add_outside(
 
 @jit
 def _join(
-    first: int, last: int, bias: Any, values: Any, order: Any, row_start: Any, edge: Any, low: Any, gain: Any,
-    offset: Any, weight: Any,
-) -> None:  # fmt: skip
+    first: int, last: int, values: Any, starts: Any, pairs: Any, low: Any, gain: Any, offset: Any, weight: Any
+) -> None:
     """Sets ``EdgeCouplings`` of some places of the order."""
     for p in range(first, last):
         total = 0.0
-        for k in range(row_start[p], row_start[p + 1]):
-            total += np.float64(values[edge[k]])
-            weight[k] = gain * gain * values[edge[k]]
-        offset[p] = np.float64(gain) * (bias[order[p]] + low * total)
+        for k in range(starts[p], starts[p + 1]):
+            total += np.float64(values[pairs[k]])
+            weight[k] = gain * gain * values[pairs[k]]
+        offset[p] = gain * low * total
 
 
 @jit
@@ -299,16 +297,9 @@ def _cut_word(bits: int) -> tuple[int, int]:
 
 
 def _make_add_weights(
-    _: Any,
-    words: Any,
-    neighbour: Any,
-    weight: Any,
-    first: Any,
-    last: Any,
-    offset: Any,
-    field: Any,
-    place: Any,
-) -> Any:
+    _: Any, words: Any, others: Any, weight: Any, first: Any, last: Any, offset: Any, beta: Any, shift: Any,
+    field: Any, place: Any,
+) -> Any:  # fmt: skip
     """Generates the instructions of ``add_weights``."""
     parts, lanes = _cut_word(words.dtype.bitwidth)
 
@@ -318,35 +309,43 @@ def _make_add_weights(
 
         single, mask, long = ir.FloatType(), ir.IntType(lanes), ir.IntType(64)
         vector, flags = ir.VectorType(single, lanes), ir.VectorType(ir.IntType(1), lanes)
+        nothing, zeros = ir.Constant(vector, ir.Undefined), ir.VectorType(ir.IntType(32), lanes)
 
         def spread(value: Any) -> Any:
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
-            zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+            one = builder.insert_element(nothing, value, ir.IntType(32)(0))
+            return builder.shuffle_vector(one, nothing, ir.Constant(zeros, None))
 
-        states, others, weights = data(0), data(1), data(2)
+        def vectors(k: int, start: Any) -> list[Any]:
+            to = builder.bitcast(builder.gep(data(k), [start]), vector.as_pointer())
+            return [builder.gep(to, [long(part)]) for part in range(parts)]
+
+        states, neighbours, weights = data(0), data(1), data(2)
         totals = [_code.alloca_once_value(builder, spread(arguments[5])) for _ in range(parts)]
         with _code.for_range_slice(builder, arguments[3], arguments[4], long(1), long) as (k, _count):
-            j = builder.sext(builder.load(builder.gep(others, [k])), long)
+            j = builder.sext(builder.load(builder.gep(neighbours, [k])), long)
             amount = spread(builder.load(builder.gep(weights, [k])))
             word = builder.bitcast(builder.gep(states, [j]), mask.as_pointer())
             for part, total in enumerate(totals):
-                bits = builder.load(builder.gep(word, [long(part)]))
+                bits = builder.bitcast(builder.load(builder.gep(word, [long(part)])), flags)
                 before = builder.load(total)
-                after = builder.fadd(before, amount)
-                builder.store(builder.select(builder.bitcast(bits, flags), after, before), total)
-        to = builder.bitcast(builder.gep(data(6), [arguments[7]]), vector.as_pointer())
-        for part, total in enumerate(totals):
-            builder.store(builder.load(total), builder.gep(to, [long(part)])).align = 4
+                builder.store(builder.select(bits, builder.fadd(before, amount), before), total)
+        more, betas, to = spread(arguments[7]), vectors(6, long(0)), vectors(8, arguments[9])
+        for total, place, factor in zip(totals, to, betas, strict=True):
+            scale = builder.load(factor)
+            scale.align = 4
+            found = builder.fadd(builder.fmul(builder.load(total), scale), more)
+            builder.store(found, place).align = 4
         return context.get_dummy_value()
 
-    whole = types.int64
-    return types.void(words, neighbour, weight, whole, whole, types.float32, field, whole), generate
+    whole, real = types.int64, types.float32
+    arguments = (words, others, weight, whole, whole, real, beta, real, field, whole)
+    return types.void(*arguments), generate
 
 
 add_weights: Any = intrinsic(_make_add_weights)
-"""Sets field[place:], an entry a bit of a word, to offset + Σ_k weight[k] · bit of words[neighbour[k]] over k
-from first to last; nothing is checked: (words, neighbour, weight, first, last, offset, field, place)."""
+"""Sets field[place:] to beta · (offset + Σ_k weight[k] · bit of words[others[k]]) + shift, k from first to
+last, where field and beta have an entry a bit of a word; nothing is checked: (words, others, weight, first,
+last, offset, beta, shift, field, place)."""
 
 
 def _make_below(_: Any, x: Any, y: Any, place: Any, words: Any) -> Any:

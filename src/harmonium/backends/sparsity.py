@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +39,24 @@ class Compressed(NamedTuple):
         places = torch.arange(int(starts[-1]), device=columns.device)
         places += (first - starts[:-1]).repeat_interleave(counts)
         return Compressed(starts, self.sources[places], self.entries[places])
+
+
+class RowsInTurn(NamedTuple):
+    """The neighbours of each unit of a layer, in the order of a sweep through its colours.
+
+    Attributes:
+        order: units as a sweep comes to them, int32 (units,).
+        colour_starts: colour c has the units order[colour_starts[c] : colour_starts[c + 1]], int64.
+        starts: unit order[p] has the entries from starts[p] up to starts[p + 1], int64 (units + 1,).
+        others: the neighbour of each entry, int32 (2 x pairs,).
+        pairs: the pair of each entry, int32 (2 x pairs,).
+    """
+
+    order: np.ndarray
+    colour_starts: np.ndarray
+    starts: np.ndarray
+    others: np.ndarray
+    pairs: np.ndarray
 
 
 @final
@@ -102,6 +122,18 @@ class SparsityPattern:
         counts = torch.bincount(targets, minlength=size)
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
         return Compressed(starts, sources[order], entries[order])
+
+    def in_turn(self, colours: Sequence[np.ndarray]) -> RowsInTurn:
+        """Returns the entries by unit in the order of a sweep, where the units of a layer have one column.
+
+        Args:
+            colours: the units of each colour, int64.
+        """
+        order = np.concatenate(colours)
+        starts, sources, entries = self.by_column.select(torch.from_numpy(order).to(self.rows.device))
+        others, pairs = (x.to("cpu", torch.int32).numpy() for x in (sources, entries))
+        colour_starts = np.cumsum([0, *map(len, colours)])
+        return RowsInTurn(order.astype(np.int32), colour_starts, starts.cpu().numpy(), others, pairs)
 
     def times(self, x: Tensor, values: Tensor, transposed: bool = False) -> Tensor:
         """Returns x @ matrix or x @ matrixᵀ, differentiable in both.

@@ -61,3 +61,13 @@ class Gibbs(Kernel):
             for joint in law.graph.joints[l]:
                 known.pop(joint.other, None)
         return KernelState(moved, state.sweeps + 1, state.memory, known), {}
+
+    def run_sweeps(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+    ) -> KernelState | None:
+        l = choice.only_layer_by_pair(law, len(state.states[0]))
+        if l is None:
+            return None
+        moved = list(state.states)
+        moved[l] = calls.sweep_sparse(law, l, moved, _random.keys(sweeps, generator))
+        return KernelState(moved, state.sweeps + sweeps, state.memory)

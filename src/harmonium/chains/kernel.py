@@ -110,6 +110,17 @@ class Kernel(ABC):
             The chains after one more sweep (``state.sweeps + 1``), and diagnostics.
         """
 
+    def run_sweeps(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+    ) -> KernelState | None:
+        """Moves every chain by so many sweeps at once, where that is faster than ``step`` by ``step``.
+
+        Returns:
+            The chains, with the bits that as many steps give; None: they are to be made one by one, and no
+            noise was drawn.
+        """
+        return None
+
     def is_steady(self, persistent: bool) -> bool:
         """Returns whether the sweeps of an update are the same operations in every update of a run.
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
+from harmonium.backends import calls, choice
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian, Part
+from harmonium.machine import Hamiltonian, Part, States
 
 
 @final
@@ -53,9 +54,18 @@ class Metropolis(Kernel):
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
+        by_pair = choice.layers_by_pair(law, len(moved[0]))
+        drawn = set[int]()
         for part in chain.from_iterable(law.graph.colours):
             l = part.layer
-            if law.is_clamped(l):
+            if l in drawn or law.is_clamped(l):
+                continue
+            if l in by_pair:  # all of its units at its first part
+                drawn.add(l)
+                now, moved[l] = moved[l], self._move_by_pair(law, l, moved, 1, generator)
+                # Half of the proposals, and all of held units, are the present value.
+                same = 0.5 if (held := law.mask(l)) is None else 0.5 + 0.5 * held.float().mean()
+                accepted.append((moved[l] != now).float().mean() + same)
                 continue
             field = law.field(part, moved)
             layer, theta = law.units(part)
@@ -72,6 +82,21 @@ class Metropolis(Kernel):
                 fields[l] = field
         acceptance = torch.stack(accepted).mean() if accepted else 1.0
         return KernelState(moved, state.sweeps + 1, state.memory, fields), {"acceptance": acceptance}
+
+    def run_sweeps(
+        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+    ) -> KernelState | None:
+        l = None if self.scope == "state" else choice.only_layer_by_pair(law, len(state.states[0]))
+        if l is None:
+            return None
+        moved = list(state.states)
+        moved[l] = self._move_by_pair(law, l, moved, sweeps, generator)
+        return KernelState(moved, state.sweeps + sweeps, state.memory)
+
+    def _move_by_pair(
+        self, law: Hamiltonian, l: int, states: States, sweeps: int, generator: torch.Generator
+    ) -> Tensor:
+        return calls.sweep_sparse(law, l, states, _random.keys(sweeps, generator), metropolis=True)
 
     def _move_whole(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator

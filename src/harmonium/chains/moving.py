@@ -160,6 +160,9 @@ def run_kernel(
         generator: source of all noise.
         observer: as in ``run``.
     """
+    at_once = kernel.run_sweeps(law, state, generator, sweeps) if observer is None else None
+    if at_once is not None:
+        return at_once
     made, period = 0, kernel.period
     if period and observer is None and sweeps >= choice.LEAST_UPDATES and choice.records(law.device):
 

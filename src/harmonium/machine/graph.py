@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.backends import SparsityPattern
+from harmonium.backends import RowsInTurn, SparsityPattern
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.inner_edges import Neighbours, colour_units, list_neighbours
@@ -93,6 +93,7 @@ class Graph:
         patterns: Mapping[int, SparsityPattern] | None = None,
     ) -> None:
         self.size = len(layers)
+        self._rows_in_turn: dict[int, RowsInTurn] = {}  # made at first use
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
@@ -119,6 +120,19 @@ class Graph:
             for l, neighbours in inner.items()
             if self._is_drawn_at_once(l)
         }
+
+    def rows_in_turn(self, l: int) -> RowsInTurn:
+        """Returns the pairs of a layer with a sparse inner edge, whose units have one column, unit by unit.
+
+        The order is that of ``in_turn``.
+        """
+        if l not in self._rows_in_turn:
+            pattern = self.patterns[self.inner[l]]
+            assert pattern is not None
+            parts = [part for part in chain.from_iterable(self.colours) if part.layer == l]
+            units = [part.columns.cpu().numpy() for part in parts if part.columns is not None]
+            self._rows_in_turn[l] = pattern.in_turn(units)
+        return self._rows_in_turn[l]
 
     def _order_units(self, l: int, layer: Layer) -> np.ndarray:
         """Lists the units of a layer with inner edges as a sweep comes to them, int32."""

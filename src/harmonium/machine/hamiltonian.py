@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -87,6 +87,22 @@ class CouplingMatrices(tuple[Tensor, ...]):
     def parts(self) -> tuple[tensor_cores.Couplings, ...]:
         """Every coupling, for the matrix units of a GPU."""
         return self._whole.parts if self._whole else tuple(map(tensor_cores.Couplings, self))
+
+    def in_turn(self, edge: int, make: Callable[[Tensor], Any]) -> Any:
+        """Returns what is made of the entries of a sparse inner edge to draw its units in turn.
+
+        It is made at first use, and again where J has changed since.
+        """
+        if self._whole:
+            return self._whole.in_turn(edge, make)
+        version = -1 if self[edge].is_inference() else self[edge]._version
+        if self._in_turn.get(edge, (None,))[0] != version:
+            self._in_turn[edge] = version, make(self[edge])
+        return self._in_turn[edge][1]
+
+    @cached_property
+    def _in_turn(self) -> dict[int, tuple[int, Any]]:
+        return {}
 
     def forget_digits(self) -> None:
         """Gives back the memory of what matrix units multiply, which is made again where it is asked for."""
