@@ -19,7 +19,7 @@ from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import digest, make_batch_source
+from harmonium.training.batch_source import RowBatches, digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
@@ -28,6 +28,7 @@ from harmonium.training.lbfgs import check_search
 from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
+from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
 from harmonium.training.run_directory import RunDirectory
 from harmonium.training.schedules import Schedule
@@ -388,6 +389,7 @@ class Run:
                     if self.resume:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()
+        self.condition()
         if self.sharded:
             state.follow(group)
         self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
@@ -396,6 +398,17 @@ class Run:
             state, settings, self.total, state.optimizer, self.monitor, density, self.average,
             self.look_at_data,
         )  # fmt: skip
+
+    def condition(self) -> None:
+        """Gives a search its preconditioner, and at its start the parameters the gauge of least penalty."""
+        search, rows = self.state.optimizer.search, self.state.batches
+        if search is None or not isinstance(rows, RowBatches) or self.settings.transform is not None:
+            return
+        search.preconditioner = make_preconditioner(
+            self.machine, self.learned, self.settings.pulls(), rows.take(0)
+        )
+        if search.preconditioner and not search.state:
+            search.preconditioner.settle_(*self.learned.values())
 
     def look_at_data(self, v: Tensor) -> None:
         """Checks that all processes have the same first batch, and warns of a machine at a saddle."""
