@@ -11,7 +11,8 @@ from harmonium.tasks import sample
 TABLE = hm.BoltzmannMachine(
     [hm.Gaussian(2), hm.Categorical(1, 3), hm.Bernoulli(4)], edges=[(0, 2), (1, 2)], visible=[1, 0], seed=0
 )
-LARGE = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(13)], seed=0)
+LARGE = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)], seed=0)
+NARROW = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(13)], seed=0)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ LARGE = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(13)], seed=0)
         (TABLE, "exact", "exact"),
         (TABLE, "gibbs", "gibbs"),
         (LARGE, "auto", "gibbs"),
+        (NARROW, "auto", "exact"),  # hidden units are summed out one by one
         (LARGE, "tempered", "tempered"),
     ],
 )

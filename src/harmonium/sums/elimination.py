@@ -96,7 +96,6 @@ class Elimination:
 
     def __init__(self, law: Hamiltonian, rows: int, order: EliminationOrder) -> None:
         self.law, self.rows, self.order = law, rows, order
-        self.unit_updates = rows * order.unit_updates
         self._layers = [layer for layer in law.layers]
         zeros = [law.thetas[l][0].new_zeros(rows, layer.width) for l, layer in enumerate(law.layers)]
         self._shown = [x.double() for x in law.clamp_states(zeros)]  # 0 where an entry is free

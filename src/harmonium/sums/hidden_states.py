@@ -50,6 +50,17 @@ def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
     return graph.with_visible(integrated) if integrated else graph
 
 
+def exact_law(machine: BoltzmannMachine) -> Hamiltonian:
+    """Returns the distribution of a machine in float64, for answers to its digits, noise included."""
+    machine.hamiltonian()  # refuses a type that is for storage alone
+    return deepcopy(machine).double().hamiltonian()
+
+
+def nothing_seen(law: Hamiltonian, rows: int = 1) -> Tensor:
+    """Returns rows that show nothing, (rows, visible_width)."""
+    return law.thetas[0][0].detach().new_full((rows, law.visible_width), torch.nan)
+
+
 @torch.no_grad()
 def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
     """Returns E of the visible layers given values of the hidden ones, (rows, visible_width).
@@ -154,8 +165,7 @@ class HiddenStates:
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
         """Returns the hidden states of a machine in float64, for answers to its digits, noise included."""
-        machine.hamiltonian()  # refuses a type that is for storage alone
-        return cls(deepcopy(machine).double().hamiltonian())
+        return cls(exact_law(machine))
 
     @cached_property
     def log_partition(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import inf, log2
+from math import log2
 from typing import NamedTuple, final
 
 import numpy as np
@@ -13,6 +13,8 @@ from harmonium.layers import Layer
 from harmonium.machine import Graph, Hamiltonian
 from harmonium.sums.limits import EXPLICIT_LIMIT, MAX_TABLE_ENTRIES, STEP_UPDATES
 
+_ROWS = 1024  # that are summed out together at most
+_BLOCK = 1 << 22  # entries of a table of all rows that are summed out together: 32 MiB
 _MOST = 1 << 16  # units up to which an order is searched, which takes two seconds
 _FILLED = 500  # units up to which fewest new pairs are tried: 0.1 s for a square lattice
 _KEPT = 256  # orders of one graph, such as of rows that lack different cells
@@ -46,7 +48,7 @@ class EliminationOrder(NamedTuple):
         beside: for every leaf the units joined to it.
         order: indices of ``units`` as they are summed out.
         scopes: for every unit those that its message is a table over, first the one that is summed out next.
-        unit_updates: Work of a row: entries of all tables, with a charge for every step.
+        entries: Entries of all tables of a row.
         largest: Entries of the largest table.
     """
 
@@ -55,12 +57,22 @@ class EliminationOrder(NamedTuple):
     beside: list[list[int]]
     order: list[int]
     scopes: list[tuple[int, ...]]
-    unit_updates: float
+    entries: float
     largest: float
 
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that are summed out together: as many as fit into ``_BLOCK``."""
+        return max(1, min(_ROWS, int(_BLOCK // self.largest)))
 
-def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]], limit: float) -> EliminationOrder | None:
-    """Returns the cheapest order found that sums out all free units; None where none is within the limit.
+    def unit_updates(self, rows: int) -> float:
+        """Returns the work for rows that lack the same: entries of tables, with a charge for every step."""
+        steps = len(self.order) + len(self.leaves)
+        return rows * self.entries + STEP_UPDATES * steps * -(-rows // self.rows_at_once)
+
+
+def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]]) -> EliminationOrder | None:
+    """Returns the cheapest order found that sums out all free units; None where all are too expensive.
 
     Tried are sweeps from one end of the graph to the other, fewest neighbours first and fewest new pairs
     first. What is found is kept with the graph.
@@ -68,7 +80,6 @@ def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]], limit: float
     Args:
         law: the machine.
         free: free units by layer.
-        limit: unit updates of a row, at most.
     """
     graph = law.graph
     key = tuple((l, tuple(units)) for l, units in sorted(free.items()))
@@ -76,8 +87,8 @@ def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]], limit: float
         if len(graph.orders) >= _KEPT:
             graph.orders.clear()
         graph.orders[key] = _Search(graph, law.layers, free).best
-    found = graph.orders[key]
-    return None if found is None or found.unit_updates > limit else found
+    order: EliminationOrder | None = graph.orders[key]
+    return order
 
 
 def list_pairs(
@@ -156,21 +167,22 @@ class _Search:
                 else:
                     joined[first].add(second)
                     joined[second].add(first)
-        work = STEP_UPDATES * len(leaves)
+        entries = 0.0
         for units in beside.values():
             size = sum(self._sizes[i] for i in units)
             if size > log2(MAX_TABLE_ENTRIES):
                 return None
-            work += 2.0**size
+            entries += 2.0**size
             for i in units:
                 joined[i].update(set(units) - {i})
-        return self._order(leaves, list(beside.values()), joined, work)
+        return self._order(leaves, list(beside.values()), joined, entries)
 
     def _order(
-        self, leaves: list[tuple[int, int]], beside: list[list[int]], joined: Neighbours, work: float
+        self, leaves: list[tuple[int, int]], beside: list[list[int]], joined: Neighbours, already: float
     ) -> EliminationOrder | None:
         """Returns the cheapest of some orders of units with these neighbours."""
         best: EliminationOrder | None = None
+        limit = EXPLICIT_LIMIT - already
         rules: list[Callable[[], Collection[int] | None]] = [
             lambda: range(len(self._units)),
             lambda: _sweep(joined),
@@ -179,34 +191,32 @@ class _Search:
         if len(self._units) <= _FILLED:
             rules.append(lambda: self._greedy(joined, _count_new_pairs))
         for rule in rules:
-            order, least = rule(), inf if best is None else best.unit_updates
-            eliminated = (
-                None if order is None else self._eliminate(joined, order, min(least, EXPLICIT_LIMIT) - work)
-            )
-            if order is None or eliminated is None:
-                continue
-            scopes, entries, largest = eliminated
-            best = EliminationOrder(self._units, leaves, beside, list(order), scopes, work + entries, largest)
+            order = rule()
+            eliminated = None if order is None else self._eliminate(joined, order, limit)
+            if order is not None and eliminated is not None:
+                scopes, limit, largest = eliminated
+                total = already + limit
+                best = EliminationOrder(self._units, leaves, beside, list(order), scopes, total, largest)
         return best
 
     def _eliminate(
         self, joined: Neighbours, order: Collection[int], limit: float
     ) -> tuple[list[tuple[int, ...]], float, float] | None:
-        """Returns the scopes of an order, its work and its largest table; None beyond the limit."""
+        """Returns scopes of an order, the entries of all tables and of the largest; None beyond a limit."""
         neighbours = {i: set(others) for i, others in joined.items()}
         scopes: list[tuple[int, ...]] = [()] * len(joined)
         rank = {i: step for step, i in enumerate(order)}
-        work, largest = 0.0, 1.0
+        entries, largest = 0.0, 1.0
         for i in order:
             scopes[i] = tuple(sorted(neighbours[i], key=rank.__getitem__))
             size = self._sizes[i] + sum(self._sizes[j] for j in scopes[i])
             if size > log2(MAX_TABLE_ENTRIES):
                 return None
-            work, largest = work + 2.0**size + STEP_UPDATES, max(largest, 2.0**size)
-            if work > limit:
+            entries, largest = entries + 2.0**size, max(largest, 2.0**size)
+            if entries > limit:
                 return None
             _remove(neighbours, i)
-        return scopes, work, largest
+        return scopes, entries, largest
 
     def _greedy(self, joined: Neighbours, cost: Callable[[Neighbours, int], float]) -> list[int] | None:
         """Returns the order that sums out the cheapest unit next; None where a table is too large."""

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from math import inf, log2, nan
+from math import inf, log2
 
 import torch
 from torch import Tensor
 
 from harmonium.machine import Graph, Hamiltonian, Statistics
 from harmonium.sums.elimination import Elimination
-from harmonium.sums.hidden_states import HiddenStates, Posterior, has_hidden_states
+from harmonium.sums.hidden_states import HiddenStates, Posterior, has_hidden_states, nothing_seen
 from harmonium.sums.limits import (
     EXPLICIT_LIMIT,
     LIMIT_TEXT,
@@ -27,7 +27,6 @@ from harmonium.sums.orders import EliminationOrder, find_order
 
 _SHORT_LOG2_STATES = 10  # that are rather listed for rows of all patterns at once than pattern by pattern
 _ROWS = 1024  # beside the listed states at a time: 8 MiB for each of 1,000 columns
-_TABLE = 1 << 22  # entries of a table of all rows that are summed out together: 32 MiB
 _PATTERNS = 256  # of missing cells whose orders are searched to tell a cost: 10 ms each for 150 units
 
 
@@ -45,8 +44,8 @@ def _plan(
         sizes = {l: layers[l].log2_states * len(list_units(law, l)) / layers[l].n_units for l in free}
         listed, summed, _ = _split(law.graph, sizes)
     listing = Listing(law, rows, listed, summed, grid)
-    order = None if grid else _order_of(law, listing.unit_updates / rows)
-    if order is not None and rows * order.unit_updates <= EXPLICIT_LIMIT:
+    order = None if grid else _order_of(law, rows, min(listing.unit_updates, EXPLICIT_LIMIT))
+    if order is not None:
         return Elimination(law, rows, order)
     if listing.unit_updates > EXPLICIT_LIMIT:
         received = f"at least 2^{listing.log2_states:.4g} states of {listing.columns} columns"
@@ -61,8 +60,8 @@ def _plan(
     return listing
 
 
-def _order_of(law: Hamiltonian, limit: float) -> EliminationOrder | None:
-    """Returns an order that sums out what rows lack, all the same, within so many unit updates of each."""
+def _order_of(law: Hamiltonian, rows: int, limit: float) -> EliminationOrder | None:
+    """Returns an order that sums out what rows, all alike, lack within so many unit updates; None: none."""
     by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
     if by_row or any(p.dim() > 1 for theta in law.thetas for p in theta):
         return None
@@ -78,7 +77,8 @@ def _order_of(law: Hamiltonian, limit: float) -> EliminationOrder | None:
     few = limit <= STEP_UPDATES * max(1, count)
     if few or _least_bits(law, {l: len(units) for l, units in free.items()}) > log2(MAX_TABLE_ENTRIES):
         return None
-    return find_order(law, free, limit)
+    order = find_order(law, free)
+    return None if order is None or order.unit_updates(rows) > limit else order
 
 
 def _least_bits(law: Hamiltonian, free: Mapping[int, float]) -> float:
@@ -157,7 +157,7 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
         0 where nothing is left to list, infinite where real units cannot be summed out.
     """
     layers, visible = law.layers, law.graph.visible
-    v = _nothing_seen(law) if v is None else v
+    v = nothing_seen(law) if v is None else v
     states = law.split(v)
     shares = [layers[l].by_unit(states[l])[..., 0].isnan().double().mean(1) for l in visible]
     patterns, which = torch.unique(torch.stack(shares, 1).cpu(), dim=0, return_inverse=True)
@@ -178,9 +178,10 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     for rows in same_rows(v[dear].isnan())[:_PATTERNS]:
         alike = dear[rows.cpu()]
         size = float(listed[alike[0]])
-        order = _order_of(law.clamp(v[alike[:1]], 1), inf if size > 1000 else columns * 2.0**size)
+        limit = inf if size > 1000 else len(alike) * columns * 2.0**size
+        order = _order_of(law.clamp(v[alike[:1]], 1), len(alike), limit)
         if order is not None:
-            listed[alike] = log2(order.unit_updates / columns)
+            listed[alike] = log2(order.unit_updates(len(alike)) / columns / len(alike))
     return listed
 
 
@@ -232,7 +233,7 @@ def log_weights(law: Hamiltonian, v: Tensor | None = None, *, grid: bool = False
     """
     if grid:
         return _plan(law, None, grid=True).log_weights()
-    v = _nothing_seen(law) if v is None else v
+    v = nothing_seen(law) if v is None else v
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
     over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
     for rows in same_rows(law.unobserved(v)):
@@ -252,10 +253,9 @@ def _plan_rows(
     """Yields rows that lack entries of the same layers, some at a time, with their sums."""
     together = complete or _fewest(law, _lacked(law, v[rows]))[1] <= _SHORT_LOG2_STATES
     for alike in [rows] if together else [rows[same] for same in same_rows(v[rows].isnan())]:
-        plan = _plan(law, v[alike[:1]], complete)
-        most = _ROWS if isinstance(plan, Listing) else max(1, min(_ROWS, int(_TABLE // plan.order.largest)))
-        for part in torch.split(alike, most):
-            yield part, _plan(law, v[part], complete)
+        plan = _plan(law, v[alike], complete)
+        for part in torch.split(alike, _ROWS if isinstance(plan, Listing) else plan.order.rows_at_once):
+            yield part, plan if len(part) == len(alike) else _plan(law, v[part], complete)
 
 
 @torch.no_grad()
@@ -339,14 +339,22 @@ def has_posterior(law: Hamiltonian, v: Tensor | None = None) -> bool:
     """
     if has_hidden_states(law.graph, law.layers):
         return True
-    rows = _nothing_seen(law) if v is None else v
-    cost = 0.0
-    for alike in same_rows(rows.isnan()):
-        order = _order_of(law.clamp(rows[alike[:1]], 1), EXPLICIT_LIMIT)
-        cost += inf if order is None else len(alike) * order.unit_updates
+    rows, cost = nothing_seen(law) if v is None else v, 0.0
+    for alike, law_of_rows, order in _orders_by_pattern(law, rows):
+        cost += inf if order is None else order.unit_updates(1 if law_of_rows.held is None else len(alike))
         if not affordable(cost):
             return False
     return True
+
+
+def _orders_by_pattern(
+    law: Hamiltonian, v: Tensor
+) -> Iterator[tuple[Tensor, Hamiltonian, EliminationOrder | None]]:
+    """Yields rows that lack the same, the machine with what the first of them shows, and an order."""
+    for alike in same_rows(v.isnan()):
+        clamped = law.clamp(v[alike[:1]], 1)
+        rows = 1 if clamped.held is None else len(alike)  # one table serves all that show nothing
+        yield alike, clamped, _order_of(clamped, rows, EXPLICIT_LIMIT)
 
 
 @torch.no_grad()
@@ -366,18 +374,12 @@ def posteriors(law: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, Posterior 
         for place, posterior in HiddenStates(law).blocks(v):
             yield every[place], posterior
         return
-    for alike in same_rows(v.isnan()):
-        order = _order_of(law.clamp(v[alike[:1]], 1), EXPLICIT_LIMIT)
+    for alike, first, order in _orders_by_pattern(law, v):
         if order is None:
             HiddenStates(law)  # refuses the machine
             raise AssertionError("has_hidden_states and HiddenStates differ")
-        for rows in torch.split(alike, max(1, min(_ROWS, int(_TABLE // order.largest)))):
+        for rows in torch.split(alike, len(alike) if first.held is None else order.rows_at_once):
             yield rows, Elimination(law.clamp(v[rows], len(rows)), len(rows), order)
-
-
-def _nothing_seen(law: Hamiltonian) -> Tensor:
-    """Returns one row that shows nothing, (1, visible_width)."""
-    return law.thetas[0][0].detach().new_full((1, law.visible_width), nan)
 
 
 def same_rows(patterns: Tensor) -> list[Tensor]:

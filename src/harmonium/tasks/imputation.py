@@ -17,7 +17,7 @@ from harmonium.data import Encoder
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
-from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.sums import exact_law, has_hidden_states, has_posterior, posteriors
 from harmonium.tables import Table, mean_states, spread_draws
 from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
@@ -129,7 +129,8 @@ def impute(
         missing: booleans, (batch, n_units), or (batch, 1) or (1, n_units) for all units or rows alike; the
             units of the visible layers side by side.
         method: "exact": means and independent draws by a sum over the hidden states, for machines that
-            ``likelihood.HiddenStates`` takes; "auto": "exact" for these, and else "gibbs". "gibbs": chains
+            ``likelihood.HiddenStates`` takes, or units that can be summed out one by one (see ``sample``);
+            "auto": "exact" where it takes seconds, and else "gibbs". "gibbs": chains
             with the given units held, which follow p(missing | given) as far as they have
             mixed. "tempered": the same by parallel tempering, ten replicas a chain, where Gibbs chains stay
             in one mode; or another kernel of ``chains.Kernel.registry``. "local_search": local modes, one for
@@ -161,7 +162,8 @@ def impute(
     X = read_rows(machine, X, "X")
     absent = by_column(machine, missing, len(X))
     if method == "auto":
-        method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
+        law = machine.hamiltonian()
+        method = "exact" if has_posterior(law, X.masked_fill(absent, torch.nan)) else "gibbs"
     others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
     parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
@@ -197,7 +199,7 @@ def impute_cells(
     """
     generator = _random.as_generator(seed, machine.device)
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
-    if done.method == "exact":
+    if done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
         done = _with_lines(machine, encoder, X, missing, done, generator)
     states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
     if value == "mode" and isinstance(encoder, Table) and any(encoder.shared):
@@ -264,10 +266,9 @@ def _sum_over_hidden(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Filled:
     """Fills in from the exact law, which needs no sweeps."""
-    table = HiddenStates.of(machine)
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
     best = torch.empty_like(held)
-    for place, posterior in table.blocks(held):
+    for place, posterior in posteriors(exact_law(machine), held):
         mean[place] = posterior.moments().mean.to(held.dtype)
         drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
         likely = {

@@ -13,7 +13,14 @@ from harmonium._checks import Numbers
 from harmonium.chains import fill_hidden
 from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
-from harmonium.sums import MAX_HIDDEN_STATES, HiddenStates, has_hidden_states, log2_states, unit_log_weights
+from harmonium.sums import (
+    MAX_HIDDEN_STATES,
+    has_hidden_states,
+    has_posterior,
+    log2_states,
+    posteriors,
+    unit_log_weights,
+)
 from harmonium.tables import Codec
 from harmonium.tasks.imputation import impute_cells, unit_probabilities, unobserved
 from harmonium.tasks.rows import average_chains, read_rows
@@ -59,12 +66,14 @@ def predict(
             elsewhere NaN is not observed, and is summed out.
         layer: index of the layer.
         method: "exact": by a sum over the hidden states where ``likelihood.HiddenStates`` takes the machine,
-            and else by enumeration of what is left once all that can be is summed out: for one unit over
+            else by summing out units one by one where that is less work (trees, strips, narrow lattices), and
+            else by enumeration of what is left once all that can be is summed out: for one unit over
             hidden layers that no edge joins, of that unit's states alone. "gibbs": chains that hold what is
             observed, for several units and deep machines beyond enumeration; they average the units'
             conditional probabilities over the second half of their sweeps, and those of one unit, with the
             hidden units summed out where no edge joins these, over the last two thirds. "auto": "exact" of
-            rows with at most 2^12 states to list, "gibbs" of others.
+            rows with at most 2^12 states to list, or where units are summed out in seconds, "gibbs" of
+            others.
         unit: one unit of the layer, given also what is observed of its other units; None: all, of which none
             is read.
         sweeps: Sweeps of every chain, at least 2.
@@ -115,14 +124,14 @@ def log_probabilities(
     drawn = method if isinstance(method, Tensor) else _find_drawn(law, X, layer, asked, method)
     found = X.new_empty(len(X), len(asked), len(kind.values()))
     listed = ~drawn
-    if has_hidden_states(law.graph, law.layers):  # one table serves all states of a unit
-        lacking = X.isnan().sum(1) > kind.columns_per_unit
-        over_hidden = listed & (lacking if law.graph.independent else torch.ones_like(lacking))
-        rows = over_hidden.nonzero().flatten()
-        for place, posterior in HiddenStates(law).blocks(X[rows]) if len(rows) else ():
+    lacking = X.isnan().sum(1) > kind.columns_per_unit
+    together = listed & (lacking if law.graph.independent else torch.ones_like(lacking))
+    rows = together.nonzero().flatten()
+    if len(rows) and has_posterior(law, X[rows]):  # one sum serves all states of a unit
+        for place, posterior in posteriors(law, X[rows]):
             for k, i in enumerate(asked):
                 found[rows[place], k] = posterior.unit_probabilities(layer, i).log()
-        listed &= ~(over_hidden & found.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
+        listed &= ~(together & found.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
     if bool(listed.any()):
         some = X[listed]
         found[listed] = torch.stack([unit_log_weights(law, some, layer, i).log_softmax(1) for i in asked], 1)
@@ -199,7 +208,8 @@ def _find_drawn(law: Hamiltonian, X: Tensor, layer: int, asked: list[int], metho
         return torch.full((len(X),), method == "gibbs", device=X.device)
     if len(asked) == 1:  # whose own states do not count
         X = _with_unit(law, X, layer, asked, law.layers[layer].values()[0].to(X))
-    return (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
+    drawn = (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
+    return drawn & (not has_posterior(law, X[drawn])) if bool(drawn.any()) else drawn
 
 
 def _run_summed_chains(

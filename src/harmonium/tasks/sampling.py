@@ -11,7 +11,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, run
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.sums import exact_law, has_posterior, nothing_seen, posteriors
 
 
 class Sample(NamedTuple):
@@ -43,15 +43,17 @@ def sample(
         number: rows to draw, at least 1; with ``given`` so many for each of its rows, one after the other.
         given: visible states, (rows, visible_width), NaN where they are drawn. None: everywhere.
         method: "exact": a hidden state from the table of all, then the columns given it, for machines that
-            ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show.
-            "auto": "exact" for these, and else "gibbs". A name in ``chains.Kernel.registry``: chains, one for
-            each row, which begin at noise and follow the law as far as they have mixed.
+            ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show. Of
+            other machines each unit given those that come after it, where tables over their neighbours are
+            small (trees, strips, narrow lattices). "auto": "exact" where it takes seconds, and else "gibbs".
+            A name in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow
+            the law as far as they have mixed.
         sweeps: Sweeps of every chain, at least 0; not read for "exact".
         seed: an int or a generator.
 
     Raises:
-        ValueError: a number out of range, rows that do not fit, or "exact" for a machine with too many hidden
-            states.
+        ValueError: a number out of range, rows that do not fit, or "exact" for a machine with too many states
+            to sum.
 
     Examples:
         >>> import harmonium as hm
@@ -68,11 +70,14 @@ def sample(
     if given is not None:
         rows = machine.visible_rows(given, "given", missing=True).repeat_interleave(number, 0)
     if method == "auto":
-        method = "exact" if has_hidden_states(machine.graph, machine.layers) else "gibbs"
+        method = "exact" if has_posterior(machine.hamiltonian(), rows) else "gibbs"
     if method == "exact":
-        table = HiddenStates.of(machine)
-        seen = table.nothing_seen(number) if rows is None else rows.double()
-        return Sample(table.draw(seen, generator)[0].to(machine.dtype), method)
+        law = exact_law(machine)
+        seen = nothing_seen(law, number) if rows is None else rows.double()
+        drawn = torch.empty_like(seen)
+        for place, posterior in posteriors(law, seen):
+            drawn[place] = posterior.draw(generator)[0]
+        return Sample(drawn.to(machine.dtype), method)
     count = number if rows is None else len(rows)
     start = machine.random_states(count, seed=generator)
     states = run(machine, Kernel.registry[method](), start, sweeps, rows, seed=generator)

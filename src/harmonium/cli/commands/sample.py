@@ -26,7 +26,7 @@ from harmonium.data import BitPlanes, Frame
 from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.images import mean_word
-from harmonium.sums import has_hidden_states
+from harmonium.sums import has_posterior
 from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly, visible_means
 
@@ -96,7 +96,7 @@ def sample(
 
     generator = as_generator(seed, machine.device)
     plain = chains.kernel is None and sweeps is None and start == "noise" and not means
-    exact = plain and has_hidden_states(machine.graph, machine.layers)
+    exact = plain and has_posterior(machine.hamiltonian(), clamp)
     sweeps = 0 if exact else _SWEEPS if sweeps is None else sweeps
     if exact:
         with working("drawing"):
