@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.chains import convergence, diagnose
+from harmonium.chains import autocorrelation_times, convergence, diagnose, overlaps
 
 
 def autoregressive(memory: float, chains: int, sweeps: int, seed: int = 0) -> np.ndarray:
@@ -97,3 +97,93 @@ def test_graphs_and_kernels_are_diagnosed() -> None:
         diagnose(deep, sweeps=39)
     with pytest.raises(TypeError, match="kernel: expected a kernel, received str"):
         diagnose(deep, "gibbs")  # type: ignore[arg-type]
+
+
+def test_autocorrelation_times_of_autoregressions() -> None:
+    """x_t = a x_(t-1) + noise has (1 + a) / (1 - a); 20 chains of 20,000 sweeps, each within a third."""
+    for seed, a in enumerate((0.0, 0.5, 0.9, -0.5)):
+        times = autocorrelation_times(autoregressive(a, 20, 20_000, seed)).numpy()
+        expected = (1 + a) / (1 - a)
+        assert times.mean() == pytest.approx(expected, rel=0.06)
+        assert np.abs(times / expected - 1).max() < 0.35
+
+
+def test_autocorrelation_times_of_stuck_and_frozen_chains() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 1000)) * 0.01
+    x[:2] += 1.0
+    x[2:] -= 1.0
+    assert bool((autocorrelation_times(x) > 300).all())  # each of them stays where it began
+    assert bool(autocorrelation_times(np.full((3, 50), 2.0)).isnan().all())
+
+
+def test_observables_stand_beside_the_quantities() -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(6), hm.Bernoulli(3)], seed=0)
+    seen: list[int] = []
+
+    def magnetisation(states: list[torch.Tensor]) -> torch.Tensor:
+        seen.append(len(states))
+        states[1].zero_()  # chains do not follow
+        return states[0].mean(1)
+
+    found = diagnose(machine, observables={"m": magnetisation}, sweeps=200, chains=8)
+    plain = diagnose(machine, sweeps=200, chains=8)
+    assert list(found.quantities) == [*plain.quantities, "m"] and set(seen) == {2} and len(seen) == 100
+    assert all(found.quantities[name] == each for name, each in plain.quantities.items())
+    assert found.times["m"].shape == (8,) and bool((found.times["m"] > 0.5).all())
+    assert list(found.times) == list(found.quantities) and "m " in repr(found) and "time" in repr(found)
+    with pytest.raises(ValueError, match=r"observables: expected a tensor of shape \(8,\), .* from 'E'"):
+        diagnose(machine, observables={"E": lambda states: states[0]}, sweeps=40, chains=8)
+    with pytest.raises(ValueError, match="observables: expected names other than"):
+        diagnose(machine, observables={"free energy": magnetisation}, sweeps=40, chains=8)
+    with pytest.raises(TypeError, match="observables: expected a dict of functions"):
+        diagnose(machine, observables=[magnetisation], sweeps=40)  # type: ignore[arg-type]
+
+
+def test_overlaps_are_those_of_a_loop() -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(5), hm.Bernoulli(3), hm.Categorical(2, 4)], visible=[0, 1])
+    states = machine.random_states(6, seed=0)
+    others = machine.random_states(6, seed=1)
+
+    def expected(a: list[np.ndarray], b: list[np.ndarray]) -> float:
+        total = float((a[0] * b[0]).sum() + ((2 * a[1] - 1) * (2 * b[1] - 1)).sum())
+        for unit in range(2):
+            same = bool((a[2][4 * unit : 4 * unit + 4] == b[2][4 * unit : 4 * unit + 4]).all())
+            total += (4 * same - 1) / 3
+        return total / 10
+
+    rows = [[x[i].numpy() for x in states] for i in range(6)]
+    beside = [[x[i].numpy() for x in others] for i in range(6)]
+    found = overlaps(machine, states, others)
+    assert found.numpy() == pytest.approx([expected(a, b) for a, b in zip(rows, beside, strict=True)])
+    every = overlaps(machine, states)
+    assert every.numpy() == pytest.approx(
+        [expected(rows[i], rows[j]) for i in range(6) for j in range(i + 1, 6)]
+    )
+    assert overlaps(machine, states, states).numpy() == pytest.approx(np.ones(6))
+    visible = machine.hamiltonian().visible_states(states)
+    assert overlaps(machine, visible).shape == (15,)
+    with pytest.raises(ValueError, match="others: expected 6 chains"):
+        overlaps(machine, states, machine.random_states(5, seed=1))
+    with pytest.raises(ValueError, match="states: expected at least two chains"):
+        overlaps(machine, machine.random_states(1, seed=1))
+    with pytest.raises(ValueError, match="machine: expected units with two values or categories"):
+        overlaps(hm.BoltzmannMachine([hm.Gaussian(2)], edges=[(0, 0)]), torch.zeros(3, 2))
+
+
+def test_the_overlaps_of_two_replicas_have_their_distribution() -> None:
+    """P(q) of five spins in a field by enumeration of both; 4,000 pairs, 4.5 standard errors for each q."""
+    machine = hm.BoltzmannMachine([hm.Spin(5)], edges=[(0, 0)]).double()
+    J = torch.full((5, 5), 0.3, dtype=torch.float64) - 0.3 * torch.eye(5, dtype=torch.float64)
+    machine.couplings[0].fill_(J)
+    states = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 5)
+    p = (-machine.energy([states])).softmax(0).detach().numpy()
+    q = (states @ states.T / 5).numpy()
+    one, two = (
+        hm.chains.run(machine, hm.chains.Gibbs(), machine.random_states(4000, seed=s), 100, seed=s + 2)
+        for s in (0, 1)
+    )
+    found = overlaps(machine, one, two).numpy()
+    for value in np.unique(q.round(6)):
+        share = float((np.outer(p, p) * (np.abs(q - value) < 1e-5)).sum())
+        error = (share * (1 - share) / 4000) ** 0.5
+        assert abs(float((np.abs(found - value) < 1e-5).mean()) - share) < 4.5 * error

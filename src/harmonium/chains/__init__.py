@@ -3,6 +3,8 @@
 from harmonium.chains.diagnostics import (
     Convergence as Convergence,
     Diagnosis as Diagnosis,
+    Observable as Observable,
+    autocorrelation_times as autocorrelation_times,
     convergence as convergence,
     diagnose as diagnose,
 )
@@ -31,5 +33,6 @@ from harmonium.chains.moving import (
     run as run,
     run_kernel as run_kernel,
 )
+from harmonium.chains.overlap import overlaps as overlaps
 from harmonium.chains.replaying import replay_under as replay_under
 from harmonium.chains.tempering import Tempering as Tempering

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,11 @@ from harmonium._checks import Numbers
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.chains.moving import run
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, States
 
 Array = NDArray[np.float64]
+Observable = Callable[[States], Tensor]
+"""A function of the states of all layers, each (chains, width_l), to one number for each chain, (chains,)."""
 
 R_HAT, ESS = 1.01, 400  # the limits that Vehtari et al. (2021) recommend
 _TAILS = (0.05, 0.95)  # the quantiles of Vehtari et al. (2021)
@@ -56,12 +58,7 @@ def convergence(draws: Numbers) -> Convergence:
         TypeError: not an array or tensor of real numbers.
         ValueError: another shape, fewer sweeps, or draws that are not finite.
     """
-    x = _checks.tensor(draws, "draws", torch.float64, torch.device("cpu"))
-    if x.dim() != 2 or len(x) == 0 or x.shape[1] < _FEWEST:
-        raise ValueError(
-            f"draws: expected (chains, sweeps) with at least {_FEWEST} sweeps, received {tuple(x.shape)}"
-        )
-    _checks.finite(x, "draws")
+    x = _read_draws(draws)
     half = x.shape[1] // 2
     halves = torch.cat([x[:, :half], x[:, -half:]]).numpy()
     tails = [_find_ess((halves <= np.quantile(x.numpy(), tail)).astype(np.float64)) for tail in _TAILS]
@@ -72,6 +69,17 @@ def convergence(draws: Numbers) -> Convergence:
         _find_ess(_score_ranks(halves)),
         min(known, default=float("nan")),
     )
+
+
+def _read_draws(draws: Numbers) -> Tensor:
+    """Returns draws as (chains, sweeps) on the CPU, checked."""
+    x = _checks.tensor(draws, "draws", torch.float64, torch.device("cpu"))
+    if x.dim() != 2 or len(x) == 0 or x.shape[1] < _FEWEST:
+        raise ValueError(
+            f"draws: expected (chains, sweeps) with at least {_FEWEST} sweeps, received {tuple(x.shape)}"
+        )
+    _checks.finite(x, "draws")
+    return x
 
 
 def _score_ranks(x: Array) -> Array:
@@ -107,17 +115,53 @@ def _find_ess(x: Array) -> float:
     within, whole = _find_variances(x)
     rho = 1 - (within - _find_autocovariances(x).mean(0)) / whole
     rho[0] = 1
+    return float(m * n / max(_sum_correlations(rho), 1 / np.log10(m * n)))
+
+
+def _sum_correlations(rho: Array) -> float:
+    """Returns 1 + 2 Σ ρ(lag) up to Geyer's initial monotone sequence, of autocorrelations from lag 0."""
+    n = len(rho)
     pairs = rho[: 2 * ((n - 1) // 2)].reshape(-1, 2).sum(1)  # the last lags rest on hardly any product
     end = int(np.argmax(pairs < 0)) if (pairs < 0).any() else len(pairs) - 1
     time = 2 * np.minimum.accumulate(pairs[:end]).sum() - 1
-    time += max(float(rho[2 * end]), 0.0)  # the last even lag alone, for chains that alternate
-    return float(m * n / max(time, 1 / np.log10(m * n)))
+    return float(time + max(float(rho[2 * end]), 0.0))  # the last even lag alone, for chains that alternate
 
 
-def _find_autocovariances(x: Array) -> Array:
+def autocorrelation_times(draws: Numbers) -> Tensor:
+    """Computes the integrated autocorrelation time of a scalar quantity, chain by chain.
+
+    It is 1 + 2 Σ ρ(lag), in sweeps: a mean over n sweeps of a chain is worth n over the time independent
+    draws. ρ is taken about the mean of all chains, so that a chain that stays elsewhere has a long time; the
+    sum ends at Geyer's initial monotone sequence.
+
+    Args:
+        draws: (chains, sweeps), at least 20 sweeps, after a warm-up.
+
+    Returns:
+        (chains,), float64; NaN for a chain that never left the mean. Times near the number of sweeps, or
+        above a twentieth of it, are lower bounds.
+
+    Raises:
+        TypeError, ValueError: as ``convergence``.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> noise = torch.randn(4, 10_000, generator=torch.Generator().manual_seed(0))
+        >>> (hm.chains.autocorrelation_times(noise) - 1).abs().max() < 0.2
+        tensor(True)
+    """
+    x = _read_draws(draws).numpy()
+    centred = x - x.mean()
+    covariances = _find_autocovariances(centred, about_zero=True)
+    times = [_sum_correlations(row / row[0]) if row[0] > 0 else float("nan") for row in covariances]
+    return torch.tensor(times, dtype=torch.float64)
+
+
+def _find_autocovariances(x: Array, about_zero: bool = False) -> Array:
     """Returns sums of products at every lag over n, (chains, n), by a padded Fourier transform."""
     n = x.shape[1]
-    spectrum: Any = np.fft.rfft(x - x.mean(1, keepdims=True), 2 * n)
+    spectrum: Any = np.fft.rfft(x if about_zero else x - x.mean(1, keepdims=True), 2 * n)
     products: Array = np.fft.irfft(np.abs(spectrum) ** 2 / n, 2 * n)[:, :n]
     return products
 
@@ -128,12 +172,15 @@ class Diagnosis(NamedTuple):
     Attributes:
         quantities: R̂ and effective sample sizes by the quantity's name: "free energy", and for every edge
             "edge (l, m), direction k", the projection of layer l on the coupling's k-th singular vector.
-            Where no layer is summed out the first is "energy".
+            Where no layer is summed out the first is "energy". Observables follow by their names.
         draws: sweeps after the warm-up, of all chains together.
+        times: Integrated autocorrelation times of every chain (replica), in sweeps, (chains,), by the
+            quantity's name; see ``autocorrelation_times``.
     """
 
     quantities: dict[str, Convergence]
     draws: int
+    times: dict[str, Tensor]
 
     @property
     def r_hat(self) -> float:
@@ -152,9 +199,11 @@ class Diagnosis(NamedTuple):
 
     def __repr__(self) -> str:
         width = max(len(name) for name in self.quantities)
-        lines = [f"{'':{width}}  {'R̂':>6} {'bulk':>8} {'tail':>8}   of {self.draws} draws"]
+        lines = [f"{'':{width}}  {'R̂':>6} {'bulk':>8} {'tail':>8} {'time':>8}   of {self.draws} draws"]
         for name, row in self.quantities.items():
-            lines.append(f"{name:{width}} {row.r_hat:>6.3f} {row.ess_bulk:>8.0f} {row.ess_tail:>8.0f}")
+            time = float(self.times[name].mean())
+            sizes = f"{row.ess_bulk:>8.0f} {row.ess_tail:>8.0f} {time:>8.1f}"
+            lines.append(f"{name:{width}} {row.r_hat:>6.3f} {sizes}")
         return "\n".join(lines)
 
 
@@ -167,9 +216,10 @@ def diagnose(
     chains: int = 50,
     sweeps: int = 2000,
     directions: int = 3,
+    observables: Mapping[str, Observable] | None = None,
     seed: int | torch.Generator = 0,
 ) -> Diagnosis:
-    """Runs chains and computes R̂ and effective sample sizes of what they have most trouble to mix.
+    """Runs chains and computes R̂, effective sample sizes and times of what they have most trouble to mix.
 
     The quantities are the free energy of the layers that are not summed out, F(v) of a machine with one
     hidden layer, and projections on the leading singular directions of every coupling, along which modes lie
@@ -182,13 +232,23 @@ def diagnose(
         chains: at least 1; ignored where ``start`` is given.
         sweeps: at least 40, of which the first half is a warm-up.
         directions: singular directions of each coupling, at least 0.
+        observables: quantities of your own by name: functions of the states of all layers, each (chains,
+            width_l), that return (chains,).
         seed: an int or a generator.
 
     Returns:
         The diagnostics by quantity.
 
     Raises:
-        TypeError, ValueError: arguments out of range, or a start that does not fit.
+        TypeError, ValueError: arguments out of range, a start that does not fit, or an observable that
+            returns something else.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Spin(6)], edges=[(0, 0)], seed=0)
+        >>> found = hm.chains.diagnose(machine, observables={"m": lambda states: states[0].mean(1)})
+        >>> list(found.quantities)[-1], found.times["m"].shape
+        ('m', torch.Size([50]))
     """
     kernel = Gibbs() if kernel is None else kernel
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
@@ -199,18 +259,40 @@ def diagnose(
         start = machine.random_states(_checks.positive_int(chains, "chains"), seed=generator)
     hamiltonian = machine.hamiltonian()
     axes = [(l, m, hamiltonian.directions(edge, directions)) for edge, (l, m) in enumerate(machine.edges)]
+    names = ["free energy" if hamiltonian.graph.summed else "energy"]
+    for l, m, axis in axes:
+        names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]
+    observables = {} if observables is None else observables
+    _checks.instance(observables, "observables", Mapping, "a dict of functions")
+    if taken := set(names) & set(observables):
+        raise ValueError(f"observables: expected names other than {names}, received {sorted(taken)}")
     kept: list[Tensor] = []
 
     def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
             free_energy = hamiltonian.free_energy(state.states, hamiltonian.graph.summed).unsqueeze(0)
             places = (axis.t() @ state.states[l].double().t() for l, _, axis in axes)
-            kept.append(torch.cat([free_energy, *places]))
+            own = [_observe(function, name, state.states) for name, function in observables.items()]
+            kept.append(torch.cat([free_energy, *places, *own]))
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
     draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)
-    names = ["free energy" if hamiltonian.graph.summed else "energy"]
-    for l, m, axis in axes:
-        names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]
-    by_name = {name: convergence(draws[:, number].t()) for number, name in enumerate(names)}
-    return Diagnosis(by_name, draws.shape[0] * draws.shape[2])
+    series = {name: draws[:, number].t() for number, name in enumerate([*names, *observables])}
+    return Diagnosis(
+        {name: convergence(x) for name, x in series.items()},
+        draws.shape[0] * draws.shape[2],
+        {name: autocorrelation_times(x) for name, x in series.items()},
+    )
+
+
+def _observe(function: Observable, name: str, states: States) -> Tensor:
+    """Returns an observable of the states as a row, (1, chains) float64."""
+    chains = len(states[0])
+    value = function([x.clone() for x in states])
+    if not isinstance(value, Tensor) or value.shape != (chains,):
+        received = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(
+            f"observables: expected a tensor of shape ({chains},), one number a chain, from {name!r}, "
+            f"received {received}"
+        )
+    return value.to(states[0].device, torch.float64).unsqueeze(0)
