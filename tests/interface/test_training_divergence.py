@@ -280,3 +280,25 @@ def test_a_rule_of_ones_own_that_learns_no_density_is_not_judged_by_it() -> None
     Downwards.generative = True
     with pytest.raises(TrainingDiverged, match="run away"):
         train(machine(), X, rule=Downwards(), updates=50, learning_rate=30.0, progress=False)
+
+
+def train_hot(temperature: float, updates: int) -> hm.training.TrainingRun:
+    """Chains of a temperature, from a machine that fits those of temperature 100 to data of variance 1."""
+    X = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
+    machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(3)], seed=0)
+    machine.layers[0].fit_((torch.zeros(2),), torch.ones(2))
+    kernel = hm.chains.GibbsLangevin(1.0, 1, "exact", temperature=temperature)
+    return hm.train(
+        machine, X, rule=hm.rules.noise_cd(5, kernel=kernel), updates=updates, batch_size=100,
+        optimizer="adam", learning_rate=0.05, progress=False,
+    )  # fmt: skip
+
+
+def test_a_machine_of_hot_chains_that_fits_the_data_is_not_taken_for_one_that_ran_away():
+    """Its variances are those of the data over the temperature: cold, its data would be far out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        run = train_hot(1e5, 400)
+    variance = 1 / run.machine.layers[0].natural()[1].detach()
+    assert run.status == "completed" and float(variance.max()) < 1e-3
+    assert hm.rules.noise_cd(5).temperature == 1

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
+from harmonium.chains import GibbsLangevin, Langevin
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import (
     ClampedChains,
@@ -241,6 +242,12 @@ class Rule:
     def density_share(self) -> float:
         """The weight of ln p of all visible layers in the objective, in [0, 1]."""
         return 1.0 if self.condition_on is None else self.joint
+
+    @cached_property
+    def temperature(self) -> float:
+        """The temperature of the free chains' Gaussian units: 1 unless a Langevin kernel has another."""
+        kernel = self.free.kernel if isinstance(self.free, FreeChains) else None
+        return kernel.temperature if isinstance(kernel, Langevin | GibbsLangevin) else 1.0
 
     @cached_property
     def generative(self) -> bool:

@@ -236,7 +236,7 @@ class DivergenceMonitor:
         if self._v is None or not math.isfinite(self._sound):
             return
         words = ""
-        if self._gap > self._sound:
+        if self._gap > self._limit / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
         elif is_saturated(self._machine, self._v):
             words = (

@@ -394,6 +394,8 @@ class Run:
             state.follow(group)
         self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
+        # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
+        density /= max(1.0, getattr(settings.rule, "temperature", 1.0))
         self.updates = self.engine(
             state, settings, self.total, state.optimizer, self.monitor, density, self.average,
             self.look_at_data,
