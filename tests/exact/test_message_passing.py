@@ -12,7 +12,7 @@ import torch
 from machines import with_normal_parameters
 
 import harmonium as hm
-from harmonium.machine.hamiltonian import CouplingMatrices
+from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.meanfield import AdaTAP, RelaxedBP, Solution, Status, iterate, solve
 
 from . import oracle

@@ -197,7 +197,7 @@ def test_directions_are_those_of_the_matrix() -> None:
     generator = torch.Generator().manual_seed(0)
     pairs = (torch.rand(30, 20, generator=generator) < 0.2).nonzero()
     machine = hm.BoltzmannMachine([hm.Spin(30), hm.Spin(20)], {(0, 1): hm.Sparse(pairs)}, seed=3)
-    found = machine.hamiltonian().directions(0, 4)
+    found = machine.hamiltonian().J.directions(0, 4)
     expected = torch.linalg.svd(machine.couplings[0].matrix().detach().double())[0][:, :4]
     assert found.shape == (30, 4)
     torch.testing.assert_close((found.T @ expected).abs(), torch.eye(4).double(), atol=1e-6, rtol=0)

@@ -19,7 +19,7 @@ from harmonium.backends import calls, choice
 from harmonium.coupled import Block, Gibbs, Maximal
 from harmonium.coupled.kernels import _find_field
 from harmonium.machine import Graph, Hamiltonian, Part
-from harmonium.machine.hamiltonian import CouplingMatrices
+from harmonium.machine.coupling_matrices import CouplingMatrices
 
 from .test_compiled import ROWS, TWO_VALUED, machine
 

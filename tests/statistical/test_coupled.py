@@ -28,7 +28,7 @@ from harmonium.coupled import (
 from harmonium.coupled.ahead import Horizon
 from harmonium.coupled.kernels import ChainState
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
-from harmonium.machine.hamiltonian import CouplingMatrices
+from harmonium.machine.coupling_matrices import CouplingMatrices
 
 from .lots import in_lots
 from .support import (

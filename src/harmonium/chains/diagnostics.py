@@ -258,7 +258,7 @@ def diagnose(
     if start is None:
         start = machine.random_states(_checks.positive_int(chains, "chains"), seed=generator)
     hamiltonian = machine.hamiltonian()
-    axes = [(l, m, hamiltonian.directions(edge, directions)) for edge, (l, m) in enumerate(machine.edges)]
+    axes = [(l, m, hamiltonian.J.directions(edge, directions)) for edge, (l, m) in enumerate(machine.edges)]
     names = ["free energy" if hamiltonian.graph.summed else "energy"]
     for l, m, axis in axes:
         names += [f"edge ({l}, {m}), direction {k}" for k in range(1, axis.shape[1] + 1)]

@@ -15,9 +15,10 @@ from harmonium import _checks, _html, _random, _storage
 from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
+from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.machine.drawing import Drawing, draw_graph
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
-from harmonium.machine.hamiltonian import CouplingMatrices, Hamiltonian, States
+from harmonium.machine.hamiltonian import Hamiltonian, States
 
 COMPUTED = (torch.float32, torch.float64)
 """The types that machines compute in. Others are good for storage alone."""
