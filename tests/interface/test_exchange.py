@@ -696,7 +696,7 @@ def test_a_discrete_model_of_dimod_becomes_a_machine_and_comes_back():
 
 
 def test_every_format_says_its_form_and_is_found_by_its_own_files(tmp_path):
-    assert set(Format.registry) == {"adabmdca", "npz", "plmc", "rbm.jl", "rbms", "text", "uai"}
+    assert set(Format.registry) == {"adabmdca", "gset", "npz", "plmc", "rbm.jl", "rbms", "text", "uai"}
     machine = drawn([hm.Categorical(3, 5)], {(0, 0): hm.Dense()}, [0])
     for form in ("npz", "text", "adabmdca", "uai"):
         exchange.write(machine, tmp_path / form, form=form)

@@ -106,6 +106,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     ),
     "impute": lambda **s: hm.tasks.impute(machine(), ROWS, ROWS > 0, sweeps=3, **s).draws,
     "sample": lambda **s: hm.tasks.sample(machine(), 9, **s).rows,
+    "minimise": lambda **s: hm.tasks.minimise(machine(), 9, sweeps=1, method="anneal", **s).states,
     "denoise": lambda **s: hm.tasks.denoise(machine(), ROWS, 0.1, method="gibbs", sweeps=3, **s).mean,
     "predict": lambda **s: hm.tasks.predict(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Spin(2), hm.Spin(3)], [(0, 2), (1, 2)], [0, 1]),
@@ -139,6 +140,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
+    "planted_glass": lambda **s: torch.as_tensor(hm.data.planted_glass(4, **s)[1]),
     "find_broken_order": order_of_draws,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(

@@ -56,6 +56,7 @@ from harmonium.data.toy import (
     digits as digits,
     gaussian_mixture as gaussian_mixture,
     gaussian_mixture_log_density as gaussian_mixture_log_density,
+    planted_glass as planted_glass,
 )
 from harmonium.data.toy_family import family_distances as family_distances, protein_family as protein_family
 from harmonium.data.transforms import (

@@ -91,6 +91,45 @@ def gaussian_mixture_log_density(X: Array, kind: str = "isotropic") -> Array:
     return np.asarray(np.logaddexp.reduce(terms, axis=1))
 
 
+def planted_glass(size: int, seed: int | torch.Generator = 0) -> tuple[Array, Array, Array]:
+    """Makes a spin glass on a square lattice whose ground state is known (Hamze et al. 2018, tile planting).
+
+    Every second square of the lattice, which closes on itself, has three couplings of 1 and one of -1 that
+    the planted state leaves unsatisfied; no state satisfies all four. Then spins are turned over at random.
+
+    Args:
+        size: side of the lattice, even and at least 4.
+        seed: an int, or a ``torch.Generator`` to advance.
+
+    Returns:
+        Pairs of neighbours, (2 size², 2) int64; their couplings J, 1 or -1; and a ground state, (size²,) of
+        -1 and 1, at which -Σ J s s' is -size².
+
+    Raises:
+        ValueError: an odd size, or one below 4.
+
+    Examples:
+        >>> pairs, J, state = planted_glass(4)
+        >>> float(-(J * state[pairs[:, 0]] * state[pairs[:, 1]]).sum())
+        -16.0
+    """
+    if size < 4 or size % 2:
+        raise ValueError(f"size: expected an even number, at least 4, received {size}")
+    generator = as_generator(seed)
+    row, column = (x.ravel() for x in np.indices((size, size)))
+    first = (row + column) % 2 == 0
+    right, below = (column[first] + 1) % size, (row[first] + 1) % size
+    row, column = row[first], column[first]
+    corners = [row * size + column, row * size + right, below * size + right, below * size + column]
+    pairs = np.stack([np.stack([corners[k], corners[(k + 1) % 4]], 1) for k in range(4)], 1)
+    J: Array = np.ones(pairs.shape[:2], np.float32)
+    odd = (4 * uniform((len(J),), generator, dtype=torch.float64)).long().cpu().numpy()
+    J[np.arange(len(J)), odd] = -1
+    state = np.where(uniform((size * size,), generator).cpu().numpy() < 0.5, -1, 1).astype(np.float32)
+    pairs = pairs.reshape(-1, 2)
+    return pairs, J.ravel() * state[pairs[:, 0]] * state[pairs[:, 1]], state
+
+
 def digits() -> tuple[Array, Array]:
     """The 8 by 8 handwritten digits that come with scikit-learn.
 

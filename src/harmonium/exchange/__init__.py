@@ -10,6 +10,7 @@ from harmonium.exchange.adabm_dca import AdabmDCA as AdabmDCA
 from harmonium.exchange.dimod import (
     from_dimod as from_dimod,
     states_from_dimod as states_from_dimod,
+    states_to_dimod as states_to_dimod,
     to_dimod as to_dimod,
 )
 from harmonium.exchange.exchange import (
@@ -20,6 +21,7 @@ from harmonium.exchange.exchange import (
     writable as writable,
     write as write,
 )
+from harmonium.exchange.gset import Gset as Gset
 from harmonium.exchange.own_formats import Arrays as Arrays, Text as Text
 from harmonium.exchange.plmc import Plmc as Plmc
 from harmonium.exchange.rbm_jl import RBMjl as RBMjl

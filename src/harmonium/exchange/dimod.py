@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from harmonium.couplings import Dense, Sparse
 from harmonium.exchange._pairwise import Pairwise, of_machine, to_machine
@@ -180,3 +182,40 @@ def states_from_dimod(machine: BoltzmannMachine, samples: Any) -> States:
         layer.from_digits(part if layer.one_hot else (part > 0).long()).to(machine.device, machine.dtype)
         for layer, part in zip(machine.layers, parts, strict=True)
     ]
+
+
+@torch.no_grad()
+def states_to_dimod(machine: BoltzmannMachine, states: Sequence[Tensor], counts: Tensor | None = None) -> Any:
+    """Returns states of a machine as samples of its model, with their energies.
+
+    Args:
+        machine: Machine of units with two values or categories.
+        states: for each layer (samples, width_l), such as ``tasks.minimise`` returns.
+        counts: Number of times that each occurs, (samples,); None: once.
+
+    Returns:
+        A ``dimod.SampleSet`` over the variables (layer, unit) of ``to_dimod``.
+
+    Raises:
+        ImportError: dimod is not installed.
+        ValueError: a machine with other units, or states that do not fit.
+    """
+    dimod = _import_dimod()
+    model, given = to_dimod(machine), machine.check_states(states)
+    spins = getattr(model, "vartype", None) is not None and model.vartype.name == "SPIN"
+    parts = []
+    for layer, x in zip(machine.layers, given, strict=True):
+        if layer.one_hot:
+            parts.append(layer.by_unit(x).argmax(-1))
+        else:
+            assert layer.two_values is not None
+            upper = x == layer.two_values[1]
+            parts.append(torch.where(upper, 1, -1) if spins else upper.long())
+    names = [(l, i) for l, layer in enumerate(machine.layers) for i in range(layer.n_units)]
+    digits = torch.cat(parts, 1).numpy(force=True).astype(np.int8 if spins else np.int64)
+    return dimod.SampleSet.from_samples(
+        (digits, names),
+        vartype=model.vartype if hasattr(model, "vartype") else "DISCRETE",
+        energy=machine.energy(given).numpy(force=True),
+        num_occurrences=None if counts is None else counts.numpy(force=True),
+    )

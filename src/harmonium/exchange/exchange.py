@@ -154,8 +154,8 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
         form: "rbms" (HDF5, versions 0.5 and 0.6 and older files; Bernoulli and Potts), "rbm.jl" (HDF5 of
             RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "plmc"
             (its binary parameters), "uai" (Markov networks of pairs; energies of the file are those of the
-            machine plus ``metadata["origin"]["offset"]``), "npz" and "text" (of ``write``); "auto": by what
-            the file holds.
+            machine plus ``metadata["origin"]["offset"]``), "gset" (graphs whose largest cut is asked for),
+            "npz" and "text" (of ``write``); "auto": by what the file holds.
         update: age of the machine, in updates, where a file of rbms has several; None: the last.
 
     Raises:
@@ -206,10 +206,11 @@ def write(
     Args:
         machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
             Bernoulli or categorical visible ones, "rbm.jl" RBMs of its units, "adabmdca" categorical visible
-            units alone, "uai" units with two values or categories, "npz" and "text" any.
+            units alone, "uai" units with two values or categories, "gset" spins without biases and with whole
+            couplings, "npz" and "text" any.
         path: Path of the file.
-        form: "rbms", "rbm.jl", "adabmdca", "uai", "npz", "text"; "auto": by the suffix: .h5 rbms, .hdf5
-            rbm.jl, .dat adabmdca, .uai, .npz, .txt.
+        form: "rbms", "rbm.jl", "adabmdca", "uai", "gset", "npz", "text"; "auto": by the suffix: .h5 rbms,
+            .hdf5 rbm.jl, .dat adabmdca, .uai, .gset, .npz, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
 

@@ -26,6 +26,7 @@ from harmonium.sums.plan import (
     check_plane as check_plane,
     expect as expect,
     few_states as few_states,
+    find_mode as find_mode,
     has_posterior as has_posterior,
     log2_states as log2_states,
     log_weights as log_weights,

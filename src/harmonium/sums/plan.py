@@ -11,7 +11,7 @@ from math import inf, log2
 import torch
 from torch import Tensor
 
-from harmonium.machine import Graph, Hamiltonian, Statistics
+from harmonium.machine import Graph, Hamiltonian, States, Statistics
 from harmonium.sums.elimination import Elimination
 from harmonium.sums.hidden_states import HiddenStates, Posterior, has_hidden_states, nothing_seen
 from harmonium.sums.limits import (
@@ -380,6 +380,18 @@ def posteriors(law: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, Posterior 
             raise AssertionError("has_hidden_states and HiddenStates differ")
         for rows in torch.split(alike, len(alike) if first.held is None else order.rows_at_once):
             yield rows, Elimination(law.clamp(v[rows], len(rows)), len(rows), order)
+
+
+@torch.no_grad()
+def find_mode(law: Hamiltonian, limit: float = EXPLICIT_LIMIT) -> States | None:
+    """Returns a state of the highest probability, for each layer (1, width_l).
+
+    Args:
+        law: the machine, of discrete units, in float64 for exact answers.
+        limit: unit updates, at most; None is returned where summing out units one by one takes more.
+    """
+    order = _order_of(law, 1, limit)
+    return None if order is None else Elimination(law, 1, order).modes()
 
 
 def same_rows(patterns: Tensor) -> list[Tensor]:

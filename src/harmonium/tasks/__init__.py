@@ -27,6 +27,11 @@ from harmonium.tasks.interactions import (
     EffectiveCouplings as EffectiveCouplings,
     effective_couplings as effective_couplings,
 )
+from harmonium.tasks.minimisation import (
+    MINIMISE_METHODS as MINIMISE_METHODS,
+    LowStates as LowStates,
+    minimise as minimise,
+)
 from harmonium.tasks.prediction import (
     PREDICT_METHODS as PREDICT_METHODS,
     ColumnPrediction as ColumnPrediction,

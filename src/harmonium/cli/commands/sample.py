@@ -57,8 +57,8 @@ def sample(
 ) -> dict[str, Any]:
     """Draw samples from a machine and write them to a file.
 
-    They come from the exact law where at most 12 hidden units can be summed out and no option of chains is
-    given, and else from Markov chains.
+    They come from the exact law where at most 12 hidden units can be summed out, or all units one by one, and
+    no option of chains is given; and else from Markov chains.
 
     Args:
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences

@@ -1,0 +1,76 @@
+"""``harmonium anneal``."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from harmonium._settings import Count, Setting
+from harmonium._storage import is_machine_file, replace_file
+from harmonium.cli import options
+from harmonium.cli.output import check_target, working
+from harmonium.cli.rows_file import TABLES, write_table
+from harmonium.cli.runs import load_machine
+from harmonium.exchange import read
+from harmonium.tasks import MINIMISE_METHODS, minimise
+
+EXAMPLES = (
+    "harmonium anneal G22 --out cuts.npz",
+    "harmonium anneal runs/family --runs 1000 --out modes.csv",
+)
+
+
+def anneal(
+    source: Annotated[Path, Setting(metavar="MODEL", argument=True)],
+    out: Path,
+    runs: Count = 100,
+    sweeps: Count = 1000,
+    method: Annotated[str, Setting(MINIMISE_METHODS)] = "auto",
+    device: options.Device | None = None,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+) -> dict[str, Any]:
+    """Find states of the lowest energy, and write them with their energies.
+
+    Exactly where that takes seconds (trees, strips, narrow lattices), else by simulated annealing.
+
+    Args:
+        source: a run, a machine's file, or a file of another program: .uai, a graph of the Gset collection.
+        out: file for the states, the lowest first: .npz (states of all layers side by side, energies,
+            counts), or a table .csv, .tsv, .parquet or .feather.
+        runs: runs of annealing, each from a state of its own.
+        sweeps: sweeps of every run.
+        method: auto, exact or anneal.
+    """
+    check_target(out, "out", (".npz", *TABLES), overwrite)
+    place = options.as_device(device)
+    if source.is_dir() or not source.is_file() or is_machine_file(source):
+        machine = load_machine(source, False, place)[0]
+    else:
+        machine = read(source).machine.to(place)
+    with working("searching states of low energy"):
+        found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
+    states = np.concatenate([x.numpy(force=True) for x in found.states], 1)
+    energies, counts = found.energies.numpy(force=True), found.counts.numpy(force=True)
+    if out.suffix.lower() == ".npz":
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, states=states, energies=energies, counts=counts)
+        replace_file(out, buffer.getvalue())
+    else:
+        units = {f"x{j}": states[:, j].astype(np.float64) for j in range(states.shape[1])}
+        write_table(out, {"energy": energies, "count": counts, **units})
+    result: dict[str, Any] = {
+        "machine": source,
+        "file": out,
+        "method": found.method,
+        "lowest_energy": float(energies[0]),
+        "found": int(counts[0]),
+        "states": len(energies),
+    }
+    weight = machine.metadata.get("origin", {}).get("weight")
+    if weight is not None:  # of a Gset file
+        result["largest_cut"] = (weight - result["lowest_energy"]) / 2
+    return result

@@ -1,0 +1,209 @@
+"""States of the lowest energy, exactly where the tree width is small, and else by simulated annealing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium.chains import Gibbs, Kernel, KernelState, run_kernel
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.sums import AUTO_LIMIT, EXPLICIT_LIMIT, exact_law, find_mode
+
+MINIMISE_METHODS = ("auto", "exact", "anneal")
+
+_HOT = log(2)
+"""β times the largest change of energy by one unit at the start, which is made once in three draws."""
+_COLD = log(100)
+"""β times the smallest change of energy by one unit at the end, which is made once in a hundred draws."""
+_TEMPERATURES = 200  # at most: of more, a change of β takes as long as its sweeps
+_QUENCH = 1e4  # factor of β in the last sweeps, which lead to states that no single unit improves
+_QUENCHES = 100  # of these sweeps at most; a state that still changes then goes round among equals
+
+
+class LowStates(NamedTuple):
+    """Different states of low energy, the lowest first.
+
+    Attributes:
+        states: for each layer (found, width_l).
+        energies: E of each, (found,) float64.
+        counts: Number of runs that ended in each, (found,) int64.
+        method: "exact" or "anneal".
+    """
+
+    states: States
+    energies: Tensor
+    counts: Tensor
+    method: str
+
+
+@torch.no_grad()
+def minimise(
+    machine: BoltzmannMachine,
+    runs: int = 100,
+    *,
+    sweeps: int = 1000,
+    betas: Sequence[float] | None = None,
+    method: str = "auto",
+    kernel: Kernel | None = None,
+    seed: int | torch.Generator = 0,
+) -> LowStates:
+    """Finds states of the lowest energy: the most probable ones of a machine, ground states of a spin glass.
+
+    Args:
+        machine: a machine of units with two values or categories.
+        runs: Runs of annealing, at least 1, each from a state of its own.
+        sweeps: Sweeps of every run, at least 1.
+        betas: the first and the last inverse temperature of a geometric schedule, rising from above 0. All of
+            the energy is divided by the temperature. None: they follow from the parameters.
+        method: "exact": one state of the lowest energy, by tables over the neighbours of each unit (trees,
+            strips, lattices up to 20 units wide, up to about 25 units that are all joined). "anneal":
+            simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983), which ends in states that no change of a
+            single unit improves. "auto": "exact" where it takes seconds.
+        kernel: what moves the runs; Gibbs sweeps by default.
+        seed: an int or a generator.
+
+    Raises:
+        ValueError: other units, numbers out of range, or "exact" for a machine of too large a tree width.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> ring = hm.Sparse([(0, 1), (1, 2), (2, 3), (0, 3)])
+        >>> machine = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): ring}, [0], seed=None)
+        >>> machine.couplings[0].fill_(torch.ones(4))
+        >>> found = hm.tasks.minimise(machine)
+        >>> found.energies.tolist(), found.states[0].unique(dim=1).shape
+        ([-4.0], torch.Size([1, 1]))
+    """
+    _checks.one_of(method, "method", MINIMISE_METHODS)
+    _checks.positive_int(runs, "runs")
+    _checks.positive_int(sweeps, "sweeps")
+    if kernel is not None:
+        _checks.instance(kernel, "kernel", Kernel, "a kernel")
+    ends = None if betas is None else _read_betas(betas)
+    if not all(layer.two_values or layer.one_hot for layer in machine.layers):
+        raise ValueError(
+            "machine: expected units with two values or categories, received "
+            f"{', '.join(map(str, machine.layers))}"
+        )
+    if method != "anneal":
+        mode = find_mode(exact_law(machine), EXPLICIT_LIMIT if method == "exact" else AUTO_LIMIT)
+        if mode is not None:
+            return _list_states(machine, [x.to(machine.dtype) for x in mode], "exact")
+        if method == "exact":
+            raise ValueError(
+                'method: expected a machine of small tree width for "exact", such as a lattice of at most 20 '
+                'rows, received a larger one; use "anneal"'
+            )
+    generator = _random.as_generator(seed, machine.device)
+    law, states = machine.hamiltonian(), machine.random_states(runs, seed=generator)
+    ends = _find_betas(law) if ends is None else ends
+    return _list_states(machine, _anneal(law, kernel or Gibbs(), states, sweeps, ends, generator), "anneal")
+
+
+def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
+    """Returns the checked first and last inverse temperature."""
+    values = [float(beta) for beta in betas]
+    if len(values) != 2 or not 0 < values[0] <= values[1] < float("inf"):
+        raise ValueError(
+            "betas: expected the first and the last inverse temperature, 0 < first <= last, received "
+            f"{values}"
+        )
+    return values[0], values[1]
+
+
+def _find_betas(law: Hamiltonian) -> tuple[float, float]:
+    """Returns inverse temperatures at which hardly any, and nearly every, unit is at its mode.
+
+    They are told by the changes of energy that one unit can make: at most all its neighbours together, at
+    least the weakest of them alone. Of the least ones the middle unit counts, as a single weak coupling would
+    make the end far too cold for all others.
+    """
+    largest, least = [], []
+    for l, layer in enumerate(law.layers):
+        low, high = layer.two_values or (0.0, 1.0)
+        bias = law.thetas[l][0].abs()
+        total, weakest = bias.clone(), torch.where(bias > 0, bias, torch.inf)
+        for edge, (first, second) in enumerate(law.graph.edges):
+            for side, other in {(first, second), (second, first)}:
+                if side == l:
+                    reach = max(map(abs, law.layers[other].two_values or (1.0,)))
+                    strength, smallest = _by_column(law, edge, side == first, first == second)
+                    total += reach * strength
+                    weakest = torch.minimum(weakest, reach * smallest)
+        largest.append((high - low) * total)
+        least.append((high - low) * weakest)
+    strongest, weak = float(torch.cat(largest).max()), torch.cat(least)
+    weak = weak[weak.isfinite()]
+    if not len(weak):
+        return 1.0, 1.0  # all states have one energy
+    hot = _HOT / strongest
+    return hot, max(hot, _COLD / float(weak.median()))
+
+
+def _by_column(law: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[Tensor, Tensor]:
+    """Returns Σ |J| of every column of one side of an edge, and the least |J| above 0, inf if none is."""
+    pattern, J = law.graph.patterns[edge], law.J[edge].abs()
+    if pattern is None:
+        J = J if below else J.t()
+        return J.sum(1), torch.where(J > 0, J, torch.inf).amin(1)
+    places = pattern.rows if below else pattern.columns
+    width = pattern.shape[0 if below else 1]
+    if inner:
+        places, J = torch.cat([pattern.rows, pattern.columns]), torch.cat([J, J])
+    smallest = J.new_full((width,), torch.inf)
+    smallest = smallest.scatter_reduce(0, places, torch.where(J > 0, J, torch.inf), "amin")
+    return J.new_zeros(width).index_add_(0, places, J), smallest
+
+
+def _anneal(
+    law: Hamiltonian,
+    kernel: Kernel,
+    states: States,
+    sweeps: int,
+    ends: tuple[float, float],
+    generator: torch.Generator,
+) -> States:
+    """Returns states, for each layer (runs, width_l), after a geometric rise of β and a quench."""
+    steps = min(sweeps, _TEMPERATURES)
+    first, last = ends
+    state = KernelState(states, 0)
+    for step in range(steps):
+        beta = first * (last / first) ** (step / max(1, steps - 1))
+        number = sweeps * (step + 1) // steps - sweeps * step // steps
+        state = _move(_cool(law, beta), kernel, state, number, generator)
+    cold = _cool(law, _QUENCH * last)
+    for _ in range(_QUENCHES):
+        before = state.states
+        state = _move(cold, Gibbs(), state, 1, generator)
+        if all(torch.equal(x, y) for x, y in zip(before, state.states, strict=True)):
+            break
+    return list(state.states)
+
+
+def _cool(law: Hamiltonian, beta: float) -> Hamiltonian:
+    """Returns the distribution at an inverse temperature of all of its energy."""
+    thetas = tuple(tuple(beta * parameter for parameter in theta) for theta in law.thetas)
+    return replace(law, thetas=thetas, beta=beta)
+
+
+def _move(
+    law: Hamiltonian, kernel: Kernel, state: KernelState, sweeps: int, generator: torch.Generator
+) -> KernelState:
+    begun = kernel.init(law, [x.clone() for x in state.states], generator, sweeps)
+    return run_kernel(law, kernel, begun, sweeps, generator)
+
+
+def _list_states(machine: BoltzmannMachine, states: Sequence[Tensor], method: str) -> LowStates:
+    """Returns different states, the lowest first."""
+    rows, counts = torch.unique(torch.cat(list(states), 1), dim=0, return_counts=True)
+    parts = torch.split(rows, [x.shape[1] for x in states], 1)
+    energies = machine.hamiltonian().to(torch.float64).energy([x.double() for x in parts])
+    order = energies.argsort(stable=True)
+    return LowStates([x[order] for x in parts], energies[order], counts[order], method)
