@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import final
 
-from benchmarks import in_turn, memory, overhead, primitives, processes
+from benchmarks import in_turn, lattices, memory, overhead, primitives, processes
 from benchmarks.annealing import annealing
 from benchmarks.coupled import coupled_large, coupled_small
 from benchmarks.deep import mean_field_pcd
@@ -57,6 +57,7 @@ BENCHMARKS = {
     "ucd-lmi-small": Benchmark(ucd_lmi_small, (HARMONIUM, PLAIN)),
     "ucd-lmi-large": Benchmark(ucd_lmi_large, (HARMONIUM, PLAIN, ONE_THREAD)),
     "sparse-sweeps": Benchmark(sparse_sweeps, SPARSE_CASES),
+    "lattice-sweeps": Benchmark(lattices.lattice_sweeps, _each(lattices.CASES, lattices.WAYS)),
     "sweeps-in-turn": Benchmark(in_turn.sweeps_in_turn, _each(in_turn.CASES, in_turn.WAYS)),
     "overhead": Benchmark(overhead.overhead, _each(overhead.CASES, overhead.PARTS)),
     "noise": Benchmark(primitives.noise, _each(primitives.NOISE_CASES, primitives.NOISE_SOURCES)),

@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.special import ellipk
 from statistical.support import FAILURE_RATE
 
+import harmonium as hm
 from harmonium.backends import RowsInTurn, SparsityPattern, colouring
-from harmonium.backends.colouring import colour_nodes
 
 pytest.importorskip("numba")
 sparse_sweeps = pytest.importorskip("harmonium.backends.sparse_sweeps")
@@ -50,12 +50,9 @@ def random_pairs(nodes: int, edges: int, seed: int) -> NDArray[np.int64]:
 
 
 def compress_rows(pairs: NDArray[np.int64], nodes: int) -> RowsInTurn:
-    """Neighbours in the order of a sweep, by the colouring of large graphs."""
-    joined = torch.as_tensor(pairs).view(-1, 2).long()
-    pattern = SparsityPattern(joined, (nodes, nodes), (1, 1), True)
-    starts, others, _ = (x.numpy().astype(np.int32) for x in pattern.by_column)
-    colours = colour_nodes(starts, others)
-    return pattern.in_turn([(colours == c).nonzero()[0] for c in range(colours.max() + 1)])
+    """Neighbours in the order of a sweep."""
+    joined = hm.Sparse(torch.as_tensor(pairs).view(-1, 2).long())
+    return hm.BoltzmannMachine([hm.Spin(nodes)], {(0, 0): joined}, [0], seed=None).graph.rows_in_turn(0)
 
 
 def n_colours(rows: RowsInTurn) -> int:
@@ -295,7 +292,7 @@ def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs
     pairs = random_pairs(n_nodes, n_pairs, 7)
     rows = compress_rows(pairs, n_nodes)
     assert sorted(rows.order.tolist()) == list(range(n_nodes))
-    assert (len(rows.order), len(rows.pairs) // 2) == (n_nodes, n_pairs)
+    assert (len(rows.order), len(rows.places) // 2) == (n_nodes, n_pairs)
     colour = np.empty(n_nodes, np.int64)
     for c, (begin, end) in enumerate(pairwise(rows.colour_starts)):
         colour[rows.order[begin:end]] = c
@@ -303,8 +300,8 @@ def test_rows_have_every_edge_twice_and_colours_are_independent(n_nodes, n_pairs
     assert (colour[pairs[:, 0]] != colour[pairs[:, 1]]).all()
     node = np.repeat(rows.order, np.diff(rows.starts))
     entries = np.sort(np.stack([node, rows.others], 1), 1)
-    assert (entries == np.sort(pairs[rows.pairs], 1)).all()
-    assert (np.bincount(rows.pairs, minlength=n_pairs) == 2).all()
+    assert (entries == np.sort(pairs[rows.places], 1)).all()
+    assert (np.bincount(rows.places, minlength=n_pairs) == 2).all()
     degree = max(np.bincount(pairs.flatten(), minlength=n_nodes))
     assert n_colours(rows) <= degree + 1
 
@@ -333,7 +330,7 @@ def test_time_and_memory_follow_the_edges():
     finally:
         tracemalloc.stop()
     assert most < 400 * len(pairs)
-    kept = sum(x.nbytes for x in (rows.order, rows.starts, rows.others, rows.pairs))
+    kept = sum(x.nbytes for x in (rows.order, rows.starts, rows.others, rows.places))
     assert kept + couplings.weight.nbytes + couplings.offset.nbytes < 16 * nodes + 24 * len(pairs) + 100
 
 

@@ -23,6 +23,7 @@ from harmonium.backends.products import (
 from harmonium.backends.recording import Recording as Recording
 from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision
 from harmonium.backends.sparsity import (
+    Compressed as Compressed,
     RowsInTurn as RowsInTurn,
     SparseMatrix as SparseMatrix,
     SparseProductSum as SparseProductSum,

@@ -28,7 +28,7 @@ WORTH_A_THREAD = {"per_row": 16, "potts": 2, "bit_matmul": 4}
 """Shares that are worth a thread, by file: rows, lots of rows, columns of tables; fewer take less by one."""
 _NAMES = {
     "per_row": ("climb", "couple", "draw", "rise", "uniform"),
-    "potts": ("draw_categorical", "sweep_categorical", "sweep_two_valued"),
+    "potts": ("draw_categorical", "sweep_categorical"),
     "bit_matmul": ("bits_of_columns", "bits_of_rows", "multiply"),
 }
 
@@ -73,10 +73,11 @@ def draw_in_turn(
     """Draws the units of a layer one after the other, each given the present states of all others.
 
     The transition is that of ``Hamiltonian.draw`` for all parts of the layer, in the order of a sweep.
-    Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch), for matrices.
+    Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch), for categorical
+    units.
     """
-    if law.graph.patterns[law.graph.inner[layer]] is not None:
-        return sweep_sparse(law, layer, states, np.array([key]))
+    if not law.layers[layer].one_hot:
+        return sweep_two_valued(law, layer, states, np.array([key]))
     kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
     J = law.J[law.graph.inner[layer]].contiguous()
     x, mask = law.apply_clamp(layer, states[layer]).contiguous(), law.mask(layer)
@@ -90,22 +91,18 @@ def draw_in_turn(
         *(outside, law.beta_times(x.new_ones(len(x))), held, *law.graph.in_turn[layer]),
         *(key, nothing if noise is None else noise, drawn),
     )
-    if kind.one_hot:
-        over("sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
-    else:
-        low, high = np.array(kind.two_values, dtype=x.numpy().dtype)
-        over("sweep_two_valued", -(-len(x) // LOT), x, J, bias, low, high, *rest)
+    over("sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
     return drawn
 
 
-def sweep_sparse(
+def sweep_two_valued(
     law: Any, layer: int, states: Sequence[Tensor], keys: Any, metropolis: bool = False
 ) -> Tensor:
-    """Draws the units of a layer with a sparse inner edge in turn, sweep after sweep, given all other layers.
+    """Draws the units of a layer with an inner edge in turn, sweep after sweep, given all other layers.
 
     Args:
         law: the machine in natural parameters, with what is held.
-        layer: one that ``choice.layers_by_pair`` returns.
+        layer: one that ``choice.two_valued_in_turn`` returns.
         states: for each layer (batch, width_m).
         keys: Keys of the noise, uint64 (sweeps,).
         metropolis: whether to propose and accept as ``chains.Metropolis`` does, in place of a Gibbs sweep.

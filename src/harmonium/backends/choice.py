@@ -126,27 +126,24 @@ def layers_in_turn(machine: Machine, rows: int) -> set[int]:
         if rows * machine.layers[l].n_units >= IN_TURN
         and single(machine.thetas[l][0])
         and machine.thetas[l][0].dim() == 1
-        and (
-            machine.layers[l].two_values in VALUES
-            or (machine.layers[l].one_hot and not _is_sparse(machine, l))
-        )
+        and (machine.layers[l].two_values in VALUES or _is_dense_categorical(machine, l))
     }
 
 
-def layers_by_pair(machine: Machine, rows: int) -> set[int]:
-    """Returns those of ``layers_in_turn`` that ``calls.sweep_sparse`` moves: their couplings are sparse."""
-    return {l for l in layers_in_turn(machine, rows) if _is_sparse(machine, l)}
+def _is_dense_categorical(machine: Machine, l: int) -> bool:
+    """Returns whether a layer has categorical units whose couplings are a matrix."""
+    return machine.layers[l].one_hot and machine.graph.patterns[machine.graph.inner[l]] is None
 
 
-def only_layer_by_pair(machine: Machine, rows: int) -> int | None:
-    """Returns the layer of ``layers_by_pair`` that is all that is not clamped; None where there is none."""
+def two_valued_in_turn(machine: Machine, rows: int) -> set[int]:
+    """Returns those of ``layers_in_turn`` that ``calls.sweep_two_valued`` moves."""
+    return {l for l in layers_in_turn(machine, rows) if not machine.layers[l].one_hot}
+
+
+def only_layer_in_turn(machine: Machine, rows: int) -> int | None:
+    """Returns the layer of ``two_valued_in_turn`` that is all that is not clamped; None where none is."""
     free = [l for l in range(len(machine.layers)) if not machine.is_clamped(l)]
-    return free[0] if len(free) == 1 and free[0] in layers_by_pair(machine, rows) else None
-
-
-def _is_sparse(machine: Machine, l: int) -> bool:
-    """Returns whether the couplings within a layer are stored by pair."""
-    return machine.graph.patterns[machine.graph.inner[l]] is not None
+    return free[0] if len(free) == 1 and free[0] in two_valued_in_turn(machine, rows) else None
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:

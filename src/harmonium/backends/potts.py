@@ -1,4 +1,4 @@
-"""Gibbs sweeps of layers with inner edges, unit by unit, and half-steps of categorical layers. Needs numba.
+"""Gibbs sweeps, unit by unit, and half-steps of categorical layers. Needs numba.
 
 A lot of ``LOT`` rows is drawn together, with noise of its own: results do not depend on how lots are dealt to
 threads. Each loop is over the rows of a lot, so that it runs in vector registers, but for the fields of a
@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from harmonium.backends.calls import LOT
 from harmonium.backends.noise import fill, jit, seed
-from harmonium.backends.per_unit import decay, logistic
+from harmonium.backends.per_unit import decay
 
 _GROUP: Final = 16  # lots for which a table is made; their states stay in the second level of cache
 _LANES: Final = 8  # entries of a vector
@@ -82,43 +82,6 @@ def sweep_categorical(
 
 
 @jit
-def sweep_two_valued(
-    first: int, last: int, x: Any, J: Any, bias: Any, low: Any, high: Any, outside: Any, beta: Any, held: Any,
-    order: Any, starts: Any, others: Any, key: Any, noise: Any, drawn: Any,
-) -> None:  # fmt: skip
-    """Draws units with two values in turn, as ``sweep_categorical``: ``drawn`` from x, (rows, units)."""
-    rows, n = x.shape
-    states, field, betas = np.zeros((n, LOT), x.dtype), np.zeros((1, LOT), x.dtype), np.zeros(LOT, x.dtype)
-    u, variates, stream = np.zeros(LOT, x.dtype), np.empty(LOT, np.float32), np.empty(1, np.uint64)
-    for lot in range(first, last):
-        first_row = lot * LOT
-        count = min(LOT, rows - first_row)
-        seed(stream, key, lot)
-        for c in range(count):
-            betas[c] = beta[first_row + c]
-        _transpose(x, first_row, count, states)
-        for i in order:
-            _add_states(J[i], states, others[starts[i, 0] : starts[i, 1]], field[0])
-            for c in range(LOT):
-                field[0, c] = bias[i] + betas[c] * field[0, c]
-            if outside.size > 0:
-                _add_outside(outside, i, first_row, count, field)
-            _uniform(noise, i, first_row, count, variates, stream, u)
-            _decide(field[0], high - low)
-            if held.size == 0:
-                for c in range(LOT):
-                    states[i, c] = high if u[c] < field[0, c] else low
-            else:
-                for c in range(count):
-                    if held[first_row + c, i] == 0:
-                        states[i, c] = high if u[c] < field[0, c] else low
-        for i0 in range(0, n, 16):
-            for c in range(count):
-                for i in range(i0, min(n, i0 + 16)):
-                    drawn[first_row + c, i] = states[i, c]
-
-
-@jit
 def draw_categorical(first: int, last: int, fields: Any, q: int, bias: Any, key: Any, drawn: Any) -> None:
     """Draws the units of a categorical layer given their fields, both (rows, units · q), lot by lot."""
     rows, n = len(fields), len(bias) // q
@@ -160,36 +123,6 @@ def _fill_table(J: Any, i: int, q: int, pitch: int, others: Any, table: Any) -> 
 
 
 @jit
-def _transpose(x: Any, begin: int, count: int, states: Any) -> None:
-    """Copies rows of x to columns of states, some at a time that stay in the first level of cache."""
-    n = len(states)
-    for i0 in range(0, n, 16):
-        for i in range(i0, min(n, i0 + 16)):
-            for c in range(count):
-                states[i, c] = x[begin + c, i]
-
-
-@jit
-def _add_states(J: Any, states: Any, others: Any, field: Any) -> None:
-    """Sets the field of a unit in all rows of a lot to Σ_j J_j · state of j over j in others."""
-    for c in range(LOT):
-        field[c] = 0
-    k, end = 0, len(others)
-    while k + 4 <= end:  # four at a time: fewer passes over the sums
-        j0, j1, j2, j3 = others[k], others[k + 1], others[k + 2], others[k + 3]
-        w0, w1, w2, w3 = J[j0], J[j1], J[j2], J[j3]
-        x0, x1, x2, x3 = states[j0], states[j1], states[j2], states[j3]
-        for c in range(LOT):
-            field[c] += (w0 * x0[c] + w1 * x1[c]) + (w2 * x2[c] + w3 * x3[c])
-        k += 4
-    while k < end:
-        w0, x0 = J[others[k]], states[others[k]]
-        for c in range(LOT):
-            field[c] += w0 * x0[c]
-        k += 1
-
-
-@jit
 def _add_outside(outside: Any, column: int, begin: int, count: int, logits: Any) -> None:
     """Adds columns of a matrix, one for each row of ``logits``, (columns, LOT)."""
     for c in range(count):
@@ -207,13 +140,6 @@ def _uniform(given: Any, i: int, begin: int, count: int, variates: Any, stream: 
         fill(variates, stream)
         for c in range(LOT):
             u[c] = variates[c]
-
-
-@jit
-def _decide(field: Any, gain: Any) -> None:
-    """Turns fields of units with two values into the probabilities of the upper one."""
-    for c in range(LOT):
-        field[c] = logistic(gain * field[c])
 
 
 @jit

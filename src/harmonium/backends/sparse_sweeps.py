@@ -1,4 +1,4 @@
-"""Sweeps of units with two values that are joined by the edges of a sparse graph. Needs numba.
+"""Sweeps of units with two values that are joined within their layer. Needs numba.
 
 Chains lie side by side, one bit each: a word has one unit in a lot of up to 64 chains. The field of a unit is
 a sum of its couplings, each added in the chains whose bit is set, so that a neighbour costs one load and one
@@ -61,14 +61,25 @@ def join_edges(values: Tensor, rows: RowsInTurn, two_values: tuple[float, float]
     """Returns what sweeps read of the couplings within a layer; it serves until these change.
 
     Args:
-        values: The coupling of every pair, (pairs,).
-        rows: The graph, of ``SparsityPattern.in_turn``.
+        values: J: the coupling of every pair, (pairs,), or a matrix.
+        rows: The graph, of ``Graph.rows_in_turn``.
         two_values: The lower and the upper value of a unit.
     """
     low, high = np.array(two_values, np.float32)
     units = len(rows.order)
-    offset, weight = np.empty(units, np.float32), np.empty(len(rows.pairs), np.float32)
-    over(_join, units, values, rows.starts, rows.pairs, low, high - low, offset, weight, least=1 << 14)
+    offset, weight = np.empty(units, np.float32), np.empty(len(rows.places), np.float32)
+    over(
+        _join,
+        units,
+        values.reshape(-1),
+        rows.starts,
+        rows.places,
+        low,
+        high - low,
+        offset,
+        weight,
+        least=1 << 14,
+    )
     return EdgeCouplings(rows, offset, weight, low, high - low)
 
 
@@ -242,14 +253,22 @@ def _add_outside(
 
 @jit
 def _join(
-    first: int, last: int, values: Any, starts: Any, pairs: Any, low: Any, gain: Any, offset: Any, weight: Any
+    first: int,
+    last: int,
+    values: Any,
+    starts: Any,
+    places: Any,
+    low: Any,
+    gain: Any,
+    offset: Any,
+    weight: Any,
 ) -> None:
     """Sets ``EdgeCouplings`` of some places of the order."""
     for p in range(first, last):
         total = 0.0
         for k in range(starts[p], starts[p + 1]):
-            total += np.float64(values[pairs[k]])
-            weight[k] = gain * gain * values[pairs[k]]
+            total += np.float64(values[places[k]])
+            weight[k] = gain * gain * values[places[k]]
         offset[p] = gain * low * total
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, final
 
@@ -49,14 +48,14 @@ class RowsInTurn(NamedTuple):
         colour_starts: colour c has the units order[colour_starts[c] : colour_starts[c + 1]], int64.
         starts: unit order[p] has the entries from starts[p] up to starts[p + 1], int64 (units + 1,).
         others: the neighbour of each entry, int32 (2 x pairs,).
-        pairs: the pair of each entry, int32 (2 x pairs,).
+        places: where the coupling of each entry stands in J, flattened if it is a matrix, (2 x pairs,).
     """
 
     order: np.ndarray
     colour_starts: np.ndarray
     starts: np.ndarray
     others: np.ndarray
-    pairs: np.ndarray
+    places: np.ndarray
 
 
 @final
@@ -122,18 +121,6 @@ class SparsityPattern:
         counts = torch.bincount(targets, minlength=size)
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
         return Compressed(starts, sources[order], entries[order])
-
-    def in_turn(self, colours: Sequence[np.ndarray]) -> RowsInTurn:
-        """Returns the entries by unit in the order of a sweep, where the units of a layer have one column.
-
-        Args:
-            colours: the units of each colour, int64.
-        """
-        order = np.concatenate(colours)
-        starts, sources, entries = self.by_column.select(torch.from_numpy(order).to(self.rows.device))
-        others, pairs = (x.to("cpu", torch.int32).numpy() for x in (sources, entries))
-        colour_starts = np.cumsum([0, *map(len, colours)])
-        return RowsInTurn(order.astype(np.int32), colour_starts, starts.cpu().numpy(), others, pairs)
 
     def times(self, x: Tensor, values: Tensor, transposed: bool = False) -> Tensor:
         """Returns x @ matrix or x @ matrixᵀ, differentiable in both.

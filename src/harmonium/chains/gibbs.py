@@ -65,9 +65,9 @@ class Gibbs(Kernel):
     def run_sweeps(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = choice.only_layer_by_pair(law, len(state.states[0]))
+        l = choice.only_layer_in_turn(law, len(state.states[0]))
         if l is None:
             return None
         moved = list(state.states)
-        moved[l] = calls.sweep_sparse(law, l, moved, _random.keys(sweeps, generator))
+        moved[l] = calls.sweep_two_valued(law, l, moved, _random.keys(sweeps, generator))
         return KernelState(moved, state.sweeps + sweeps, state.memory)

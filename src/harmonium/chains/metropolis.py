@@ -54,15 +54,15 @@ class Metropolis(Kernel):
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
-        by_pair = choice.layers_by_pair(law, len(moved[0]))
+        in_turn = choice.two_valued_in_turn(law, len(moved[0]))
         drawn = set[int]()
         for part in chain.from_iterable(law.graph.colours):
             l = part.layer
             if l in drawn or law.is_clamped(l):
                 continue
-            if l in by_pair:  # all of its units at its first part
+            if l in in_turn:  # all of its units at its first part
                 drawn.add(l)
-                now, moved[l] = moved[l], self._move_by_pair(law, l, moved, 1, generator)
+                now, moved[l] = moved[l], self._move_in_turn(law, l, moved, 1, generator)
                 # Half of the proposals, and all of held units, are the present value.
                 same = 0.5 if (held := law.mask(l)) is None else 0.5 + 0.5 * held.float().mean()
                 accepted.append((moved[l] != now).float().mean() + same)
@@ -86,17 +86,17 @@ class Metropolis(Kernel):
     def run_sweeps(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = None if self.scope == "state" else choice.only_layer_by_pair(law, len(state.states[0]))
+        l = None if self.scope == "state" else choice.only_layer_in_turn(law, len(state.states[0]))
         if l is None:
             return None
         moved = list(state.states)
-        moved[l] = self._move_by_pair(law, l, moved, sweeps, generator)
+        moved[l] = self._move_in_turn(law, l, moved, sweeps, generator)
         return KernelState(moved, state.sweeps + sweeps, state.memory)
 
-    def _move_by_pair(
+    def _move_in_turn(
         self, law: Hamiltonian, l: int, states: States, sweeps: int, generator: torch.Generator
     ) -> Tensor:
-        return calls.sweep_sparse(law, l, states, _random.keys(sweeps, generator), metropolis=True)
+        return calls.sweep_two_valued(law, l, states, _random.keys(sweeps, generator), metropolis=True)
 
     def _move_whole(
         self, law: Hamiltonian, state: KernelState, generator: torch.Generator

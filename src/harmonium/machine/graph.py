@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.backends import RowsInTurn, SparsityPattern
+from harmonium.backends import Compressed, RowsInTurn, SparsityPattern
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.inner_edges import Neighbours, colour_units, list_neighbours
@@ -122,16 +122,22 @@ class Graph:
         }
 
     def rows_in_turn(self, l: int) -> RowsInTurn:
-        """Returns the pairs of a layer with a sparse inner edge, whose units have one column, unit by unit.
-
-        The order is that of ``in_turn``.
-        """
+        """Returns the neighbours of a layer's units, each of one column, in the order of ``in_turn``."""
         if l not in self._rows_in_turn:
-            pattern = self.patterns[self.inner[l]]
-            assert pattern is not None
+            order, spans, others = self.in_turn[l]
+            pattern, n = self.patterns[self.inner[l]], len(spans)
+            if pattern is None:
+                entries = torch.from_numpy(np.repeat(np.arange(n) * n, spans[:, 1] - spans[:, 0]) + others)
+            else:  # in the order of the pattern's columns
+                entries = pattern.by_column.entries.cpu()
+            if pattern is not None or n * n < 1 << 31:
+                entries = entries.int()
+            starts = torch.from_numpy(np.append(spans[:, 0], len(others)).astype(np.int64))
+            columns = Compressed(starts, torch.from_numpy(others), entries)
+            first, sources, places = (x.numpy() for x in columns.select(torch.from_numpy(order).long()))
             parts = [part for part in chain.from_iterable(self.colours) if part.layer == l]
-            units = [part.columns.cpu().numpy() for part in parts if part.columns is not None]
-            self._rows_in_turn[l] = pattern.in_turn(units)
+            sizes = [len(part.columns) for part in parts if part.columns is not None]
+            self._rows_in_turn[l] = RowsInTurn(order, np.cumsum([0, *sizes]), first, sources, places)
         return self._rows_in_turn[l]
 
     def _order_units(self, l: int, layer: Layer) -> np.ndarray:
