@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations, product
 
 import pytest
@@ -201,3 +202,43 @@ def test_a_planted_model_with_three_spins_is_recovered():
 def test_refused(machine, settings, message):
     with pytest.raises(ValueError, match=message):
         effective_couplings(machine(), **settings)
+
+
+def _switching_far_out(far: float, seed: int) -> hm.BoltzmannMachine:
+    """Hidden units whose fields are 0 so many standard deviations above their mean."""
+    machine = hm.BoltzmannMachine([hm.Spin(12), hm.Bernoulli(9)]).double()
+    generator = torch.Generator().manual_seed(seed)
+    W = 3 * torch.randn(12, 9, generator=generator, dtype=torch.float64)
+    machine.couplings[0].fill_(W)
+    machine.layers[1].set_finite_(bias=-far * W.square().sum(0).sqrt())
+    return machine
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_gaussian_couplings_that_cannot_be_right_are_told(seed: int) -> None:
+    """Beside exact ones: 4 deviations out their error is most of their size, at 0 below a seventh."""
+    for far in (0.0, 4.0):
+        machine = _switching_far_out(far, seed)
+        exact = hm.tasks.effective_couplings(machine, method="exact").pairs
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = hm.tasks.effective_couplings(machine, method="gaussian").pairs
+        error = float((found - exact).norm() / found.norm())
+        texts = [str(each.message) for each in caught]
+        if far:
+            assert error > 0.3 and len(texts) == 1
+            assert "gaussian couplings are off by" in texts[0] and "method='exact'" in texts[0]
+        else:
+            assert error < 0.15 and not texts
+
+
+def test_two_weights_a_hidden_unit_are_exact_however_strong() -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(6), hm.Spin(3)]).double()
+    W = torch.zeros(6, 3, dtype=torch.float64)
+    W[[0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2]] = 3.0
+    machine.couplings[0].fill_(W)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = hm.tasks.effective_couplings(machine, method="gaussian").pairs
+    exact = hm.tasks.effective_couplings(machine, method="exact").pairs
+    assert float((found - exact).abs().max()) < 1e-6
