@@ -61,6 +61,11 @@ def lattice(device: Any) -> hm.BoltzmannMachine:
     return masked(np.roll(np.eye(6), 1, 0)).to(device)
 
 
+def by_pair(device: Any) -> hm.BoltzmannMachine:
+    pairs = hm.Sparse([(i, (i + step) % 6) for i in range(6) for step in (1, 2)])
+    return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): pairs}, seed=3).to(device)
+
+
 def columns(device: Any) -> hm.BoltzmannMachine:
     visible = [hm.Gaussian(2), hm.Categorical(1, 3), hm.Spin(2)]
     return hm.machine.join_layers(visible, [hm.Bernoulli(4)], seed=3).to(device)
@@ -132,6 +137,9 @@ def rules() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     )
     yield "pseudo_likelihood", gradient(hm.rules.pseudo_likelihood(), lattice, BITS)
     yield "pcd lattice", gradient(plain["pcd"], lattice, BITS)
+    yield "pseudo_likelihood by pair", gradient(hm.rules.pseudo_likelihood(), by_pair, BITS)
+    for name in ("pcd", "tap", "tempered_pcd"):
+        yield f"{name} by pair", gradient(plain[name], by_pair, BITS)
     yield (
         "conditional",
         gradient(hm.rules.conditional(plain["pcd"], condition_on=[0, 2]), columns, MIXED[:, :7]),
@@ -178,6 +186,8 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "Langevin annealed", sampled(Langevin(0.1, adjust=2, anneal=True), real, REAL)
     yield "GibbsLangevin", sampled(hm.chains.GibbsLangevin(0.2), real, REAL)
     yield "Gibbs lattice", sampled(Gibbs(), lattice, BITS)
+    yield "Gibbs by pair", sampled(Gibbs(), by_pair, BITS)
+    yield "ais by pair", lambda device: hm.likelihood.ais(by_pair(device), 4, 5, seed=1)
     yield (
         "Jumps",
         lambda device: hm.coupled.meet(
@@ -317,6 +327,7 @@ UPDATES = {  # machine, data, rule
     **{f"{k}": (binary, BITS, hm.rules.pcd(k)) for k in (1, 10)},
     "centred": (binary, BITS, hm.rules.centred(hm.rules.pcd())),
     "deep": (deep, BITS, hm.rules.pcd()),
+    "by pair": (by_pair, BITS, hm.rules.pcd(2)),
     "cd": (binary, BITS, hm.rules.cd(3)),
     "exact": (binary, BITS, hm.rules.exact()),
     "tempered": (binary, BITS, hm.rules.tempered_pcd(3)),

@@ -112,6 +112,19 @@ class SparsityPattern:
         """The entries by row, for ``x @ matrixᵀ``."""
         return self.by_column if self.symmetric else self._compress(self.columns, self.rows, self.shape[0])
 
+    @cached_property
+    def _selected(self) -> dict[tuple[int, bool], tuple[Compressed, Tensor]]:
+        return {}
+
+    def select(self, columns: Tensor, transposed: bool) -> Compressed:
+        """Returns the entries of some columns of the matrix, or of its transpose; made at first use."""
+        key = (id(columns), transposed)
+        if key not in self._selected:
+            made = (self.by_row if transposed else self.by_column).select(columns)
+            # Kept beside it, the columns cannot give their identity to others.
+            self._selected[key] = made, columns
+        return self._selected[key][0]
+
     def _compress(self, sources: Tensor, targets: Tensor, size: int) -> Compressed:
         entries = torch.arange(len(self), device=sources.device)
         if self.symmetric:
@@ -268,7 +281,7 @@ class SparseMatrix:
         self._values, self._pattern = values, pattern
         self._columns: Compressed | None = None
         if columns is not None:
-            self._columns = (pattern.by_row if transposed else pattern.by_column).select(columns)
+            self._columns = pattern.select(columns, transposed)
         self._kept: dict[bool, tuple[int, Tensor]] = {}  # entries in compressed order, with their version
 
     def of_shard(self, shards: int) -> SparseMatrix:
