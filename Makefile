@@ -70,6 +70,7 @@ lint: $(STAMP)  ## check style, types, the direction of imports and the words
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/words.py
+	$(BIN)/python .ci/papers.py --check
 
 format: $(STAMP)  ## bring the code into shape: ruff's formatter and its safe fixes
 	$(BIN)/ruff check --fix

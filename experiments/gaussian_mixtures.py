@@ -17,8 +17,11 @@ variance (docs/decisions/0003 has what happens otherwise).
 
 Every run goes to --out as a line of results.jsonl as soon as it is done; a repeated command runs what is
 missing. With --budget paper a run also goes on from its last checkpoint: 256 hidden units, 100 sweeps and
-500,000 updates by SGD at 0.01, decayed by a cosine, on the draws as they are, from variances of 1. The
-paper's start of the weights is not known; it is the one above.
+500,000 updates by SGD at 0.01, decayed by a cosine, on the draws as they are, by steps of 0.1 with 10 inner
+ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0 (--start data takes
+the one above). That program divides energies by the batch size of 100 and not the noise; --hot does so too:
+Gaussian units at temperature 100, and steps in units of the mean variance. --updates N ends a run early, as
+most of them diverge within some hundred updates (docs/experiments_methods.md).
 """
 
 from __future__ import annotations
@@ -48,6 +51,22 @@ KERNELS: dict[str, Kernel] = {
     "langevin": Langevin(0.3, adjust=None, anneal=True),
     "gibbs-langevin": GibbsLangevin(0.3, 5, "none"),
 }
+BATCH = 100
+
+
+def paper_kernels(hot: bool) -> dict[str, Kernel]:
+    """The paper's five samplers: α₀ is 10 before the division by the batch size."""
+    heat: dict[str, Any] = {"temperature": float(BATCH), "variance": "mean"} if hot else {}
+    step = 10 / BATCH
+    return {
+        "gibbs": Gibbs(),
+        "langevin": Langevin(step, adjust=None, anneal=True, **heat),
+        "langevin-adjusted": Langevin(step, anneal=True, **heat),
+        "gibbs-langevin": GibbsLangevin(step, 10, "none", **heat),
+        "gibbs-langevin-metropolis": GibbsLangevin(step, 10, "metropolis", **heat),
+    }
+
+
 METHODS = ("quadrature", *KERNELS, "pcd")
 PUBLISHED = ("gibbs", "langevin", "langevin-adjusted", "gibbs-langevin", "gibbs-langevin-metropolis")
 BUDGETS = {
@@ -67,6 +86,16 @@ def start(hidden: int, X: torch.Tensor, seed: int, variance: float) -> hm.Boltzm
         machine.layers[0].fit_((-0.5 * W.sum(1),), torch.full((2,), variance))
         rows = X[torch.randint(len(X), (hidden,), generator=generator)]
         machine.layers[1].bias.copy_(-(rows / variance * W.t()).sum(1))
+    return machine
+
+
+def published_start(hidden: int, seed: int) -> hm.BoltzmannMachine:
+    """The start of the published program."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(hidden)])
+    hm.machine.normal_(machine, (2 + hidden) ** -0.5, seed)
+    with torch.no_grad():
+        machine.layers[0].fit_((torch.zeros(2),), torch.ones(2))
+        machine.layers[1].bias.zero_()
     return machine
 
 
@@ -94,20 +123,24 @@ class Clock:
 
 
 def run(
-    kind: str, method: str, seed: int, size: str, out: Path
+    kind: str, method: str, seed: int, arguments: argparse.Namespace
 ) -> tuple[dict[str, object], hm.BoltzmannMachine]:
     """Trains one machine and returns its record."""
-    budget = BUDGETS[size]
+    size, out = arguments.budget, arguments.out
+    budget = dict(BUDGETS[size])
+    budget["updates"] = arguments.updates or budget["updates"]
+    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot)
     raw = torch.from_numpy(toy.gaussian_mixture(1000, kind, seed))
     mean, deviation = raw.mean(0), raw.std(0)
     if size == "paper":
         mean, deviation = torch.zeros(2), torch.ones(2)
     X = (raw - mean) / deviation
-    kernel, sweeps = KERNELS.get(method, Gibbs()), budget["sweeps"]
-    settings: dict[str, Any] = {"updates": budget["updates"], "batch_size": 100, "clip_norm": 10.0}
+    kernel, sweeps = kernels.get(method, Gibbs()), budget["sweeps"]
+    settings: dict[str, Any] = {"updates": budget["updates"], "batch_size": BATCH, "clip_norm": 10.0}
     settings |= OPTIMISERS[size]
     if size == "paper":
-        settings |= {"run_dir": out / f"{kind}_{method}_{seed}", "resume": True}
+        heat = "_hot" if arguments.hot else ""
+        settings |= {"run_dir": out / f"{kind}_{method}{heat}_{seed}", "resume": True}
     if method == "quadrature":
         rule = hm.rules.quadrature()
         settings |= {"updates": budget["likelihood_updates"], "batch_size": 1000, "clip_norm": None}
@@ -115,20 +148,23 @@ def run(
         rule = hm.rules.pcd(10, 100)
         settings |= {"updates": budget["likelihood_updates"]}
     else:
-        rule = hm.rules.noise_cd(sweeps, kernel=kernel, chains=100)
+        rule = hm.rules.noise_cd(sweeps, kernel=kernel, chains=BATCH)
     variance = 1.0 if size == "paper" else 0.06 if method in KERNELS else 0.015
-    machine = start(budget["hidden"], X, seed, variance)
-    clock, diverged = Clock(), False
+    schedule = "constant" if arguments.updates else "cosine"  # which hardly falls before a run is ended early
+    published = arguments.start == "published" or (arguments.start is None and size == "paper")
+    hidden = budget["hidden"]
+    machine = published_start(hidden, seed) if published else start(hidden, X, seed, variance)
+    clock, diverged = Clock(), ""
     acceptance = None
     try:
         training = hm.train(
-            machine, X, rule=rule, learning_rate=0.01, schedule="cosine", seed=seed, progress=False,
+            machine, X, rule=rule, learning_rate=0.01, schedule=schedule, seed=seed, progress=False,
             callbacks=[clock], **settings,
         ).whole()  # fmt: skip
         machine = training.averaged_machine or training.machine
         acceptance = training.history[-1].get("acceptance")
-    except hm.training.TrainingDiverged:
-        diverged = True
+    except hm.training.TrainingDiverged as error:
+        diverged = str(error).split(";")[0]
     seconds = clock.seconds
     generator = torch.Generator().manual_seed(1000 + seed)
     noise = machine.random_states(10_000, seed=generator)[0]
@@ -144,6 +180,7 @@ def run(
     variance = (deviation**2 / machine.layers[0].natural()[1]).tolist()
     return {
         "kind": kind, "method": method, "rule": rule.name, "bias": rule.bias, "seed": seed, **budget,
+        "start": "published" if published else "data", "hot": arguments.hot, "kernel": repr(kernel),
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
         "weights": weights.tolist(), "weight_error": float((weights - WEIGHTS).abs().max()),
         "near_a_mode": float((near.min(1).values < 4).float().mean()), "variances": variance,
@@ -151,7 +188,7 @@ def run(
     }, machine  # fmt: skip
 
 
-def picture(folder: Path, budget: dict[str, int], names: list[str]) -> None:
+def picture(folder: Path, budget: dict[str, int], names: list[str], kernels: dict[str, Kernel]) -> None:
     """Densities and samples of seed 0, a file for each mixture."""
     for kind in KINDS:
         panels = {"truth": lambda v, k=kind: torch.from_numpy(toy.gaussian_mixture_log_density(v.numpy(), k))}
@@ -165,7 +202,7 @@ def picture(folder: Path, budget: dict[str, int], names: list[str]) -> None:
             panels[name] = lambda v, m=machine, a=mean, b=deviation: -m.free_energy((v - a) / b)
             generator = torch.Generator().manual_seed(1)
             noise = machine.random_states(2000, seed=generator)[0]
-            kernel = KERNELS.get(name, Gibbs())
+            kernel = kernels.get(name, Gibbs())
             drawn = hm.chains.run(machine, kernel, noise, budget["sweeps"], seed=generator)[0]
             samples[name] = drawn * deviation + mean
         plane(panels, samples, folder / f"{kind}.png", low=(-10, -10), high=(10, 10))
@@ -176,6 +213,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--budget", choices=sorted(BUDGETS), default="quick")
     parser.add_argument("--only", action="append", choices=METHODS, help="repeatable")
+    parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
+    parser.add_argument("--hot", action="store_true", help="the program's temperature, with --budget paper")
+    parser.add_argument("--updates", type=int, help="ends runs early, at a constant rate")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("runs/gaussian_mixtures"))
     arguments = parser.parse_args()
@@ -184,20 +224,26 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "results.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    done = {(r["kind"], r["method"], r["seed"], r["hidden"]): r for r in map(json.loads, lines)}
+    done = {
+        (r["kind"], r["method"] + ("-hot" if r.get("hot") else ""), r["seed"], r["hidden"]): r
+        for r in map(json.loads, lines)
+    }
+    heat = "-hot" if arguments.hot else ""
     names = arguments.only or list(PUBLISHED if arguments.budget == "paper" else METHODS)
     for seed in range(arguments.seeds):
         for name in names:
             for kind in KINDS:
-                key = (kind, name, seed, budget["hidden"])
+                key = (kind, name + heat, seed, budget["hidden"])
                 if key in done:
                     continue
-                done[key], machine = run(kind, name, seed, arguments.budget, arguments.out)
+                done[key], machine = run(kind, name, seed, arguments)
                 with path.open("a") as file:
                     file.write(json.dumps(done[key]) + "\n")
                 if seed == 0:
                     machine.save(arguments.out / f"{kind}_{name}.safetensors", overwrite=True)
-    picture(arguments.out, budget, names)
+    picture(
+        arguments.out, budget, names, KERNELS if arguments.budget == "quick" else paper_kernels(arguments.hot)
+    )
     print(
         "medians over seeds; gap: mean log-likelihood of fresh draws minus that of the true density, in nats"
     )
@@ -208,12 +254,13 @@ def main() -> None:
     print(f" {'near':>6} {'CPU s':>6} {'diverged':>8}")
     for kind in KINDS:
         for name in names:
-            rows = [r for key, r in done.items() if key[:2] == (kind, name) and key[3] == budget["hidden"]]
+            hidden = budget["hidden"]
+            rows = [r for key, r in done.items() if key[:2] == (kind, name + heat) and key[3] == hidden]
             gaps, errors = [r["gap"] for r in rows], [r["weight_error"] for r in rows]
             print(
                 f"{kind:12} {name:26} {len(rows):5} {median(gaps):8.3f} {min(gaps):8.3f} "
                 f"{median(errors):11.3f} {max(errors):7.3f} {median(r['near_a_mode'] for r in rows):6.3f} "
-                f"{median(r['cpu_seconds'] for r in rows):6.1f} {sum(r['diverged'] for r in rows):8}"
+                f"{median(r['cpu_seconds'] for r in rows):6.1f} {sum(bool(r['diverged']) for r in rows):8}"
             )
     if arguments.budget == "quick":
         print("a reduced experiment: the paper has 256 hidden units, 100 sweeps and 500,000 updates")
