@@ -51,7 +51,7 @@ _PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for unit
 _LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
 _DEEP_PASSES, _DEEP_UPDATES = 100, 4000  # of a deep machine, whose upper layers learn last
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
-_SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its tolerance in 100 to 200
+_SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its tolerance in 65 to 80
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
 _QUICK = 1 / 128
