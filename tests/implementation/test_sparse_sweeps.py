@@ -390,3 +390,49 @@ def test_the_square_lattice_of_onsager_and_yang(kernel, beta):
         by_chain = torch.stack(found).mean(0)
         error = float(by_chain.std()) / chains**0.5
         assert abs(float(by_chain.mean()) - expected) < limit * error
+
+
+def kaufman_energy(side: int, beta: float) -> float:
+    """The energy of a spin of a closed square (Kaufman 1949), by a difference of ln Z."""
+
+    def log_partition(beta: float) -> float:
+        angles = np.pi * np.arange(2 * side) / side
+        gamma = np.arccosh(np.maximum(1, np.cosh(2 * beta) ** 2 / np.sinh(2 * beta) - np.cos(angles)))
+        gamma[0] = 2 * beta + np.log(np.tanh(beta))
+        size = np.abs(side * gamma / 2)
+        terms = [sum_[first::2].sum() for first in (1, 0) for sum_ in (cosh(size), sinh(size))]
+        most = max(terms)
+        weights = np.array([1, 1, 1, np.sign(gamma[0])]) * np.exp(np.array(terms) - most)
+        return float(side**2 / 2 * np.log(2 * np.sinh(2 * beta)) + most + np.log(weights.sum() / 2))
+
+    def cosh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return x + np.log1p(np.exp(-2 * x))
+
+    def sinh(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return x + np.log1p(-np.exp(-2 * x))
+
+    return -(log_partition(beta + 1e-5) - log_partition(beta - 1e-5)) / 2e-5 / side**2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_square_lattice_next_to_its_critical_point(kernel):
+    """32 × 32 spins at 0.44, whose chains take some 2,000 sweeps to forget; the energy is of this size."""
+    side, chains, beta = 32, 64, 0.44
+    states = np.array(list(product((-1, 1), repeat=9))).reshape(-1, 3, 3)
+    energy = -(states * (np.roll(states, 1, 1) + np.roll(states, 1, 2))).sum((1, 2))
+    weight = np.exp(-beta * energy)
+    assert abs(kaufman_energy(3, beta) - weight @ energy / weight.sum() / 9) < 1e-8
+    pairs, bias = lattice(side, True), torch.zeros(side**2)
+    couplings = join_edges(torch.ones(len(pairs)), compress_rows(pairs, side**2), (-1.0, 1.0))
+    begun = torch.ones(chains, side**2)
+    moved = sweep_edges(begun, bias, couplings, keys(1, 40_000), beta=beta, kernel=kernel)
+    means = torch.zeros(chains, dtype=torch.float64)
+    for sample in range(400):
+        sweep_edges(moved, bias, couplings, keys(10 + sample, 50), beta=beta, kernel=kernel, out=moved)
+        square = moved.view(chains, side, side)
+        means -= (square * (square.roll(1, 1) + square.roll(1, 2))).mean((1, 2)).double() / 400
+    error = float(means.std()) / chains**0.5
+    limit = stats.t.isf(FAILURE_RATE / 2, chains - 1)
+    assert abs(float(means.mean()) - kaufman_energy(side, beta)) < limit * error
+    assert error < 0.01
