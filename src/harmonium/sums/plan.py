@@ -172,7 +172,7 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     ).sum(0)
     free += sum(layers[l].n_units for l in law.graph.hidden)
     columns = sum(layer.width for layer in layers)
-    dear = (columns * listed.exp2() > STEP_UPDATES * free).nonzero().flatten()
+    dear = ((free > 0) & (columns * listed.exp2() > STEP_UPDATES * free)).nonzero().flatten()
     if not len(dear):
         return listed
     for rows in same_rows(v[dear].isnan())[:_PATTERNS]:
