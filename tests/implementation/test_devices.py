@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from torch import Tensor
 import harmonium as hm
 from harmonium import _device, backends
 from harmonium.backends import choice
+from harmonium.machine import Statistics
+from harmonium.sums.elimination import Elimination
+from harmonium.sums.plan import _order_of
 
 ELSEWHERE = os.environ.get("HARMONIUM_TEST_DEVICE")
 if ELSEWHERE in (None, "pretend"):
@@ -236,6 +240,19 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
         ),
     )
+    for name, machine in {"lattice": lattice, "windows": windows}.items():  # units are summed out one by one
+        yield (
+            f"impute {name}",
+            lambda device, machine=machine: tasks.impute(
+                machine(device), BITS, HOLES.isnan(), "exact", seed=1
+            ),
+        )
+        yield f"sums {name}", lambda device, machine=machine: summed_out(machine(device))
+    for method in tasks.MINIMISE_METHODS:
+        yield (
+            f"minimise {method}",
+            lambda device, method=method: tasks.minimise(lattice(device), 9, sweeps=3, method=method, seed=1),
+        )
     for method in tasks.METHODS:
         yield (
             f"impute {method}",
@@ -262,6 +279,26 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "classifier with gaps", classified
     for name, settings in TRAINED.items():
         yield f"train {name}", lambda device, settings=settings: trained(device, **settings)
+
+
+def windows(device: Any) -> hm.BoltzmannMachine:
+    """ReLU units beside pairs of visible ones that edges join, by pair."""
+    pairs = [(i, i + 1) for i in range(5)]
+    edges = {(0, 0): hm.Sparse(pairs), (0, 1): hm.Sparse([(i, k) for k in range(5) for i in (k, k + 1)])}
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.ReLU(5)], edges, seed=3).to(device)
+
+
+def summed_out(machine: hm.BoltzmannMachine) -> Any:
+    """ln Z and E[S] of rows that lack the same cells, by tables over neighbours."""
+    v = HOLES[:1].to(machine.device)
+    law = machine.hamiltonian().clamp(v, 1)
+    order = _order_of(law, 1, inf)
+    assert order is not None
+    into = Statistics(law)
+    with torch.no_grad():
+        sums = Elimination(law, 1, order)
+        sums.expect(into, 0.5)
+        return sums.log_weights(), into.thetas, into.products
 
 
 def masked(mask: Any) -> hm.BoltzmannMachine:

@@ -27,11 +27,10 @@ from harmonium.sums import (
     EXPLICIT_LIMIT,
     LONG,
     UNIT_UPDATES_PER_SECOND,
+    HiddenStates,
     affordable,
     has_hidden_states,
-    has_posterior,
     in_words,
-    posteriors,
     unit_updates,
     unit_updates_by_row,
 )
@@ -330,18 +329,14 @@ class Fitted:
 def posterior_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Returns the means of all hidden layers given rows, side by side.
 
-    By a sum over their states, or unit by unit, where that takes seconds (``sums.has_posterior``); else by
-    naive mean field, which is exact where nothing is missing and hidden layers are not joined.
+    By a sum over their states where ``HiddenStates`` takes the machine, else by naive mean field, which is
+    exact where nothing is missing and hidden layers are not joined.
     """
-    law = machine.hamiltonian()
-    factorised = machine.graph.independent and _checks.observed(v)
-    if has_hidden_states(machine.graph, machine.layers) or (not factorised and has_posterior(law, v)):
-        means = v.new_empty(len(v), sum(machine.layers[l].width for l in machine.hidden))
-        for place, posterior in posteriors(law, v):
-            means[place] = posterior.hidden_means()
-        return means
-    factors = naive(machine, v, v, tolerance=_TOLERANCE).means
-    return torch.cat([factors[l] for l in machine.hidden], -1)
+    if has_hidden_states(machine.graph, machine.layers):
+        table = HiddenStates(machine.hamiltonian())
+        return torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v)])
+    means = naive(machine, v, v, tolerance=_TOLERANCE).means
+    return torch.cat([means[l] for l in machine.hidden], -1)
 
 
 def digest_of(machine: BoltzmannMachine) -> str:

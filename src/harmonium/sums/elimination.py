@@ -438,7 +438,7 @@ class Marginals:
         order = sums.order
         self.units: list[Tensor] = [torch.empty(0)] * len(order.units)
         self.pairs: list[list[Tensor]] = [[torch.empty(0)] * len(edge.below) for edge in sums._edges]
-        self.leaves: list[Tensor] = [torch.ones(sums.rows, dtype=torch.float64)] * len(order.leaves)
+        self.leaves: list[Tensor] = [sums._shown[0].new_ones(sums.rows)] * len(order.leaves)
         wanted: list[list[tuple[list[Tensor], int, tuple[int, ...]]]] = [[] for _ in order.units]
         for edge, found in zip(sums._edges, self.pairs, strict=True):
             for k, pair in enumerate(zip(edge.below, edge.above, strict=True)):

@@ -52,8 +52,8 @@ def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
 
 def exact_law(machine: BoltzmannMachine) -> Hamiltonian:
     """Returns the distribution of a machine in float64, for answers to its digits, noise included."""
-    machine.hamiltonian()  # refuses a type that is for storage alone
-    return deepcopy(machine).double().hamiltonian()
+    graph = machine.hamiltonian().graph  # refuses a type that is for storage alone
+    return deepcopy(machine, {id(graph): graph}).double().hamiltonian()
 
 
 def nothing_seen(law: Hamiltonian, rows: int = 1) -> Tensor:

@@ -19,7 +19,8 @@ Up to here too what one row lacks is summed rather than drawn by chains, which t
 MAX_TABLE_ENTRIES = 2.0**26
 """Entries of the largest table over units that are summed out one by one: 512 MB of float64."""
 STEP_UPDATES = 2.0**13
-"""Unit updates that summing out one unit costs beside its table: 0.1 ms of Python."""
+"""Unit updates that summing out one unit costs beside its table: 0.1 ms of Python, of which half is measured
+where tables are small."""
 MAX_MISSING_STATES = 256
 """Joint states up to which a sampled rule sums what a row lacks: no dearer than its own Gibbs steps."""
 

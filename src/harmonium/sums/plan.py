@@ -27,6 +27,7 @@ from harmonium.sums.orders import EliminationOrder, find_order
 
 _SHORT_LOG2_STATES = 10  # that are rather listed for rows of all patterns at once than pattern by pattern
 _ROWS = 1024  # beside the listed states at a time: 8 MiB for each of 1,000 columns
+_PASSES = 4  # the work of distributions and draws, over that of ln Z
 _PATTERNS = 256  # of missing cells whose orders are searched to tell a cost: 10 ms each for 150 units
 
 
@@ -63,7 +64,7 @@ def _plan(
 def _order_of(law: Hamiltonian, rows: int, limit: float) -> EliminationOrder | None:
     """Returns an order that sums out what rows, all alike, lack within so many unit updates; None: none."""
     by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
-    if by_row or any(p.dim() > 1 for theta in law.thetas for p in theta):
+    if limit <= STEP_UPDATES or by_row or any(p.dim() > 1 for theta in law.thetas for p in theta):
         return None
     free: dict[int, list[int]] = {}
     for l in range(len(law.layers)):
@@ -164,9 +165,8 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     shares_missing = [
         {l: share for l, share in zip(visible, row, strict=True) if share} for row in patterns.tolist()
     ]
-    listed = torch.tensor([_fewest(law, missing)[1] for missing in shares_missing], dtype=torch.float64)[
-        which
-    ]
+    fewest = [_fewest(law, missing)[1] for missing in shares_missing]
+    listed = torch.tensor(fewest, dtype=torch.float64, device="cpu")[which]
     free = torch.stack(
         [share.cpu() * layers[l].n_units for l, share in zip(visible, shares, strict=True)]
     ).sum(0)
@@ -178,10 +178,9 @@ def log2_states(law: Hamiltonian, v: Tensor | None = None) -> Tensor:
     for rows in same_rows(v[dear].isnan())[:_PATTERNS]:
         alike = dear[rows.cpu()]
         size = float(listed[alike[0]])
-        limit = inf if size > 1000 else len(alike) * columns * 2.0**size
-        order = _order_of(law.clamp(v[alike[:1]], 1), len(alike), limit)
+        order = _order_of(law.clamp(v[alike[:1]], 1), 1, inf if size > 1000 else columns * 2.0**size)
         if order is not None:
-            listed[alike] = log2(order.unit_updates(len(alike)) / columns / len(alike))
+            listed[alike] = log2(order.unit_updates(1) / columns)
     return listed
 
 
@@ -339,9 +338,16 @@ def has_posterior(law: Hamiltonian, v: Tensor | None = None) -> bool:
     """
     if has_hidden_states(law.graph, law.layers):
         return True
-    rows, cost = nothing_seen(law) if v is None else v, 0.0
-    for alike, law_of_rows, order in _orders_by_pattern(law, rows):
-        cost += inf if order is None else order.unit_updates(1 if law_of_rows.held is None else len(alike))
+    rows = nothing_seen(law) if v is None else v
+    patterns = torch.unique(rows.isnan(), dim=0)
+    lacking, free = law.split(patterns), len(patterns) * sum(law.layers[l].n_units for l in law.graph.hidden)
+    free += sum(int(lacking[l][:, :: law.layers[l].columns_per_unit].sum()) for l in law.graph.visible)
+    if not affordable(_PASSES * STEP_UPDATES * free):  # a bound, before any order is searched
+        return False
+    cost = 0.0
+    for alike, first, order in _orders_by_pattern(law, rows):
+        number = 1 if first.held is None else len(alike)
+        cost += inf if order is None else _PASSES * order.unit_updates(number)
         if not affordable(cost):
             return False
     return True

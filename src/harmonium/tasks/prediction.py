@@ -27,6 +27,7 @@ from harmonium.tasks.rows import average_chains, read_rows
 
 PREDICT_METHODS = ("auto", "exact", "gibbs")
 
+_SHORT_LOG2_STATES = 10  # that are listed faster than units are summed out one by one
 _ROWS = 1024  # beside their chains at a time: ten chains of a row of 1,000 columns take 80 MB
 
 
@@ -72,8 +73,7 @@ def predict(
             observed, for several units and deep machines beyond enumeration; they average the units'
             conditional probabilities over the second half of their sweeps, and those of one unit, with the
             hidden units summed out where no edge joins these, over the last two thirds. "auto": "exact" of
-            rows with at most 2^12 states to list, or where units are summed out in seconds, "gibbs" of
-            others.
+            rows with at most 2^12 states to list, or as much work, "gibbs" of others.
         unit: one unit of the layer, given also what is observed of its other units; None: all, of which none
             is read.
         sweeps: Sweeps of every chain, at least 2.
@@ -127,7 +127,7 @@ def log_probabilities(
     lacking = X.isnan().sum(1) > kind.columns_per_unit
     together = listed & (lacking if law.graph.independent else torch.ones_like(lacking))
     rows = together.nonzero().flatten()
-    if len(rows) and has_posterior(law, X[rows]):  # one sum serves all states of a unit
+    if len(rows) and _is_summed_together(law, X[rows]):  # one sum serves all states of a unit
         for place, posterior in posteriors(law, X[rows]):
             for k, i in enumerate(asked):
                 found[rows[place], k] = posterior.unit_probabilities(layer, i).log()
@@ -208,8 +208,14 @@ def _find_drawn(law: Hamiltonian, X: Tensor, layer: int, asked: list[int], metho
         return torch.full((len(X),), method == "gibbs", device=X.device)
     if len(asked) == 1:  # whose own states do not count
         X = _with_unit(law, X, layer, asked, law.layers[layer].values()[0].to(X))
-    drawn = (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
-    return drawn & (not has_posterior(law, X[drawn])) if bool(drawn.any()) else drawn
+    return (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
+
+
+def _is_summed_together(law: Hamiltonian, X: Tensor) -> bool:
+    """Returns whether the distributions of all units of rows are found at once, rather than unit by unit."""
+    if has_hidden_states(law.graph, law.layers):
+        return True
+    return float(log2_states(law, X).max()) > _SHORT_LOG2_STATES and has_posterior(law, X)
 
 
 def _run_summed_chains(
