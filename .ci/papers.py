@@ -53,6 +53,16 @@ def bars(recipe: str, name: str = "bars_and_stripes.jsonl") -> str:
     return f"{median(values):.1f} ({len(values)} seeds)"
 
 
+def constant(recipe: str) -> str:
+    return ", ".join(f"{row['total_log_likelihood']:.0f}" for row in where(CONSTANT, recipe=recipe))
+
+
+def swing(recipe: str) -> str:
+    """Lowest and highest over the last half of all runs."""
+    values = [x[2] for row in where(CONSTANT, recipe=recipe) for x in row["curve"][len(row["curve"]) // 2 :]]
+    return f"{min(values):.0f} to {max(values):.0f}"
+
+
 def known(recipe: str, key: str, at: int = -1) -> float:
     """Mean over seeds of a number of a known machine's training, at one of its points."""
     return mean(seed[at][key] for seed in read("simulated_rbm_paper.json")["results"][recipe])
@@ -130,6 +140,7 @@ def denoised(name: str, method: str, flip: int) -> float:
     return float(read(name)["mcc"][method][flip])
 
 
+CONSTANT = "bars_and_stripes_constant.jsonl"
 KNOWN, LMI, GPU_LMI = "simulated_rbm_paper.json", "mnist_ucd_lmi.jsonl", "mnist_ucd_lmi_h200.jsonl"
 KNOWN_COMMAND = "simulated_rbm.py --budget paper"
 FASHION_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --device cuda --seconds 150"
@@ -146,6 +157,13 @@ PAPERS: dict[str, list[Row]] = {
             f"{bars('cd-1')}, PCD-1 {bars('pcd-1')}",
             "reduced: 20 seeds of 100, decayed rates; 100 seeds at the constant rate take 5 hours of CPU time",
             ("bars_and_stripes.jsonl",), "bars_and_stripes.py --seeds 20",
+        ),
+        Row(
+            "Fig. 2, at the constant rate 0.1", "as above; mean τ near 2.4",
+            lambda: f"UCD {constant('paper ucd')}, {swing('paper ucd')} over the last half; CD-1 "
+            f"{constant('paper cd-1')}; PCD-1 {constant('paper pcd-1')}; mean τ "
+            + ", ".join(f"{row['meeting_time']:.1f}" for row in where(CONSTANT, recipe="paper ucd")),
+            "reduced: 3 seeds of 100, all else full", (CONSTANT,), "bars_and_stripes.py --budget paper --seeds 3",
         ),
         Row(
             "Fig. 3, simulated machine", "CD and PCD turn down, UCD does not",
