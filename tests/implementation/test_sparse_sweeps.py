@@ -11,13 +11,14 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
+from machines import with_normal_parameters
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ellipk
 from statistical.support import FAILURE_RATE
 
 import harmonium as hm
-from harmonium.backends import RowsInTurn, SparsityPattern, colouring
+from harmonium.backends import RowsInTurn, SparsityPattern, calls, choice, colouring
 
 pytest.importorskip("numba")
 sparse_sweeps = pytest.importorskip("harmonium.backends.sparse_sweeps")
@@ -225,6 +226,44 @@ def test_fields_of_other_layers_and_held_units(kernel, values):
         density = oracle.density(0.7, fields[number])
         transition = oracle.transition(kernel, density, held[number])
         assert agree(oracle.counts(end[which == number]), transition[5], 2)
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("chains", [1, 9, 40, 150])
+def test_energies_of_pairs(values, chains):
+    """Against a plain sum over the pairs, float64; means are refused, and left to tensor code."""
+    oracle = make("random", values)
+    x = torch.from_numpy(np.random.default_rng(0).choice(values, (chains, 7))).float()
+    found = sparse_sweeps.pair_energies(x, oracle.couplings()[1])
+    i, j = oracle.pairs.T
+    expected = ((x[:, i] * x[:, j]).double().numpy() * oracle.J.astype(float)).sum(1)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    x[-1, 3] = 0.5
+    assert sparse_sweeps.pair_energies(x, oracle.couplings()[1]) is None
+
+
+def test_energies_of_a_machine(monkeypatch):
+    """States by words, means by products: both as float64 has them, β and biases included."""
+    called = []
+    energies = calls.pair_energies
+    monkeypatch.setattr(calls, "pair_energies", lambda *what: called.append(energies(*what)) or called[-1])
+    monkeypatch.setattr(choice, "IN_TURN", 0)
+    pairs = torch.as_tensor(lattice(4, True))
+    machine = hm.BoltzmannMachine(
+        [hm.Spin(16), hm.Bernoulli(3)], {(0, 0): hm.Sparse(pairs), (0, 1): hm.Dense()}
+    )
+    machine = with_normal_parameters(machine, 0.7)
+    states = machine.random_states(200, seed=0)
+    means = [torch.rand(200, 16) * 2 - 1, states[1]]
+    for x in (states, means):
+        with torch.no_grad():
+            found = machine.hamiltonian().tempered(0.6).energy(x)
+            expected = machine.hamiltonian().to(torch.float64).tempered(0.6).energy([y.double() for y in x])
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+    assert [energy is None for energy in called] == [False, True]
+    states[0].requires_grad_()
+    machine.hamiltonian().energy(states).sum().backward()
+    assert states[0].grad is not None and len(called) == 2
 
 
 def test_large_fields_are_certain():

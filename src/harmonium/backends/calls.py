@@ -110,13 +110,11 @@ def sweep_two_valued(
     Returns:
         States of the layer, (batch, n_units), a new tensor.
     """
-    sparse = import_module("harmonium.backends.sparse_sweeps")  # needs numba
-    edge, rows = law.graph.inner[layer], law.graph.rows_in_turn(layer)
     others = {joint.other for joint in law.graph.joints[layer]} - {layer}
-    drawn: Tensor = sparse.sweep_edges(
+    drawn: Tensor = _sparse().sweep_edges(
         law.apply_clamp(layer, states[layer]),
         law.thetas[layer][0],
-        law.J.in_turn(edge, partial(sparse.join_edges, rows=rows, two_values=law.layers[layer].two_values)),
+        _edge_couplings(law, layer),
         keys,
         beta=law.beta,
         kernel="metropolis" if metropolis else "gibbs",
@@ -124,6 +122,32 @@ def sweep_two_valued(
         held=law.mask(layer),
     )
     return drawn
+
+
+def pair_energies(law: Any, layer: int, x: Tensor) -> Tensor | None:
+    """Returns Σ J_ij x_i x_j over the pairs within a layer that ``choice.energies_by_word`` serves.
+
+    Args:
+        law: the machine in natural parameters.
+        layer: the layer.
+        x: its states, (batch, n_units).
+
+    Returns:
+        float64 (batch,); None for means, or whatever else has other values than the two of the units.
+    """
+    energies: Tensor | None = _sparse().pair_energies(x, _edge_couplings(law, layer))
+    return energies
+
+
+def _edge_couplings(law: Any, layer: int) -> Any:
+    """Returns the ``EdgeCouplings`` of a layer, which are kept with J."""
+    rows, values = law.graph.rows_in_turn(layer), law.layers[layer].two_values
+    join = partial(_sparse().join_edges, rows=rows, two_values=values)
+    return law.J.in_turn(law.graph.inner[layer], join)
+
+
+def _sparse() -> Any:
+    return import_module("harmonium.backends.sparse_sweeps")  # needs numba
 
 
 def anneal(

@@ -120,6 +120,26 @@ def sweep_edges(
     return drawn
 
 
+def pair_energies(states: Tensor, couplings: EdgeCouplings) -> Tensor | None:
+    """Returns Σ_ij J_ij x_i x_j over the pairs within a layer, summed in float64: (chains,).
+
+    Args:
+        states: (chains, units); None is returned where they have other values than the two of the units.
+        couplings: The couplings within the layer, of ``join_edges``.
+    """
+    chains, rows = len(states), couplings.rows
+    low, high = couplings.low, couplings.low + couplings.gain
+    others = np.zeros(chains, np.int64)
+    states = states.contiguous()
+    over(_count_others, chains, states, low, high, others, least=16)
+    if others.any():
+        return None
+    words, totals = pack_states(states, float(low + couplings.gain / 2)), np.empty(chains)
+    graph = rows.order, rows.starts, rows.others, couplings.offset, couplings.weight
+    over(_sum_energies, len(words), words, *graph, low, couplings.gain, totals)
+    return torch.from_numpy(totals)
+
+
 def pack_states(states: Tensor, threshold: float) -> Any:
     """Packs states above a threshold into words: (lots, units) of 8, 16, 32 or 64 bits."""
     chains, units = states.shape
@@ -270,6 +290,40 @@ def _join(
             total += np.float64(values[places[k]])
             weight[k] = gain * gain * values[places[k]]
         offset[p] = gain * low * total
+
+
+@jit
+def _sum_energies(
+    first: int, last: int, words: Any, order: Any, starts: Any, others: Any, offset: Any, weight: Any,
+    low: Any, gain: Any, totals: Any,
+) -> None:  # fmt: skip
+    """Sets the ``pair_energies`` of some lots: half of the sum of each unit times its field."""
+    field, ones, sums = np.zeros(_SLACK, np.float32), np.ones(_SLACK, np.float32), np.empty(_SLACK)
+    for lot in range(first, last):
+        start, count = _chains_of(lot, len(words), len(totals))
+        states = words[lot]
+        for c in range(count):
+            sums[c] = 0
+        for p in range(len(order)):
+            add_weights(
+                states, others, weight, starts[p], starts[p + 1], offset[p], ones, np.float32(0), field, 0
+            )
+            word = np.uint64(states[order[p]])
+            for c in range(count):
+                value = low + gain * np.float32(word >> np.uint64(c) & np.uint64(1))
+                sums[c] += np.float64(value) * np.float64(field[c])
+        for c in range(count):
+            totals[start + c] = sums[c] / (2 * np.float64(gain))
+
+
+@jit
+def _count_others(first: int, last: int, states: Any, low: Any, high: Any, others: Any) -> None:
+    """Counts the entries of some rows that are neither of two values."""
+    for row in range(first, last):
+        x, count = states[row], 0
+        for i in range(len(x)):
+            count += (x[i] != low) & (x[i] != high)
+        others[row] = count
 
 
 @jit

@@ -315,6 +315,11 @@ class Hamiltonian:
         for edge, (l, m) in enumerate(self.graph.edges):
             if kept is not None and not (l in kept and m in kept):
                 continue
+            if l == m and choice.energies_by_word(self, l, states[l]):
+                pair = calls.pair_energies(self, l, states[l])
+                if pair is not None:
+                    total = pair if total is None else total + pair
+                    continue
             sparse = self.graph.patterns[edge] is not None
             times = self.J.factors[edge].times if sparse else partial(product, y=self.J[edge])
             size = max(1, _BLOCK // max(states[l].shape[1], states[m].shape[1]))
