@@ -232,5 +232,6 @@ def _find_largest(
     if len(diagonal) > 1:
         edge = torch.diag_embed(torch.cat(beside[:-1], -1), 1)
         tridiagonal = tridiagonal + edge + edge.mT
-    largest: Tensor = torch.linalg.eigvalsh(tridiagonal)[..., -1]
+    # Not eigvalsh, which takes another routine for subclasses of tensors, with other last bits.
+    largest: Tensor = torch.linalg.eigh(tridiagonal).eigenvalues[..., -1]
     return largest
