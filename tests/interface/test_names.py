@@ -257,7 +257,7 @@ def test_every_option_exists() -> None:
     known = frozenset(chain.from_iterable(flags().values())) | OTHERS
     scripts = {
         flag
-        for folder in ("benchmarks", "experiments", "tests/campaigns")
+        for folder in ("benchmarks", "experiments", "tests/campaigns", ".ci")
         for path in (ROOT / folder).rglob("*.py")
         for flag in re.findall(r'"(--[a-z\-]+)"', path.read_text("utf-8"))
     }

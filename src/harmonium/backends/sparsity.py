@@ -117,7 +117,7 @@ class SparsityPattern:
         return {}
 
     def select(self, columns: Tensor, transposed: bool) -> Compressed:
-        """Returns the entries of some columns of the matrix, or of its transpose; made at first use."""
+        """Returns the entries of some columns, (columns,) int64, of the matrix or of its transpose."""
         key = (id(columns), transposed)
         if key not in self._selected:
             made = (self.by_row if transposed else self.by_column).select(columns)
