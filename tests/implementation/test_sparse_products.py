@@ -9,7 +9,7 @@ from exact.graphs import _lattice, make
 import harmonium as hm
 from harmonium.backends import OuterProductSum, PreparedMatrix
 from harmonium.chains import KernelState
-from harmonium.machine import hamiltonian as hamiltonian_module
+from harmonium.machine import coupling_matrices
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -61,7 +61,7 @@ def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     machine = make("semi-restricted and sparse").float()
     made = []
     monkeypatch.setattr(
-        hamiltonian_module, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
+        coupling_matrices, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
     )
     law = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
