@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -64,6 +65,14 @@ def instance(value: Any, name: str, kind: Any, expected: str) -> None:
     """Refuses anything that is not of a type."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {expected}, received {type(value).__name__}")
+
+
+def reals(values: Any, name: str) -> list[float]:
+    """Returns numbers, one after the other, as floats."""
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: expected a sequence of numbers, received {reprlib.repr(values)}") from error
 
 
 def numeric(value: Any, name: str) -> None:

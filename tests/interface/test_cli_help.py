@@ -142,6 +142,7 @@ def test_help_of_all(cli: CommandLine) -> None:
         ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
         ("harmonium train --hidden-kind do", ["double_relu"]),
         ("harmonium train --rule cd --rule-option ", ["k="]),
+        ("harmonium train --kernel langevin --kernel-option a", ["adjust=", "anneal="]),
         ("harmonium train --early", ["--early-stopping"]),
         ("harmonium evaluate run bars", ["bars-and-stripes"]),
         ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),

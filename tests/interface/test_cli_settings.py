@@ -17,6 +17,8 @@ from sklearn.utils._param_validation import make_constraint
 
 import harmonium as hm
 from harmonium._settings import Checked, Count, Interval, Setting, settings_of
+from harmonium.chains import Kernel
+from harmonium.cli.options import Chains
 from harmonium.cli.run_file import as_toml
 from harmonium.cli.settings import RuleSettings, TrainSettings
 from harmonium.learning import rules
@@ -390,10 +392,12 @@ def test_a_new_kernel_does_not_take_the_step_of_the_old(cli: CommandLine, tmp_pa
     assert content(tmp_path / "same")["step"] == 0.2
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["{[]:1}", "(" * 3000, "\\d", "1()", "9" * 6000, "1" + "0" * 25, "nan", "", "{}", "1j", "...", "a\0b"],
-)
+NONSENSE = (
+    "{[]:1}", "(" * 3000, "\\d", "1()", "9" * 6000, "1" + "0" * 25, "nan", "", "{}", "1j", "...", "a\0b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NONSENSE)
 def test_nonsense_for_any_option_of_any_rule_is_refused_by_its_name(value):
     """Refuses it in our words, without a warning of Python; a rule may take numbers of any size."""
     for rule in rules.BY_NAME:
@@ -408,6 +412,93 @@ def test_nonsense_for_any_option_of_any_rule_is_refused_by_its_name(value):
                 else:
                     numbers = value.isdigit() or value == ""
                     assert numbers or (rule, option, value) == ("exact", "roots", "{}"), (rule, option)
+
+
+@pytest.mark.parametrize("value", NONSENSE)
+def test_nonsense_for_any_option_of_any_kernel_is_refused_by_its_name(value: str) -> None:
+    for kind, kernel in Kernel.registry.items():
+        for option in inspect.signature(kernel).parameters:
+            try:
+                Chains(kernel=kind, kernel_option=[f"{option}={value}"]).make_kernel()
+            except ValueError as error:
+                assert str(error).startswith("kernel_option: "), (kind, option, error)
+                assert option in str(error)
+            else:
+                empty = option == "ages" and value in ("", "{}")
+                assert empty or value.isdigit(), (kind, option)
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel"),
+    [
+        (["adjust=10", "anneal=true", "temperature=3"],
+         hm.chains.Langevin(0.2, adjust=10, anneal=True, temperature=3)),
+        (["adjust=none", "variance=mean"], hm.chains.Langevin(0.2, adjust=None, variance="mean")),
+    ],
+)  # fmt: skip
+def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
+    cli: CommandLine, tmp_path: Path, options: list[str], kernel: hm.chains.Kernel
+) -> None:
+    named = [word for option in options for word in ("--kernel-option", option)]
+    moves = ("--kernel", "langevin", "--step", "0.2", *named)
+    noise = ("--method", "chains", "--visible", "gaussian", "--rule", "noise_cd", "--sweeps", 3)
+    trained = cli.train(BARS, tmp_path / "run", *noise, *moves)
+    assert repr(kernel) in trained["rule"]
+    file = tmp_path / "run" / "run.toml"
+    cli.succeed("train", "--config", file, tmp_path / "again")
+    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "again")
+    cli.succeed("train", "--config", file, tmp_path / "gibbs", "--kernel", "gibbs")
+    assert "kernel_option" not in content(tmp_path / "gibbs")
+
+    out, few = tmp_path / "s.npy", ("--number", 6, "--sweeps", 4, "--seed", 5)
+    drawn = cli.succeed("sample", tmp_path / "run", *few, *moves, "--out", out, "--json").json
+    assert drawn["kernel"] == repr(kernel)
+    machine, noise_states = hm.load(tmp_path / "run" / "machine.safetensors"), torch.Generator()
+    noise_states.manual_seed(5)
+    start = machine.random_states(6, seed=noise_states)[0]
+    states = hm.chains.run(machine, kernel, start, 4, seed=noise_states)
+    pixels = 0.5 + 0.5 * states[0].detach().numpy()  # every one has mean and deviation 0.5
+    assert np.allclose(np.load(out), pixels, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["adjust=3"], "expected another name, received 'adjust'; gibbs takes no options"),
+        (
+            ["--kernel", "langevin", "adjust"],
+            "expected NAME=VALUE, received 'adjust'; langevin takes step, adj",
+        ),
+        (["--kernel", "langevin", "--step", "1", "step=2"], "expected step once, received it twice"),
+        (["--kernel", "langevin", "anneal=often"], "anneal: expected True or False"),
+        (["--kernel", "langevin", "temperature=0"], "temperature: expected a finite number above 0"),
+        (["--kernel", "metropolis", "scope=all"], "scope: expected one of"),
+    ],
+)
+def test_wrong_options_of_a_kernel_are_named(
+    cli: CommandLine, tmp_path: Path, options: list[str], message: str
+) -> None:
+    *before, last = options
+    refused = cli.refuse("train", BARS, tmp_path / "run", *before, "--kernel-option", last)
+    assert refused.startswith("--kernel-option: ") and message in refused
+
+
+@pytest.mark.parametrize(
+    ("word", "pairs"),
+    [
+        ("gibbs-independent", hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent())),
+        (
+            "gibbs-common-noise",
+            hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),
+        ),
+        ("metropolis", hm.coupled.Metropolis()),
+    ],
+)
+@pytest.mark.parametrize("rule", ["ucd", "ucd_lmi"])
+def test_pairs_of_chains_by_their_names(rule: str, word: str, pairs: hm.coupled.PairKernel) -> None:
+    """Alg. 1 and Alg. 3 of Qiu et al. (2020), and Metropolis pairs of whole states."""
+    made = RuleSettings(rule=rule, rule_option=[f"pair_kernel={word}"]).made_rule(None, "sgd", 8)
+    assert repr(made) == repr(rules.from_options(rule, pair_kernel=pairs, chains=8))
 
 
 def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):

@@ -78,6 +78,7 @@ class Langevin(Kernel):
     ) -> None:
         self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.adjust = None if adjust is None else _checks.positive_int(adjust, "adjust", minimum=0)
+        _checks.instance(anneal, "anneal", bool, "True or False")
         self.anneal = anneal
         self.temperature = _checks.real(temperature, "temperature", low=torch.finfo(torch.float32).tiny)
         _checks.one_of(variance, "variance", get_args(Units))

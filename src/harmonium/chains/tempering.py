@@ -68,7 +68,7 @@ class Tempering(Kernel):
         if betas is None:
             _checks.positive_int(replicas, "replicas", minimum=2)
             betas = torch.linspace(1, 0, replicas, dtype=torch.float64).tolist()
-        values = [float(beta) for beta in betas]
+        values = _checks.reals(betas, "betas")
         falling = all(a > b for a, b in pairwise(values))
         if len(values) < 2 or values[0] != 1.0 or values[-1] < 0 or not falling:
             raise ValueError(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from types import UnionType
@@ -13,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import torch
 import typer
 
+from harmonium import coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
 from harmonium.chains import Correction, Kernel
@@ -47,6 +53,13 @@ def complete_rule_option(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes NAME= to what the rule takes that was named before."""
     rule = ctx.params.get("rule") or "pcd"
     known = rules.options(rule) if rule in rules.BY_NAME else ()
+    return [f"{name}=" for name in known if name.startswith(incomplete)]
+
+
+def complete_kernel_option(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes NAME= to what the kernel takes that was named before."""
+    kernel = Kernel.registry.get(ctx.params.get("kernel") or "gibbs")
+    known = () if kernel is None else signature(kernel).parameters
     return [f"{name}=" for name in known if name.startswith(incomplete)]
 
 
@@ -151,6 +164,7 @@ class Chains(Checked):
         step: step of the kernels that make steps, in units of a unit's variance.
         inner: Langevin steps of a sweep of gibbs-langevin.
         correction: correction of gibbs-langevin.
+        kernel_option: anything else that the kernel takes, such as adjust=10; repeatable.
     """
 
     PANEL: ClassVar[str] = "Chains"
@@ -159,6 +173,10 @@ class Chains(Checked):
     step: Annotated[float | None, Setting(belongs_to=("rule", "kernel"))] = None
     inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None
     correction: Annotated[str | None, Setting(get_args(Correction), belongs_to=("rule", "kernel"))] = None
+    kernel_option: Annotated[
+        list[str] | None,
+        Setting(metavar="NAME=VALUE", complete=complete_kernel_option, belongs_to=("rule", "kernel")),
+    ] = None
 
     def make_kernel(self) -> Kernel | None:
         """Returns the kernel that the options describe; None where none was named.
@@ -169,10 +187,15 @@ class Chains(Checked):
         chosen = Kernel.registry[self.kernel or "gibbs"]
         given = {"step": self.step, "inner": self.inner, "correction": self.correction}
         settings = {option: value for option, value in given.items() if value is not None}
+        known = signature(chosen).parameters
         for option, value in settings.items():
-            if option not in signature(chosen).parameters:
+            if option not in known:
                 raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
-        return None if self.kernel is None else chosen(**settings)
+        read = read_named("kernel_option", self.kernel_option, chosen.kind, known, settings)
+        if self.kernel is None:
+            return None
+        with naming_option("kernel_option", read):
+            return chosen(**settings, **read)
 
 
 def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], overwrite: bool) -> Path:
@@ -250,6 +273,79 @@ def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool 
     if len(sides) not in (2, 3) or not all(side.isdecimal() and int(side) > 0 for side in sides):
         raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {text!r}")
     return tuple(int(side) for side in sides)
+
+
+_NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
+    "kernel": Kernel.registry,
+    "pair_kernel": {
+        "gibbs": coupled.Gibbs,
+        "gibbs-independent": partial(coupled.Gibbs, coupled.Maximal(), coupled.Independent()),
+        "gibbs-common-noise": partial(
+            coupled.Gibbs, coupled.Maximal(common_noise=True), coupled.CommonNoise()
+        ),
+        "metropolis": coupled.Metropolis,
+    },
+}
+
+
+def read_named(
+    name: str, texts: Sequence[str] | None, owner: str, known: Collection[str], given: Collection[str]
+) -> dict[str, Any]:
+    """Returns the values of an option NAME=VALUE that is repeatable, by their names.
+
+    Args:
+        name: the option, such as ``rule_option``.
+        texts: what was typed.
+        owner: the rule or kernel that takes them.
+        known: names that it takes.
+        given: names with an option of their own that was given.
+
+    Raises:
+        ValueError: another form, an unknown name, one given twice, or a value of no meaning.
+    """
+    read: dict[str, Any] = {}
+    for text in texts or ():
+        option, equals, value = (part.strip() for part in text.partition("="))
+        takes = f"{owner} takes {', '.join(known) or 'no options'}"
+        if not equals:
+            raise ValueError(f"{name}: expected NAME=VALUE, received {text!r}; {takes}")
+        if option not in known:
+            raise ValueError(f"{name}: expected another name, received {option!r}; {takes}")
+        if option in given or option in read:
+            raise ValueError(f"{name}: expected {option} once, received it twice")
+        read[option] = _read_value(name, option, value)
+    return read
+
+
+@contextmanager
+def naming_option(name: str, read: Collection[str]) -> Iterator[None]:
+    """Names the option in front of errors that name one of the values read from it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.split(r"[:\[]", str(error), maxsplit=1)[0] in read:
+            raise ValueError(f"{name}: {error}") from error
+        raise
+
+
+def _read_value(name: str, option: str, text: str) -> Any:
+    """Returns a number, a truth value, nothing at all, one of the named things, or else a word."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    if option in _NAMED:
+        make = _NAMED[option].get(text.lower())
+        if make is None:
+            raise ValueError(
+                f"{name}: expected {option} among {', '.join(_NAMED[option])}, received {text!r}"
+            )
+        return make()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of Python about text that is none of it
+            return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # the last two of deep brackets
+        return text
 
 
 def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., int]:

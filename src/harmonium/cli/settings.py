@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import warnings
 from collections import ChainMap
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from harmonium import coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
@@ -182,24 +178,12 @@ class RuleSettings(Checked):
             "kernel": kernel,
         }
         arguments = {option: value for option, value in given.items() if value is not None}
-        rule, texts = self.rule or "pcd", self.rule_option or []
-        known = rules.options(rule)
-        for each in texts:
-            option, equals, value = (part.strip() for part in each.partition("="))
-            takes = f"{rule} takes {', '.join(known) or 'no options'}"
-            if not equals:
-                raise ValueError(f"rule_option: expected NAME=VALUE, received {each!r}; {takes}")
-            if option not in known:
-                raise ValueError(f"rule_option: expected another name, received {option!r}; {takes}")
-            if option in arguments:
-                raise ValueError(f"rule_option: expected {option} once, received it twice")
-            arguments[option] = _read_value(option, value)
-        try:
-            return make_rule(rule, optimizer, centred=bool(self.centred), batch_size=chains, **arguments)
-        except (TypeError, ValueError) as error:
-            if str(error).partition(":")[0] in {each.partition("=")[0].strip() for each in texts}:
-                raise ValueError(f"rule_option: {error}") from error
-            raise
+        rule = self.rule or "pcd"
+        read = options.read_named("rule_option", self.rule_option, rule, rules.options(rule), arguments)
+        with options.naming_option("rule_option", read):
+            return make_rule(
+                rule, optimizer, centred=bool(self.centred), batch_size=chains, **arguments, **read
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,29 +255,3 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
             clip_norm=plain.clip_norm if self.clip_norm is None else self.clip_norm,
             averaging=plain.averaging if self.averaging is None else self.averaging,
         )
-
-
-_NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
-    "kernel": Kernel.registry,
-    "pair_kernel": {"gibbs": coupled.Gibbs, "metropolis": coupled.Metropolis},
-}
-
-
-def _read_value(option: str, text: str) -> Any:
-    """Returns a number, a truth value, nothing at all, one of the named things, or else a word."""
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    if option in _NAMED:
-        make = _NAMED[option].get(text.lower())
-        if make is None:
-            raise ValueError(
-                f"rule_option: expected {option} among {', '.join(_NAMED[option])}, received {text!r}"
-            )
-        return make()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of Python about text that is none of it
-            return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # the last two of deep brackets
-        return text

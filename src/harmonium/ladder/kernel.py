@@ -148,7 +148,7 @@ class Ladder(Kernel):
         self.acceptance = _checks.real(acceptance, "acceptance", 0.01, 0.99)
         self.max_rungs = _checks.positive_int(max_rungs, "max_rungs")
         self.max_bytes = _checks.positive_int(max_bytes, "max_bytes")
-        self.ages = None if ages is None else tuple(map(float, ages))
+        self.ages = None if ages is None else tuple(_checks.reals(ages, "ages"))
         if self.ages is not None and (
             len(self.ages) != len(self.rungs or ()) or list(self.ages) != sorted(self.ages)
         ):
