@@ -130,6 +130,30 @@ def test_the_likelihood_of_tap_is_close_where_couplings_are_weak(name: str) -> N
     assert gap < 0.2 * float((-first - expected).abs().max())
 
 
+@pytest.mark.parametrize("solver", hm.meanfield.SOLVERS)
+def test_every_solver_has_its_own_solutions_and_is_close_where_couplings_are_weak(solver: str) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(5), hm.Spin(4)]).double()
+    hm.machine.normal_(machine, 0.4, 3)
+    X = noise(machine, 5)
+    found = hm.meanfield.landscape(machine, X, solver=solver, tolerance=1e-9)
+    alone = getattr(hm.meanfield, solver)(machine, X[:1], tolerance=1e-9)
+    assert found.counts.tolist() == [5] and bool(found.admissible.all())
+    for means, expected in zip(found.solutions.means, alone.means, strict=True):
+        assert torch.allclose(means, expected, atol=1e-7)
+    value = hm.likelihood.tap_log_partition(machine, X, solver=solver, tolerance=1e-9)
+    assert value.value == pytest.approx(float(-alone.free_energy[0]), abs=1e-8)
+    assert value.value == pytest.approx(hm.likelihood.exact_log_partition(machine), abs=0.02)
+    assert (value.admissible, value.doubts) == (1, ())
+
+
+def test_other_solvers_than_tap_have_no_order() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)])
+    with pytest.raises(ValueError, match='order: expected 2 with solver="adatap", received 3'):
+        hm.meanfield.landscape(machine, torch.zeros(2, 4), solver="adatap", order=3)
+    with pytest.raises(ValueError, match="solver: expected one of"):
+        hm.meanfield.landscape(machine, torch.zeros(2, 4), solver="bethe")
+
+
 def test_the_value_is_the_plain_mean_over_distinct_solutions() -> None:
     machine = memories()
     X = noise(machine, 100)

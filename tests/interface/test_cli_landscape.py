@@ -83,6 +83,26 @@ def test_evaluate_with_tap(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMach
     assert "DATA" in cli.refuse("evaluate", path, "--tap")
 
 
+@pytest.mark.parametrize("solver", ["adatap", "relaxed_bp"])
+def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: str) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
+    hm.machine.normal_(machine, 0.5, 1)
+    machine.save(tmp_path / "m.safetensors")
+    X = torch.from_numpy(hm.data.bars_and_stripes())
+    found = hm.meanfield.landscape(machine, X, solver=solver)
+    answer = cli.succeed("landscape", tmp_path / "m.safetensors", BARS, "--solver", solver, "--json").json
+    assert answer["results"][0]["solutions"] == len(found.counts)
+    assert answer["results"][0]["admissible"] is None
+    record = json.loads((tmp_path / "landscape" / "landscape.json").read_text())
+    assert record["settings"]["solver"] == solver
+    assert record["free_energies"] == pytest.approx(found.free_energies.tolist())
+    asked = ("evaluate", tmp_path / "m.safetensors", BARS, "--tap-solver", solver)
+    tap = cli.succeed(*asked, "--tap", "--json").json["tap"]
+    assert tap["method"] == solver
+    assert tap["value"] == pytest.approx(float(-found.free_energies.mean()))
+    assert "--tap-solver: expected together with --tap" in cli.refuse(*asked)
+
+
 def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     for points in (1, 2, 4, 30):

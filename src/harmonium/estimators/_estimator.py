@@ -391,7 +391,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             X: (rows, columns), dense; NaN is an erasure.
             flip_probability: that a unit is seen in another of its states, for discrete units.
             noise_deviation: Standard deviation of normal noise, in the units of the data.
-            method: "tap", "gibbs", "pointwise" or "neighbours"; see ``harmonium.tasks.denoise``.
+            method: "tap", "adatap", "relaxed_bp", "gibbs", "pointwise" or "neighbours"; see
+                ``harmonium.tasks.denoise``.
             value: "decision": the most probable states, of real units the means; "mean": posterior means.
             clean: clean rows such as the training set, for the two baselines and as a start for the others.
             sweeps: Sweeps of every chain; of TAP the largest number.

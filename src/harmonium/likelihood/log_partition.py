@@ -125,6 +125,7 @@ def tap_log_partition(
     machine: BoltzmannMachine,
     X: Numbers,
     *,
+    solver: str = "tap",
     order: int = 2,
     resolution: float = 0.01,
     tolerance: float = 1e-5,
@@ -139,6 +140,7 @@ def tap_log_partition(
     Args:
         machine: the machine, of any depth.
         X: visible states to start from, (starts, visible_width).
+        solver: see ``meanfield.landscape``; of solvers other than "tap" all solutions count.
         order: see ``meanfield.tap``.
         resolution: see ``meanfield.landscape``.
         tolerance: see ``meanfield.naive``.
@@ -156,6 +158,7 @@ def tap_log_partition(
     solutions = landscape(
         machine,
         X,
+        solver=solver,
         order=order,
         resolution=resolution,
         tolerance=tolerance,

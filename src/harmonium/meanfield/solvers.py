@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine, ClampLike
+from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian
 from harmonium.meanfield.adaptive_tap import AdaTAP
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.message_passing import RelaxedBP
 from harmonium.meanfield.plefka import Plefka
+from harmonium.meanfield.scheme import Scheme
 from harmonium.meanfield.solution import Solution
 from harmonium.meanfield.stability import with_stability
+
+SOLVERS: dict[str, Callable[[Hamiltonian], Scheme]] = {
+    "tap": Plefka,
+    "adatap": AdaTAP,
+    "relaxed_bp": RelaxedBP,
+}
+"""The schemes of the second moment by the names that tasks and commands have for them."""
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
 from harmonium.meanfield.solution import Solution
+from harmonium.meanfield.solvers import SOLVERS
 from harmonium.meanfield.stability import with_stability
 
 _SHOWN = 10  # solutions in a notebook
@@ -28,7 +29,7 @@ class Landscape(NamedTuple):
     """The distinct solutions, from the one that most starts flow to downwards.
 
     Attributes:
-        solutions: one row for each distinct solution, with its Plefka's number and stability.
+        solutions: one row for each distinct solution, of "tap" with its Plefka's number and stability.
         counts: starts that flow to it, (solutions,).
         free_energies: Free energies of the solutions, (solutions,), float64.
         basin: Number of the solution of every start, (starts,); -1 where it did not converge.
@@ -43,14 +44,17 @@ class Landscape(NamedTuple):
 
     @property
     def admissible(self) -> Tensor:
-        """Marks the minima of F within Plefka's condition, (solutions,) booleans."""
+        """Marks the minima of F within Plefka's condition, (solutions,) booleans; of other solvers all."""
+        if self.solutions.plefka is None:
+            return self.solutions.converged
         return self.solutions.admissible
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Returns what speaks against some or all of the solutions, one sentence each."""
+        """Returns what speaks against some or all of the solutions of "tap", one sentence each."""
         solutions, total = self.solutions, len(self.counts)
-        assert solutions.plefka is not None and solutions.stability is not None
+        if solutions.plefka is None or solutions.stability is None:
+            return ()
         beyond, saddles = int((solutions.plefka >= 1).sum()), int((solutions.stability <= 0).sum())
         doubts = {
             f"{beyond} of {total} solutions lie beyond Plefka's condition, with numbers up to "
@@ -89,6 +93,7 @@ def landscape(
     machine: BoltzmannMachine,
     X: Numbers,
     *,
+    solver: str = "tap",
     order: int = 2,
     resolution: float = 0.01,
     tolerance: float = 1e-5,
@@ -102,7 +107,8 @@ def landscape(
     Args:
         machine: the machine, of any depth.
         X: visible means to start from, (starts, visible_width), such as data; NaN is no guess.
-        order: see ``tap``; 1 is naive mean field.
+        solver: "tap", "adatap" or "relaxed_bp"; the last two have neither Plefka's number nor stability.
+        order: of "tap", see ``tap``; 1 is naive mean field.
         resolution: two solutions are the same when the root mean square difference of their means, over all
             units, is at most this; > 0.
         tolerance: see ``naive``; well below the resolution.
@@ -123,13 +129,17 @@ def landscape(
         >>> hm.meanfield.landscape(machine, starts).counts  # weak couplings have one solution
         tensor([20])
     """
+    _checks.one_of(solver, "solver", SOLVERS)
+    if solver != "tap" and order != 2:
+        raise ValueError(f'order: expected 2 with solver="{solver}", received {order}; others are of "tap"')
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
     dealt = as_shards(distributed, shards)
     parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")
 
     def solve_part(part: slice) -> Solution:
-        scheme = Plefka(hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number), order)
+        law = hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number)
+        scheme = Plefka(law, order) if solver == "tap" else SOLVERS[solver](law)
         return solve(scheme, starts[part], tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
     solved = list(map(solve_part, parts))
@@ -148,7 +158,9 @@ def landscape(
     rank[order_of] = torch.arange(len(order_of), device=rank.device)
     basin = torch.full_like(whole.status, -1)
     basin[settled] = rank[group]
-    solutions = with_stability(hamiltonian, whole.take(settled[first[order_of]]), order)
+    solutions = whole.take(settled[first[order_of]])
+    if solver == "tap":
+        solutions = with_stability(hamiltonian, solutions, order)
     return Landscape(solutions, counts[order_of], solutions.free_energy, basin, whole.status)
 
 

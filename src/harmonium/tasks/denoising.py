@@ -13,11 +13,11 @@ from harmonium._checks import Numbers
 from harmonium.backends import product
 from harmonium.layers import Layer, Theta
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted
-from harmonium.meanfield import DampingLike, Plefka, solve
+from harmonium.meanfield import SOLVERS, DampingLike, solve
 from harmonium.tasks.channel import Channel, channel_of
 from harmonium.tasks.rows import average_chains, nearest_state, read_rows
 
-DENOISE_METHODS = ("tap", "gibbs", "pointwise", "neighbours")
+DENOISE_METHODS = (*SOLVERS, "gibbs", "pointwise", "neighbours")
 
 _ROWS = 4096  # chains, or rows, at a time
 
@@ -30,7 +30,7 @@ class Denoised(NamedTuple):
         variance: posterior variances.
         decision: of discrete units the state nearest to the mean (of two-valued and categorical ones the most
             probable, which errs least); of real ones the mean.
-        converged: (batch,), for "tap" whether the row has converged; all true otherwise.
+        converged: (batch,), for the three solvers whether the row has converged; all true otherwise.
     """
 
     mean: Tensor
@@ -66,20 +66,21 @@ def denoise(
         flip_probability: Flip probability of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
         noise_deviation: Standard deviation of normal noise, a number or one for each column, at least 0; for
             real and two-state units.
-        method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate. "gibbs":
-            chains of the posterior, which follow it as far as they have mixed. Two baselines that read
-            ``data`` and not the machine: "pointwise", the posterior of independent units with the data's
-            statistics, and "neighbours", the average of the rows nearest to the observation.
-        data: clean rows, (rows, visible_width), such as the training set; without them TAP and chains start
-            from the observation under a flat prior.
-        sweeps: Sweeps of every chain, at least 2; the second half is averaged. Of TAP the largest number.
-        damping: Damping of TAP, see ``meanfield.tap``; under strong noise it seldom settles without.
+        method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate, or of
+            another solver, "adatap" or "relaxed_bp", for units of one column. "gibbs": chains of the
+            posterior, which follow it as far as they have mixed. Two baselines that read ``data`` and not the
+            machine: "pointwise", the posterior of independent units with the data's statistics, and
+            "neighbours", the average of the rows nearest to the observation.
+        data: clean rows, (rows, visible_width), such as the training set; without them solvers and chains
+            start from the observation under a flat prior.
+        sweeps: Sweeps of every chain, at least 2; the second half is averaged. Of solvers the largest number.
+        damping: Damping of solvers, see ``meanfield.tap``; under strong noise it seldom settles without.
         chains: Chains of "gibbs" for every row, at least 1.
         neighbours: rows that "neighbours" averages, at least 1.
         seed: an int or a generator.
 
     Returns:
-        Means, variances and decisions; rows of TAP that did not converge say so.
+        Means, variances and decisions; rows of solvers that did not converge say so.
 
     Raises:
         ValueError: not one kind of noise, one that does not suit the units, or shapes that do not fit.
@@ -124,9 +125,9 @@ def denoise(
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
             visible = seen.add_to(hamiltonian.thetas[l])
             posterior = _replace_visible(hamiltonian, visible).clamp(seen.held, len(rows))
-            if method == "tap":
+            if method in SOLVERS:
                 start = seen.settle(*estimate)[0]
-                solution = solve(Plefka(posterior), start, damping=damping, max_sweeps=sweeps)
+                solution = solve(SOLVERS[method](posterior), start, damping=damping, max_sweeps=sweeps)
                 estimate = solution.means[l], solution.variances[l], solution.converged
             elif method == "gibbs":
                 estimate = _run_chains(posterior, theta, sweeps, chains, generator)

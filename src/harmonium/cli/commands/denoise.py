@@ -57,7 +57,7 @@ def denoise(
         base: clean rows for the start and the baselines, as the training set.
         corrupt: DATA is clean: add the noise first, and say what was removed.
         number: only so many rows, from the start.
-        sweeps: sweeps of every chain; the most that TAP takes.
+        sweeps: sweeps of every chain; the most that tap, adatap and relaxed_bp take.
         chains: chains of every row with --method gibbs.
         neighbours: rows that --method neighbours averages.
     """

@@ -18,6 +18,7 @@ from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, spread_weighed, whole
 from harmonium.data import DataSet, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
+from harmonium.meanfield import SOLVERS
 from harmonium.report import mixing_curve, model_card
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
@@ -46,6 +47,7 @@ def evaluate(
     reverse: bool = True,
     base: options.OtherData | None = None,
     with_tap: Annotated[bool, Setting(option="--tap")] = False,
+    tap_solver: Annotated[str, Setting(SOLVERS)] = "tap",
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
     mixing_steps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
@@ -68,6 +70,7 @@ def evaluate(
         reverse: bound ln Z from above by reverse annealing too.
         base: for the base of AIS and the top of a ladder, best the training set; else the first DATA.
         with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
+        tap_solver: equations of --tap for ln Z.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_steps: sweeps after which --mixing gives a pair of chains up.
         mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
@@ -107,6 +110,8 @@ def evaluate(
     if "along" in table:
         result["along"] = table.pop("along")
     tap = None
+    if tap_solver != "tap" and not with_tap:
+        raise ValueError(f"tap_solver: expected together with --tap, received {tap_solver} without")
     if with_tap:
         if base_rows is None:
             raise ValueError(
@@ -114,8 +119,8 @@ def evaluate(
             )
         starts = spread(base_rows, _TAP_STARTS).to(machine.device)
         with listening("solving the TAP equations") as doubts:
-            tap = tap_log_partition(machine, starts)
-        result["tap"] = {"method": "tap", **tap._asdict(), "starts": len(starts)}
+            tap = tap_log_partition(machine, starts, solver=tap_solver)
+        result["tap"] = {"method": tap_solver, **tap._asdict(), "starts": len(starts)}
         notes += [doubt.replace("log_partition", "tap", 1) for doubt in doubts]
         notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
         if tap.converged < 1:

@@ -16,7 +16,7 @@ from harmonium.cli.output import note, working
 from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.runs import load_machine
 from harmonium.machine import BoltzmannMachine
-from harmonium.meanfield import Landscape, Status, landscape as explore
+from harmonium.meanfield import SOLVERS, Landscape, Status, landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.images import mean_word
 from harmonium.report.landscape_maps import METHODS
@@ -34,6 +34,7 @@ def landscape(
     out: Path | None = None,
     starts: Count | None = None,
     before: Annotated[list[Path] | None, Setting(metavar="RUN")] = None,
+    solver: Annotated[str, Setting(SOLVERS)] = "tap",
     order: int = 2,
     resolution: float = 0.01,
     tolerance: float = 1e-5,
@@ -52,7 +53,8 @@ def landscape(
         out: folder for the results; RUN/landscape, or beside a machine file, if not given.
         starts: only so many rows of DATA, evenly spaced.
         before: earlier machines of the same shape, in their order; repeatable.
-        order: 1 naive mean field, 2 TAP, 3 the third order.
+        solver: equations that are solved; adatap inverts a matrix a row and sweep.
+        order: of tap: 1 naive mean field, 2 TAP, 3 the third order.
         resolution: root mean square difference up to which solutions are the same.
         tolerance: change in a sweep at which a start has converged.
         max_sweeps: sweeps after which a start is given up.
@@ -82,8 +84,8 @@ def landscape(
     for name, each in machines.items():
         with working(f"solving from {count} starts: {name}"):
             landscapes[name] = explore(
-                each, X, order=order, resolution=resolution, tolerance=tolerance, damping=damped,
-                max_sweeps=max_sweeps,
+                each, X, solver=solver, order=order, resolution=resolution, tolerance=tolerance,
+                damping=damped, max_sweeps=max_sweeps,
             )  # fmt: skip
     last = landscapes[list(landscapes)[-1]]
 
@@ -104,8 +106,8 @@ def landscape(
     record = {
         "machine": str(source),
         "data": dataset.name,
-        "settings": {"order": order, "resolution": resolution, "tolerance": tolerance, "damping": damping,
-                     "max_sweeps": max_sweeps},
+        "settings": {"solver": solver, "order": order, "resolution": resolution, "tolerance": tolerance,
+                     "damping": damping, "max_sweeps": max_sweeps},
         "landscapes": {name: summary(each) for name, each in landscapes.items()},
         "free_energies": last.free_energies.tolist(),
         "counts": last.counts.tolist(),
@@ -135,7 +137,7 @@ def summary(found: Landscape) -> dict[str, Any]:
         "converged": float((found.basin >= 0).double().mean()),
         "unbounded": float((found.status == Status.UNBOUNDED).double().mean()),
         "solutions": len(energies),
-        "admissible": float(found.admissible.double().mean()),
+        "admissible": None if found.solutions.plefka is None else float(found.admissible.double().mean()),
         "largest_basin": int(found.counts[0]),
         "mean_free_energy": float(energies.mean()),
         "least_free_energy": float(energies.min()),
