@@ -447,9 +447,9 @@ TOO_LARGE = {
     "real visible": ([hm.Gaussian(3), hm.Bernoulli(31)], "2^31 "),
     "categorical": ([hm.Categorical(20, 3), hm.Bernoulli(40)], "2^31.7 "),
     "deep": ([hm.Bernoulli(16), hm.Bernoulli(34), hm.Bernoulli(16)], "2^32 "),
-    "real in both parities": ([hm.Gaussian(2), hm.Gaussian(2)], "received real units|discrete"),
+    "real in both parities": ([hm.ReLU(2), hm.ReLU(2)], "received real units|discrete"),
     "real in both, deep": (
-        [hm.Gaussian(1), hm.Gaussian(2), hm.Spin(2), hm.Gaussian(1)],
+        [hm.ReLU(1), hm.ReLU(2), hm.Spin(2), hm.ReLU(1)],
         "received real units",
     ),
 }

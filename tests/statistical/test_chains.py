@@ -128,3 +128,29 @@ def test_tempering_crosses_between_modes_that_gibbs_does_not():
     assert float((stuck[0].mean(1) > 0).float().mean()) > 0.95
     # Of 200 chains about half are down: 0.35 is more than four standard errors away.
     assert 0.35 < float((free[0].mean(1) > 0).float().mean()) < 0.65
+
+
+def test_adapted_temperatures_swap_equally_often():
+    """A ferromagnet of 60 spins, all joined: evenly spaced ones swap once in eight to five times in six."""
+    machine = hm.BoltzmannMachine([hm.Spin(60)], {(0, 0): hm.Dense()}, [0], seed=None)
+    machine.couplings[0].fill_(2 / 60 * (1 - torch.eye(60)))
+    law = machine.hamiltonian()
+
+    def acceptance(kernel: hm.chains.Tempering) -> torch.Tensor:
+        generator, shares = torch.Generator().manual_seed(9), []
+        state = kernel.init(law, machine.random_states(300, seed=generator), generator)
+        steps = -torch.tensor(kernel.betas, dtype=torch.float64).diff().unsqueeze(-1)
+        for number in range(160):
+            state, _ = kernel.step(law, state, generator)
+            if number >= 80:
+                coupling = law.coupling_energy(state.memory.states).view(len(kernel.betas), -1).detach()
+                shares.append((steps * coupling.diff(dim=0)).clamp(max=0).exp().mean(1))
+        return torch.stack(shares).mean(0)
+
+    even = hm.chains.Tempering(replicas=6)
+    adapted = even.adapt(machine, seed=0)
+    before, after = acceptance(even), acceptance(adapted)
+    assert before.min() < 0.2 and before.max() > 0.75
+    assert after.max() - after.min() < 0.1 and len(adapted.betas) == 6
+    with pytest.raises(ValueError, match="sweeps: expected an int of at least 2"):
+        even.adapt(machine, sweeps=1, seed=0)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from harmonium import _checks, _random
 from harmonium._states import record
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, swap_where
-from harmonium.machine import Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 
 @record
@@ -44,7 +45,7 @@ class Tempering(Kernel):
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.
         betas: the inverse temperatures themselves, from 1 strictly downwards to no less than 0; overrides
-            ``replicas``.
+            ``replicas``. ``adapt`` finds those at which neighbours swap equally often.
         kernel: what moves each replica; Gibbs by default.
 
     Raises:
@@ -130,6 +131,61 @@ class Tempering(Kernel):
         memory = Replicas(moved, inner.memory)
         after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=tempered)
         return after, {"swap_rate": accepted.double() / ((replicas - 1) * chains)}
+
+    @torch.no_grad()
+    def adapt(
+        self,
+        machine: BoltzmannMachine,
+        *,
+        chains: int = 100,
+        sweeps: int = 200,
+        rounds: int = 5,
+        seed: int | torch.Generator,
+    ) -> Tempering:
+        """Returns the kernel with as many temperatures, at which all neighbours swap equally often.
+
+        In every round new chains are run, the second half of whose sweeps tells how often neighbours refuse.
+        The sum of these shares along β is the communication barrier; the next temperatures cut it into equal
+        parts, which makes round trips between the ends as frequent as they can be (Syed et al. 2022, Alg. 3).
+        ``ladder.Ladder`` instead makes as many rungs as an acceptance asks for, and counts round trips.
+
+        Args:
+            machine: whose law is tempered.
+            chains: chains of a round, at least 1.
+            sweeps: Sweeps of a round, at least 2. Temperatures are as good as replicas were mixed by then.
+            rounds: at least 1.
+            seed: an int or a generator.
+
+        Raises:
+            ValueError: a number out of range.
+
+        Examples:
+            >>> import harmonium as hm
+            >>> machine = hm.BoltzmannMachine([hm.Spin(50)], {(0, 0): hm.Dense()}, seed=None)
+            >>> machine.couplings[0].fill_(0.04 * (1 - torch.eye(50)))
+            >>> kernel = hm.chains.Tempering(replicas=4).adapt(machine, seed=0)
+            >>> len(kernel.betas), kernel.betas[0], kernel.betas[-1]
+            (4, 1.0, 0.0)
+        """
+        for value, name, least in ((chains, "chains", 1), (sweeps, "sweeps", 2), (rounds, "rounds", 1)):
+            _checks.positive_int(value, name, minimum=least)
+        generator = _random.as_generator(seed, machine.device)
+        law, kernel = machine.hamiltonian(), self
+        for _ in range(rounds):
+            state = kernel.init(law, machine.random_states(chains, seed=generator), generator, sweeps)
+            betas = _place_betas(kernel.betas, torch.float64, law.device)
+            refused = torch.zeros(len(betas) - 1, dtype=torch.float64, device=law.device)
+            for number in range(sweeps):
+                state, _ = kernel.step(law, state, generator)
+                if number >= sweeps // 2:
+                    coupling = law.coupling_energy(state.memory.states).view(len(betas), chains)
+                    gain = (betas[:-1] - betas[1:]).unsqueeze(-1) * (coupling[1:] - coupling[:-1])
+                    refused += 1 - gain.clamp(max=0).exp().mean(1)
+            # So that temperatures between which all is accepted keep apart.
+            barrier = np.append(0.0, (refused.cpu().numpy() + 1e-6).cumsum())
+            inner = np.interp(np.linspace(0, barrier[-1], len(betas))[1:-1], barrier, kernel.betas)
+            kernel = Tempering(betas=[1.0, *inner.tolist(), kernel.betas[-1]], kernel=kernel.kernel)
+        return kernel
 
     def check(self, law: Hamiltonian, state: KernelState) -> None:
         super().check(law, state)
