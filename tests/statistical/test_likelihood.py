@@ -151,7 +151,7 @@ def test_a_machine_without_a_normaliser_is_told():
     made = hm.BoltzmannMachine([hm.Gaussian(1), hm.Gaussian(1)])
     with torch.no_grad():
         made.couplings[0].weight.fill_(2.0)
-    with pytest.raises(ValueError, match="machine: expected finite annealing weights"):
+    with pytest.raises(ValueError, match="joint precision positive definite"):
         ais(made, chains=10, temperatures=50)
 
 
