@@ -36,7 +36,18 @@ def one_thread_for_tiny_tensors(request: pytest.FixtureRequest) -> Iterator[None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test by its folder: exact, statistical, interface or implementation."""
+    """Marks each test by its folder, and the cases beyond those that ``mostly_nightly`` keeps as nightly."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.path.is_relative_to(TESTS):
             item.add_marker(item.path.relative_to(TESTS).parts[0])
+        if item.get_closest_marker("mostly_nightly"):
+            cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    for of_test in cases.values():
+        marker = of_test[0].get_closest_marker("mostly_nightly")
+        assert marker is not None
+        (kept,) = marker.args
+        spread = {number * (len(of_test) - 1) // max(1, kept - 1) for number in range(kept)}
+        for number, item in enumerate(of_test):
+            if number not in spread:
+                item.add_marker("nightly")

@@ -427,6 +427,7 @@ def means_given(machine: hm.BoltzmannMachine, v: torch.Tensor) -> list[torch.Ten
     return [v.mean(0), law.mean(1, law.field(1, [v, v])).mean(0).detach()]
 
 
+@pytest.mark.nightly
 def test_offsets_are_means_of_the_rows_before_under_the_machine_of_now() -> None:
     """The first batch has no rows before it and takes its own."""
     machine, plain = build(TINY), hm.rules.exact()
@@ -448,6 +449,7 @@ def test_offsets_are_means_of_the_rows_before_under_the_machine_of_now() -> None
             machine.couplings[0].weight.add_(0.5)
 
 
+@pytest.mark.nightly
 def test_where_means_are_far_apart_biases_move_and_couplings_do_not() -> None:
     """Of units that are independent there is no covariance to be learned.
 

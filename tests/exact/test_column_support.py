@@ -78,6 +78,7 @@ def codec_of(name: str) -> tuple[Codec, Column]:
 
 @pytest.mark.parametrize("hidden", [0, 3])
 @pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.mostly_nightly(2)
 def test_the_density_of_a_column_integrates_to_1_with_its_tails(name: str, hidden: int) -> None:
     codec, column = codec_of(name)
     machine, support = machine_of(codec, hidden), column.support
@@ -166,6 +167,7 @@ def test_further_out_is_more_unusual(name: str) -> None:
     assert isinstance(again, Table) and again == codec.encoder
 
 
+@pytest.mark.nightly
 def test_no_cell_beyond_the_range_raises_a_score_or_is_filled_in_or_drawn() -> None:
     """Over random tables of every kind of column, by estimators as they are trained."""
     random = np.random.default_rng(7)
@@ -244,6 +246,7 @@ def test_limits_say_what_is_filled_in_and_drawn() -> None:
         Table.fit(frame, {"g": {"kind": "categorical", "limits": [0, 1]}})
 
 
+@pytest.mark.nightly
 def test_a_further_fit_widens_what_a_column_may_hold() -> None:
     random = np.random.default_rng(0)
     frame = pandas.DataFrame({"x": random.normal(size=80), "y": random.normal(size=80)})
@@ -283,6 +286,7 @@ def test_the_mode_of_labels_that_share_a_state_is_a_common_one() -> None:
     assert set(column.decode(np.repeat(p[1:], 90, 0), drawn="cells")) == {f"r{i}" for i in range(45)}
 
 
+@pytest.mark.nightly
 def test_a_cell_that_its_row_refutes_does_not_tell_of_others() -> None:
     """A height of 0 beside a length of 6 is an error, and not a reason for what was never seen."""
     random = np.random.default_rng(5)

@@ -49,6 +49,7 @@ def small(law: Law, m: int, dtype: torch.dtype = torch.float64) -> Any:
 
 
 @pytest.mark.parametrize("case", range(45))
+@pytest.mark.mostly_nightly(4)
 def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
     case: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def check_state(machine: Any, chains: list[Tensor], given: Tensor, probability: 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.mostly_nightly(2)
 def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.dtype) -> None:
     m, chains = 2, 40_000
     machine = small(law, m, dtype)
@@ -250,6 +252,7 @@ def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.
 
 @pytest.mark.parametrize("sweeps", [1, 2])
 @pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.mostly_nightly(2)
 def test_the_mean_gradient_of_contrastive_divergence_by_enumeration(law: Law, sweeps: int) -> None:
     machine, X, copies = small(law, 2), rows_of(small(law, 2).layers[:-1], 5, 1), 2_000
     rows = torch.from_numpy(X)
@@ -277,6 +280,7 @@ def check_mean(machine: Any, X: Any, expected: Tensor, tests: int, **settings: A
 
 
 @pytest.mark.parametrize("law", [LAWS[1], *LAWS[4:]], ids=str)
+@pytest.mark.mostly_nightly(2)
 def test_persistent_chains_keep_the_law_and_give_the_gradient(law: Law) -> None:
     """From an exact start, at a rate of 0: no drift; and the mean gradient is that of the log-likelihood."""
     chains, updates = 20_000, 5

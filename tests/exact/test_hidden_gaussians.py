@@ -150,6 +150,7 @@ def test_draws_have_the_law(name: str) -> None:
     assert (errors < 5 * 1.5 * np.outer(spread, spread) / n**0.5).all()
 
 
+@pytest.mark.nightly
 def test_learning_by_exact_gradients() -> None:
     """Two hidden Gaussian units learn a covariance of two factors (factor analysis)."""
     generator = torch.Generator().manual_seed(0)

@@ -75,6 +75,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @machines
+@pytest.mark.mostly_nightly(2)
 def test_likelihood_of_what_rows_show(name: str, small_blocks: None) -> None:
     machine = made(name)
     oracle, v = oracle_of(machine), rows_of(machine)

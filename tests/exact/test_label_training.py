@@ -67,6 +67,7 @@ def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
     assert np.log(p).mean() > -0.55 and scores[0] < -0.65, scores
 
 
+@pytest.mark.nightly
 def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     machine, v, _ = drawn(2)
     y = RANDOM.random(ROWS) < 0.3

@@ -57,6 +57,7 @@ def fit(machine: hm.BoltzmannMachine, tolerance: float = 1e-9, **options: object
     )
 
 
+@pytest.mark.nightly
 def test_the_optimum_is_that_of_scipy() -> None:
     machine, (codes, weights) = make_machine(), make_rows()
     run = fit(machine)

@@ -167,6 +167,7 @@ def test_draws_are_spread_about_what_is_filled_in() -> None:
     torch.testing.assert_close(spread, 1 + 1.5 * draws)
 
 
+@pytest.mark.nightly
 def test_cells_are_filled_in_as_well_as_by_lines_and_covered() -> None:
     """Columns of a normal distribution, and a label that shifts one of them, in few rows and in more."""
     covered, errors = [], []
@@ -192,6 +193,7 @@ def test_cells_are_filled_in_as_well_as_by_lines_and_covered() -> None:
     assert 0.84 < np.mean(covered) < 0.96  # of 90 %: three standard errors of 290 cells are 0.053
 
 
+@pytest.mark.nightly
 def test_means_are_whole_only_where_the_type_is() -> None:
     random = np.random.default_rng(0)
     x = pd.DataFrame({"a": random.integers(0, 50, 200), "b": random.integers(0, 5, 200)})

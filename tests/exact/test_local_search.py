@@ -79,6 +79,7 @@ def compiled(request, monkeypatch):
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("specification", DISCRETE + ONE_REAL_PARITY, ids=lambda s: s.name)
+@pytest.mark.mostly_nightly(8)
 def test_every_chain_ends_where_one_of_the_two_orders_ends(specification: Specification, dtype):
     machine = machines.build(specification)
     description = oracle.natural(machines.describe(machine))
@@ -173,6 +174,7 @@ MACHINES = {
 @pytest.mark.parametrize("held", [(), (0,), (0, 1)], ids=["free", "one layer held", "two layers held"])
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.mostly_nightly(2)
 def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held, dtype):
     machine = MACHINES[name]().to(dtype)
     start = machine.random_states(100, seed=generator())

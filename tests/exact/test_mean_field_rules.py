@@ -26,6 +26,7 @@ def gradient(rule: hm.learning.Rule, machine: hm.BoltzmannMachine, v: torch.Tens
 
 @pytest.mark.parametrize("rule", SOLVERS)
 @pytest.mark.parametrize("name", SCALAR)
+@pytest.mark.mostly_nightly(2)
 def test_the_gradient_is_that_of_clamped_less_free(rule: str, name: str) -> None:
     """Finite differences along a direction in all learnable parameters, at both solutions solved anew."""
     machine = random_machine(name, 0, 0.6)

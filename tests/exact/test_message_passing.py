@@ -43,6 +43,7 @@ def error(solver: Callable[..., Solution], name: str, scale: float) -> float:
 
 @of_both
 @of_scalar
+@pytest.mark.mostly_nightly(2)
 def test_the_error_falls_like_the_cube_and_beats_the_first_order_tenfold(solver: str, name: str) -> None:
     assert np.log2(error(SOLVERS[solver], name, 0.1) / error(SOLVERS[solver], name, 0.05)) > 2.8
     assert error(hm.meanfield.naive, name, 1.0) > 10 * error(SOLVERS[solver], name, 1.0)

@@ -53,6 +53,7 @@ def test_planted_states_are_ground_states(size: int) -> None:
         assert hm.tasks.minimise(machine, method="exact").energies.tolist() == [-(size**2)]
 
 
+@pytest.mark.nightly
 def test_runs_end_where_no_single_spin_improves() -> None:
     """One sweep is not enough to find a low state, but each run ends in a local minimum."""
     pairs, J, _ = hm.data.planted_glass(12, seed=0)

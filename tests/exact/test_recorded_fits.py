@@ -74,6 +74,7 @@ def numbers_of(made: hm.BoltzmannMachine, v: Tensor) -> list[float]:
     [(real_columns, REAL), (birds, BIRDS), (mixed, MIXED)],
     ids=["real", "birds", "mixed"],
 )
+@pytest.mark.nightly
 def test_tables(table, recorded: list[float]) -> None:
     machine, v, weights = table()
     made = fit_table(machine, v, weights, seed=1).machine
@@ -81,6 +82,7 @@ def test_tables(table, recorded: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("joint", "recorded"), [(0.03, HYBRID), (0.0, DISCRIMINATIVE)])
+@pytest.mark.nightly
 def test_labels(joint: float, recorded: list[float]) -> None:
     machine, v, _ = birds()
     made = fit_labels(machine, v, objective=Objective([0, 1, 2], joint), seed=1).machine

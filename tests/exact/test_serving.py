@@ -26,6 +26,7 @@ MACHINES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.mostly_nightly(2)
 def test_a_saved_program_gives_what_the_machine_does(name: str) -> None:
     """On another number of rows than it was made with."""
     machine = MACHINES[name]()

@@ -75,6 +75,7 @@ def drawn(layers: list[hm.layers.Layer], scale: float, seed: int, within: bool =
     [([hm.Spin(7)], True), ([hm.Bernoulli(5), hm.Spin(4)], False), ([hm.Bernoulli(4)] * 3, False)],
     ids=["glass", "rbm", "deep"],
 )
+@pytest.mark.mostly_nightly(2)
 def test_two_state_units(layers: list[hm.layers.Layer], within: bool, order: int) -> None:
     layers = [type(layer)(layer.n_units) for layer in layers]
     values = np.concatenate([np.tile(layer.two_values, (layer.width, 1)) for layer in layers])
@@ -163,6 +164,7 @@ def test_gaussian_units() -> None:
 @pytest.mark.parametrize(
     "visible", [hm.TruncatedGaussian(2, low=-1, high=2), hm.ReLU(2), hm.Binomial(2, 4)], ids=str
 )
+@pytest.mark.nightly
 def test_other_units_with_variances_of_their_own(visible: hm.layers.Layer) -> None:
     """F by means and variances, the entropy of a unit by the field and curvature that give them."""
     layer = type(visible)(2, 4) if isinstance(visible, hm.Binomial) else deepcopy(visible)

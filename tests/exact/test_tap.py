@@ -35,6 +35,7 @@ def error(name: str, order: int, scale: float) -> float:
 
 
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.mostly_nightly(2)
 def test_the_error_falls_like_the_cube_and_beats_the_first_order_tenfold(name: str) -> None:
     assert np.log2(error(name, 2, 0.05) / error(name, 2, 0.025)) > 2.85
     first_weak, first_strong = error(name, 1, 0.1), error(name, 1, 0.2)

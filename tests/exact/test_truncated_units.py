@@ -131,6 +131,7 @@ def test_modes() -> None:
 @dtypes
 @pytest.mark.parametrize("cls", [hm.TruncatedGaussian, hm.TruncatedGaussBernoulli])
 @pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
+@pytest.mark.mostly_nightly(2)
 def test_samples_have_the_law(cls: type, dtype: torch.dtype, wrong: bool) -> None:
     """Kolmogorov-Smirnov at 60 corners, and χ² of the zeros; the failure rate is 1e-3 for all of them.
 

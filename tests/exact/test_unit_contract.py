@@ -384,6 +384,7 @@ def test_the_third_order_is_for_two_values_or_refused_by_name(kind: str) -> None
 
 
 @kinds
+@pytest.mark.mostly_nightly(2)
 def test_estimators_offer_it(kind: str) -> None:
     """As visible and as hidden units; unbounded ones beside unbounded ones are refused."""
     layer = make(kind)

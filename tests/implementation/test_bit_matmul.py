@@ -25,6 +25,7 @@ def states(low: float, rows: int, width: int, generator: torch.Generator) -> tor
     return torch.where(torch.rand(rows, width, generator=generator) < 0.4, 1.0, low)
 
 
+@pytest.mark.nightly
 def test_they_work_here() -> None:
     assert works("bits")
 

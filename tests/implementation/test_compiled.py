@@ -160,6 +160,7 @@ PATHS = {
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("name", range(3))
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
+@pytest.mark.mostly_nightly(4)
 def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, compiled):
     """By χ²; compiled paths draw the same bits on one thread and on two."""
     if "small" in path.__name__:

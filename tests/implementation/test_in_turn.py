@@ -258,6 +258,7 @@ def test_no_drift(served, name):
     ],
     ids=str,
 )
+@pytest.mark.mostly_nightly(2)
 def test_joint_states_have_their_law(served, name, kernel):
     """By χ² over all joint states, from chains that begin elsewhere and have forgotten it."""
     machine = make(name)
@@ -502,6 +503,7 @@ def test_antithetic_draws_of_categorical_units_mirror_each_other(served):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.mostly_nightly(2)
 def test_annealing_draws_units_in_turn(served, name):
     """ln Z within its errors of enumeration, either way along the path, where the compiled draw serves."""
     machine = make(name)

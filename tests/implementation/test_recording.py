@@ -98,6 +98,7 @@ def numbers(run: hm.training.TrainingRun) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.mostly_nightly(2)
 def test_recorded_updates_are_those_made_one_by_one(name: str, recording: pytest.MonkeyPatch) -> None:
     # Layers belong to one machine: each run has its own.
     made = [train(**fresh(RUNS[name]))]
@@ -116,6 +117,7 @@ def test_recorded_updates_are_those_made_one_by_one(name: str, recording: pytest
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.mostly_nightly(2)
 def test_replayed_updates_are_those_made_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph reads what lies in its own tensors and runs no Python: what an update needs has to be there."""
     with pretend_graphs(monkeypatch, least=20) as counts:
@@ -132,6 +134,7 @@ def test_replayed_updates_are_those_made_one_by_one(name: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.usefixtures("recording")
+@pytest.mark.mostly_nightly(2)
 def test_a_recorded_run_goes_on_with_its_bits(name: str, tmp_path: Path) -> None:
     whole = train(**fresh(RUNS[name]))
     train(**fresh(RUNS[name]), run_dir=tmp_path, updates=27)
@@ -148,6 +151,7 @@ SENT["doubles"] = {"rows": BITS.double() * 0.7, "transform": hm.data.bernoulli_b
 
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("name", SENT)
+@pytest.mark.mostly_nightly(2)
 def test_rows_that_do_not_fit_are_sent_in_their_order(
     name: str, graphs: bool, recording: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +207,7 @@ def test_a_run_says_why_it_was_not_recorded(name: str) -> None:
     ("name", "share"),
     [("pcd", 0.25), ("tap", 0.25), ("mean field of a deep machine", 0.25), ("grey", 0.0), ("bytes", 0.0)],
 )
+@pytest.mark.mostly_nightly(2)
 def test_a_recorded_update_never_waits(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks, here of callbacks, the host asks the device for nothing; it may send rows."""
     monkeypatch.setattr("harmonium.training.recorded_updates._SHARE", share)
@@ -400,6 +405,7 @@ HIDDEN: dict[str, Callable[[], list[hm.layers.Layer]]] = {
 
 @pytest.mark.parametrize("temperatures", [50, 48])
 @pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.mostly_nightly(2)
 def test_recorded_temperatures_are_those_made_one_by_one(
     name: str, temperatures: int, recording: pytest.MonkeyPatch
 ) -> None:
@@ -437,6 +443,7 @@ def test_replayed_chains_and_annealing_are_those_made_one_by_one(monkeypatch: py
 
 
 @pytest.mark.parametrize("rounds", [50, 51])
+@pytest.mark.nightly
 def test_replayed_rounds_of_a_ladder_are_those_made_one_by_one(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_one_sweep_is_the_product_of_its_units(graph, kernel, values):
 
 @pytest.mark.parametrize("chains", [1, 8, 9, 17, 64, 65, 200])
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.mostly_nightly(2)
 def test_words_of_any_size_have_one_transition(chains, kernel):
     """Few chains by many sweeps: two at a time, so that what is tested is the second beside the first."""
     oracle = make("random")
@@ -277,6 +278,7 @@ def test_large_fields_are_certain():
 
 
 @pytest.mark.parametrize("chains", [1, 3, 130])
+@pytest.mark.nightly
 def test_bits_do_not_depend_on_threads(chains, monkeypatch):
     """Threads that share lots, and threads that share the units of a colour."""
     nodes = 10_000

@@ -5,16 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 RULES = """
 import sys
 sys.modules["numba"] = None  # any import of it fails
 import torch
 import harmonium as hm
 from harmonium.backends import choice
-
-import pytest
-
-pytestmark = pytest.mark.nightly
 
 assert not choice.COMPILED
 generator = torch.Generator().manual_seed(0)
@@ -43,6 +41,7 @@ assert not compiled & sys.modules.keys()
 """
 
 
+@pytest.mark.nightly
 def test_rules_run_without_numba() -> None:
     done = subprocess.run([sys.executable, "-c", RULES], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

@@ -63,6 +63,7 @@ def by_hand(classifier: RBMClassifier, X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize(("hidden", "known"), [(1500, True), (50, False)], ids=["labels", "labels at random"])
+@pytest.mark.mostly_nightly(2)
 def test_images_of_784_pixels_are_learned_with_any_number_of_hidden_units(
     hidden: int, objective: str, known: bool
 ) -> None:

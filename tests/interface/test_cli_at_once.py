@@ -87,6 +87,7 @@ def test_what_is_drawn_and_filled_comes_from_the_exact_law(cli: CommandLine, fol
     assert (full["city"].map(CITIES) == full["country"]).all()
 
 
+@pytest.mark.nightly
 def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(cli: CommandLine, folder: Path) -> None:
     run, again = folder / "run", folder / "again"
     cli.succeed("train", "--config", run / "run.toml", again)
@@ -256,6 +257,7 @@ def test_a_run_with_a_label_is_repeated_to_the_byte(cli: CommandLine, folder: Pa
 
 
 @pytest.mark.parametrize("objective", ["joint", "discriminative"])
+@pytest.mark.nightly
 def test_any_objective_is_learned_at_once(
     cli: CommandLine, folder: Path, tmp_path: Path, objective: str
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_step_is_measured_without_what_a_start_costs() -> None:
     assert time_of_step(lambda steps: time.sleep(0.1 + 0.02 * steps)) == pytest.approx(0.02, abs=0.01)
 
 
+@pytest.mark.nightly
 def test_a_report_keeps_within_its_time_and_names_what_it_leaves_out(
     cli: CommandLine, tmp_path: Path
 ) -> None:

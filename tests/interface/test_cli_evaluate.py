@@ -34,6 +34,7 @@ def saved(tmp_path: Path) -> tuple[Path, hm.BoltzmannMachine]:
 
 
 @pytest.mark.parametrize(("hidden", "method"), [(21, "exact"), (24, "ais")])
+@pytest.mark.nightly
 def test_estimators_and_the_command_sum_alike(
     cli: CommandLine, tmp_path: Path, hidden: int, method: str
 ) -> None:
@@ -294,6 +295,7 @@ def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, 
     assert any("variational_bound" in note for note in result["notes"])
 
 
+@pytest.mark.nightly
 def test_mixing_is_drawn(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "mixing.png"

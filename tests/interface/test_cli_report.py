@@ -140,6 +140,7 @@ NEEDS_DATA = {"learned", "equilibrium", "activity", "columns", "landscape", "com
         ("ising.safetensors", {"curves"} | NEEDS_DATA),
     ],
 )
+@pytest.mark.mostly_nightly(2)
 def test_every_machine_has_every_section(
     name: str, absent: set[str], cli: CommandLine, runs: Path, tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ WRONG = {bool: ['"no such"', "-1", "nan"], int: ['"no such"', "1.5", "true"], fl
 
 
 @pytest.mark.parametrize("name", settings_of(TrainSettings))
+@pytest.mark.mostly_nightly(5)
 def test_no_setting_takes_what_it_cannot_hold(cli: CommandLine, tmp_path: Path, name: str) -> None:
     """Every setting of the file, each with values of other types: one line, which names the setting."""
     setting = settings_of(TrainSettings)[name]

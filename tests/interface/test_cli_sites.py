@@ -406,6 +406,7 @@ def test_the_gap_is_found_by_its_letter(cli: CommandLine, tmp_path: Path, codes:
 
 
 @pytest.mark.parametrize("hidden", [0, 2])
+@pytest.mark.nightly
 def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path, hidden: int) -> None:
     """All energies are divided by it: also those of hidden units."""
     options = ("--updates", 300, "--learning-rate", 0.2, "--threads", 1)

@@ -298,6 +298,7 @@ def test_grey_images_train_with_no_option_at_all(cli: CommandLine, tmp_path: Pat
     assert settings["hidden"] == ["100"] and settings["schedule"] == "linear"
 
 
+@pytest.mark.nightly
 def test_a_run_of_few_rows_is_as_long_as_it_takes(cli: CommandLine, tmp_path: Path) -> None:
     """500 updates, or more by the rows; wide data have 500 hidden units, a table 8, which then knows it."""
     few = cli.succeed("train", BARS, tmp_path / "few", "--hidden", 3, "--method", "chains", "--json").json

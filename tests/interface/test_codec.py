@@ -96,6 +96,7 @@ DATA: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", DATA)
+@pytest.mark.mostly_nightly(2)
 def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
     X = DATA[name]()
     hm.RBM(4, method="chains", epochs=3, random_state=0).fit(X)

@@ -24,6 +24,7 @@ SETTINGS = {"cd": {"k": 1}, "noise_cd": {"k": 3}, "tempered_pcd": {"replicas": 3
 
 @pytest.mark.parametrize("rule", sorted(hm.rules.RECIPES))
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.mostly_nightly(4)
 def test_every_rule_learns_or_names_the_units(name: str, rule: str) -> None:
     machine = hm.BoltzmannMachine(MACHINES[name](), seed=1)
     X = machine.random_states(12, seed=torch.Generator().manual_seed(0))[0]

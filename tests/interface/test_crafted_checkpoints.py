@@ -150,6 +150,7 @@ MOMENT = ("optimizer", "state", 2, "exp_avg")
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.mostly_nightly(5)
 def test_what_does_not_fit_is_refused_by_name(edit: Any, named: str, tmp_path: Path) -> None:
     message = refused(tmp_path, edit)
     assert any(word in message for word in named.split("|")), message
@@ -190,6 +191,7 @@ def test_rules_check_their_states(rule: Any, state: Any, tmp_path: Path) -> None
     ],
     ids=lambda optimizer: optimizer.__name__,
 )  # fmt: skip
+@pytest.mark.mostly_nightly(2)
 def test_every_optimiser_of_torch_resumes_and_refuses_other_shapes(optimizer: Any, tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", optimizer=optimizer, updates=12)
     run(tmp_path / "part", optimizer=optimizer, updates=9)

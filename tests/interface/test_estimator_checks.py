@@ -31,6 +31,7 @@ EPOCHS = {"check_classifiers_train": 20, "check_classifiers_classes": 20, "check
         RBMRegressor(RBM(n_hidden=4, epochs=2, **EXACT)),
     ]
 )
+@pytest.mark.mostly_nightly(33)
 def test_scikit_learn_check(estimator, check):
     name = check.func.__name__
     if name == "check_regressors_train":  # which asks for a fit that explains half of the variance

@@ -80,6 +80,7 @@ def test_transform_gives_the_posterior_means_of_every_layer():
     ],
     ids=str,
 )
+@pytest.mark.mostly_nightly(2)
 def test_every_way_to_learn_a_deep_machine_learns(rule):
     """The companions of Taniguchi et al. (2023): each raises the bound on the training rows."""
     settings = {
@@ -116,6 +117,7 @@ def test_samples_are_in_the_units_of_the_data(X, method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
 @pytest.mark.parametrize("kind", [RBM, DBM])
+@pytest.mark.mostly_nightly(3)
 def test_missing_values_are_filled_in(kind, X, method):
     sizes = 4 if kind is RBM else (4, 3)
     model = kind(

@@ -188,6 +188,7 @@ def test_links_between_columns_of_all_kinds_are_learned(rbm) -> None:
     assert (rows["city"].map({"Ulm": "D", "Rom": "I", "Bern": "CH"}) == rows["country"]).mean() > 0.8
 
 
+@pytest.mark.nightly
 def test_whole_weights_stand_for_repeated_rows() -> None:
     """The rows held out differ, so that the same is learned, and not the same bits."""
     twice = pandas.concat([HOLED, HOLED[:80]], ignore_index=True)
@@ -309,6 +310,7 @@ def test_wide_tables_are_learned_exactly_but_not_pictures() -> None:
     assert np.isfinite(rbm.score_samples(holes)).all()
 
 
+@pytest.mark.nightly
 def test_the_work_of_exact_training_decides_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, columns and hidden units alike: "auto" sums where that takes a minute at most."""
 

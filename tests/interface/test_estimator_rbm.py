@@ -301,6 +301,7 @@ def test_interrupted_fit_raises_and_keeps_what_was_learnt(number, raised):
 
 
 @pytest.mark.parametrize("rule", RECIPES)
+@pytest.mark.mostly_nightly(2)
 def test_rule_by_name(rule):
     sweeps = 5 if rule == "noise_cd" else None
     settings = {"n_hidden": 6, "initial_std": 0.7, "learning_rate": 0.9, "epochs": 30}

@@ -273,6 +273,7 @@ def refused(kind: type, beginning: str, name: str, made: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "beginning", "name"), CASES, ids=lambda value: getattr(value, "__name__", value)
 )
+@pytest.mark.mostly_nightly(21)
 def test_a_refused_fit_changes_nothing(
     trained: dict[type, Any], kind: type, beginning: str, name: str
 ) -> None:

@@ -202,6 +202,7 @@ STRUCTURE = {
 
 @pytest.mark.parametrize("name", STRUCTURE)
 @pytest.mark.parametrize("kind", ALL)
+@pytest.mark.mostly_nightly(2)
 def test_training_that_goes_on_refuses_what_it_would_not_read(kind, name) -> None:
     made = small(kind, max_updates=3).fit(BITS, LABEL)
     value = (4, 2) if (kind, name) == (DBM, "n_hidden") else STRUCTURE[name]
@@ -368,6 +369,7 @@ def test_whole_weights_are_repetitions(kind) -> None:
         lambda **own: hm.RBMImputer(hm.RBM(**own)),
     ],
 )
+@pytest.mark.mostly_nightly(2)
 def test_verbose_shows_progress_off_a_terminal_too(estimator, capsys):
     random = np.random.default_rng(0)
     X, y = random.normal(size=(60, 3)), random.integers(0, 2, 60)

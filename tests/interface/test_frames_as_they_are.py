@@ -40,6 +40,7 @@ COLUMNS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.mostly_nightly(2)
 def test_cells_come_back_as_they_were(name: str) -> None:
     column = COLUMNS[name]()
     assert isinstance(column, pandas.Series)

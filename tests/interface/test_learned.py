@@ -205,6 +205,7 @@ def test_a_table_without_a_whole_row_is_not_called_missing(cli: CommandLine, tmp
     assert "not at hand" not in text
 
 
+@pytest.mark.nightly
 def test_a_page_of_a_table_rests_on_no_chain_and_counts_days(cli: CommandLine, tmp_path):
     frame = table(200).drop(columns="label")
     days = np.datetime64("2024-01-01") + np.arange(200).astype("timedelta64[D]")

@@ -97,6 +97,7 @@ def test_the_cost_of_rows_is_that_of_their_sum(model: hm.RBM) -> None:
     assert (np.diff(each.numpy()[np.argsort(missing)]) >= 0).all()
 
 
+@pytest.mark.nightly
 def test_a_classifier_and_a_regressor_tell_long_sums_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

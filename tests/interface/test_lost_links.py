@@ -57,6 +57,7 @@ def test_machines_that_are_not_summed_out_say_so_too(kind: Any, sizes: Any) -> N
 
 
 @pytest.mark.parametrize("X", [LINKED, NUMBERS])
+@pytest.mark.nightly
 def test_a_machine_that_learned_something_says_nothing(X: Any) -> None:
     assert said(hm.RBM(random_state=0), X) == []
     adam: dict[str, Any] = {"optimizer": "adam", "centred": False, "learning_rate": 0.03, "max_updates": 300}
@@ -110,6 +111,7 @@ def orders_broken(X: Any) -> list[str]:
     return [str(w.message) for w in caught if "in no row of the data" in str(w.message)]
 
 
+@pytest.mark.nightly
 def test_an_order_that_draws_break_is_named_with_what_to_do() -> None:
     table = trips(300, 1)
     (words,) = orders_broken(table)
@@ -121,6 +123,7 @@ def test_an_order_that_draws_break_is_named_with_what_to_do() -> None:
     assert (hm.RBM(random_state=0).fit(apart).sample(500)["end"] >= 0).all()
 
 
+@pytest.mark.nightly
 def test_orders_that_are_learned_or_mean_nothing_are_not_named() -> None:
     random = np.random.default_rng(2)
     x = random.normal(size=(200, 3))

@@ -105,6 +105,7 @@ def unseeded_calls(source: str) -> list[tuple[int, str]]:
     return sorted((call.lineno, ast.unparse(call)) for call in calls)
 
 
+@pytest.mark.nightly
 def test_no_draw_without_a_generator() -> None:
     assert SOURCES
     calls = [

@@ -164,6 +164,7 @@ def answers(random: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("make", [products, answers])
+@pytest.mark.nightly
 def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
     """One number at ten times the largest, in a tenth of new rows: area under the curve, two tables each."""
     pandas = pytest.importorskip("pandas")

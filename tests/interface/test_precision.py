@@ -129,6 +129,7 @@ def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
 
 
 @kinds
+@pytest.mark.mostly_nightly(2)
 def test_in_32_bits_the_very_same_calls_work(kind: str) -> None:
     full = machine(kind)
     for call in calls(full, full.random_states(2, seed=generator())[0]).values():

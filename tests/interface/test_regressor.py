@@ -46,6 +46,7 @@ def test_targets_are_told_to_their_noise_and_quantiles_hold_their_share(regresso
     assert 0.82 < inside < 0.97  # 0.9 +- three standard errors of 200 rows, and some for what was learned
 
 
+@pytest.mark.nightly
 def test_arrays_holes_and_names() -> None:
     X = np.column_stack([GROUP, TABLE["x"]]).astype(float)
     X[::7, 1] = np.nan
@@ -68,6 +69,7 @@ def test_a_refused_target_names_its_row_and_leaves_the_regressor(regressor: hm.R
     np.testing.assert_array_equal(regressor.predict(TABLE[TEST]), before)
 
 
+@pytest.mark.nightly
 def test_weights_of_classes_are_weights_of_their_rows() -> None:
     label = np.where(RANDOM.random(600) < 0.1, "rare", "usual")
     label = np.where(Y > 6, label, "usual")

@@ -41,6 +41,7 @@ def interrupt(update: hm.training.Update) -> None:
 
 
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
+@pytest.mark.nightly
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: bool
 ) -> None:

@@ -220,6 +220,7 @@ def test_a_run_that_ends_with_dead_hidden_units_warns() -> None:
 
 @pytest.mark.parametrize("rate", [10.0, 30.0])
 @pytest.mark.parametrize("run", [run for run in RUNS if run != "bernoulli, cd"])
+@pytest.mark.mostly_nightly(2)
 def test_no_run_at_a_high_rate_ends_worse_than_independent_units_in_silence(run: str, rate: float) -> None:
     """Contrastive divergence leaves modes far from the data, of which nothing that is looked at tells."""
     made, settings = start(run)

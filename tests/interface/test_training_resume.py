@@ -106,6 +106,7 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
     + [hm.rules.centred(hm.rules.ucd(start="persistent"))],
     ids=repr,
 )
+@pytest.mark.mostly_nightly(2)
 def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, tmp_path: Path) -> None:
     """After a crash before the first checkpoint, and after one past the second."""
     settings = {"rule": rule, "updates": 15, "checkpoint_every": 5}

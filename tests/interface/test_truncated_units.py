@@ -34,6 +34,7 @@ def data(machine: hm.BoltzmannMachine) -> torch.Tensor:
 
 @pytest.mark.parametrize("rule", sorted(set(hm.rules.RECIPES) - set(WHOLE_STATE)))
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.mostly_nightly(4)
 def test_every_rule_learns(name: str, rule: str) -> None:
     machine = hm.BoltzmannMachine(MACHINES[name](), seed=1)
     X = data(machine)

@@ -18,6 +18,7 @@ from .support import machine as small_machine
 
 
 @pytest.mark.parametrize("number", [5, 10, 12])
+@pytest.mark.nightly
 def test_a_missed_mode_is_told(number: int) -> None:
     """Machines of couplings up to 4 whose forward run missed a mode of 0.4 to 17 nats more weight.
 

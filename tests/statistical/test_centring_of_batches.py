@@ -47,6 +47,7 @@ def directions(rule: hm.learning.Rule, units: tuple[int, ...], times: int) -> to
 
 
 @pytest.mark.parametrize(("units", "sweeps", "times"), [((3, 2), 1, 1_500), ((3, 2, 2), 10, 500)], ids=str)
+@pytest.mark.nightly
 def test_few_rows_do_not_shrink_couplings(units: tuple[int, ...], sweeps: int, times: int) -> None:
     found = directions(hm.rules.centred(hm.rules.pcd(sweeps, chains=ROWS)), units, times)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))
@@ -113,6 +114,7 @@ def from_batches(
     [(name, (3, 2)) for name in RIGHT] + [(name, (3, 2, 2)) for name in ("exact", "ucd", "local modes")],
     ids=str,
 )
+@pytest.mark.mostly_nightly(2)
 def test_rules_that_are_right_on_average_are_so_over_batches(name: str, units: tuple[int, ...]) -> None:
     found = from_batches(hm.rules.centred(RIGHT[name]), units, 250 if len(units) == 2 else 100)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))

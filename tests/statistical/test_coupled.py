@@ -252,6 +252,7 @@ LOOKS = [(*case, (1, 3, 8)[i % 3]) for i, case in enumerate([*IN_TURN, *IN_TURN[
 
 
 @pytest.mark.parametrize(("name", "horizon", "sweeps"), LOOKS, ids=str)
+@pytest.mark.mostly_nightly(2)
 def test_looks_between_sweeps_leave_the_estimate_unbiased(async_device, name, horizon, sweeps):
     async_device.setattr(ahead, "SWEEPS", sweeps)
     made = machine(name)

@@ -104,6 +104,7 @@ def takes(machine: hm.BoltzmannMachine, method: str) -> bool:
 
 @ALL
 @pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
+@pytest.mark.mostly_nightly(2)
 def test_chains_have_the_posterior_mean(specification: Specification, wrong: bool) -> None:
     """And a posterior under three times the noise does not pass for it."""
     machine = build(specification)

@@ -25,6 +25,7 @@ def trained(X: torch.Tensor, hidden: int, rule: hm.learning.Rule, **settings: ob
     return machine
 
 
+@pytest.mark.nightly
 def test_short_chains_from_noise_are_found_out(digits: torch.Tensor) -> None:
     """Training by chains of 10 sweeps from noise makes samples that are good then, and worse later."""
     machine = trained(digits, 32, hm.rules.noise_cd(10), updates=1200, learning_rate=0.1)

@@ -185,6 +185,7 @@ def check_unbiased(name: str, rule: hm.learning.Rule, observed: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.mostly_nightly(2)
 def test_annealed_importance_sampling(name):
     """The bounds hold, and the estimate is within its error where the sample is large."""
     machine = make(name)

@@ -40,6 +40,7 @@ def train(made: hm.BoltzmannMachine, X: Tensor = BARS, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["binary", "deep"])
+@pytest.mark.nightly
 def test_exchanges_succeed_as_asked_and_ln_z_of_every_age_is_right(name: str) -> None:
     made = small() if name == "binary" else deep()
     run = train(made) if name == "binary" else train(made, 2 * BARS - 1, updates=500, learning_rate=0.1)

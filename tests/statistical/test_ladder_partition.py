@@ -53,6 +53,7 @@ def trained(name: str) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", ["bars and stripes", "spins", "potts"])
+@pytest.mark.nightly
 def test_every_rung_of_a_trained_machine(name: str) -> None:
     made, X = trained(name)
     found = hm.ladder.log_partitions(made, data=X, chains=100, rounds=250, seed=1)

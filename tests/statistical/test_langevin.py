@@ -297,6 +297,7 @@ HOT = [
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(("kernel", "law"), HOT, ids=lambda x: getattr(x, "__name__", str(x)))
+@pytest.mark.mostly_nightly(2)
 def test_hot_chains_follow_the_law_of_energies_over_the_temperature(kernel, law, compiled):
     made, generator = plane_machine(), torch.Generator().manual_seed(4)
     grid = law(kernel.temperature)

@@ -21,6 +21,7 @@ CASES = [(name, seed) for seed in range(2) for name in MACHINES if seed == 0 or 
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
+@pytest.mark.mostly_nightly(2)
 def test_ais_is_within_three_standard_errors_of_the_exact_value(name, seed):
     made = machine(name, seed=seed, scale=1.0)
     estimate = ais(made, chains=600, temperatures=50, seed=seed)

@@ -38,6 +38,7 @@ def train(made: hm.BoltzmannMachine, rule: Any = RULE, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SIX)
+@pytest.mark.mostly_nightly(2)
 def test_nothing_drifts_from_the_law_at_rate_0(name: str) -> None:
     """Chains, reservoir and samples after the machine has frozen and 30 updates without a step."""
     made = SIX[name]()
@@ -219,6 +220,7 @@ def test_too_many_rungs_stop_the_run() -> None:
 @pytest.mark.parametrize(
     ("rule", "cuts"), [(RULE, (7, 60)), (hm.rules.centred(RULE), (23,))], ids=["plain", "centred"]
 )
+@pytest.mark.nightly
 def test_a_run_that_was_cut_goes_on_bit_by_bit(rule: Any, cuts: tuple[int, ...], tmp_path: Path) -> None:
     """The cuts lie before and after freezes and rejections."""
     settings = {"learning_rate": 20.0, "momentum": 0.5, "updates": 90}

@@ -68,6 +68,7 @@ tested kernel by kernel in ``test_chains``."""
 
 
 @pytest.mark.parametrize(("name", "rule"), PAIRED)
+@pytest.mark.mostly_nightly(2)
 def test_long_chains_give_the_exact_gradient(name, rule):
     """At a coupling scale that mixes within the sweeps, what bias is left is far below the standard error."""
     made = machine(name, scale=0.4)
