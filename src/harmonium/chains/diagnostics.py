@@ -155,7 +155,7 @@ def autocorrelation_times(draws: Numbers) -> Tensor:
     centred = x - x.mean()
     covariances = _find_autocovariances(centred, about_zero=True)
     times = [_sum_correlations(row / row[0]) if row[0] > 0 else float("nan") for row in covariances]
-    return torch.tensor(times, dtype=torch.float64)
+    return torch.tensor(times, dtype=torch.float64, device="cpu")
 
 
 def _find_autocovariances(x: Array, about_zero: bool = False) -> Array:

@@ -83,7 +83,7 @@ class Sparse(Coupling):
         self.pairs = pairs
         p, q = below.columns_per_unit, above.columns_per_unit
         self._sparsity = SparsityPattern(pairs, (below.n_units, above.n_units), (p, q), self.inner)
-        self.weight = nn.Parameter(torch.zeros(len(pairs), p, q) if p * q > 1 else torch.zeros(len(pairs)))
+        self.weight = nn.Parameter(torch.zeros((len(pairs), p, q) if p * q > 1 else len(pairs)))
 
     def pattern(self, below: Layer, above: Layer) -> Tensor | None:
         return self._sparsity.dense(torch.ones(len(self._sparsity), device="cpu")).bool()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import cached_property, partial
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -137,6 +138,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
         matrix = LinearOperator(
             pattern.shape, partial(times, transposed=True), partial(times, transposed=False), dtype=float
         )
-        first = torch.ones(min(pattern.shape), dtype=torch.float64).numpy()
-        found = svds(matrix, number, v0=first, return_singular_vectors="u")[0][:, ::-1].copy()
+        found = svds(matrix, number, v0=np.ones(min(pattern.shape)), return_singular_vectors="u")[0][
+            :, ::-1
+        ].copy()
         return torch.from_numpy(found).to(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -153,8 +154,8 @@ class _Units:
         """Returns the changes of the cumulants under the fields x, at fixed cumulants of other units."""
         parts = self.split(x)
         if self._layer.columns_per_unit == 1:
-            rows = (sum(w * part for w, part in zip(line, parts, strict=True)) for line in self._matrix)
-            return torch.cat([torch.as_tensor(row) for row in rows], -1)
+            terms = [[w * part for w, part in zip(line, parts, strict=True)] for line in self._matrix]
+            return torch.cat([reduce(torch.add, row) for row in terms], -1)
         a, field = self._mean, self._layer.by_unit(parts[0]).unsqueeze(-1)
         if len(parts) > 1:
             Y = self._square_blocks(parts[1])
