@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from math import inf
 from typing import final
 
@@ -14,6 +15,7 @@ from harmonium import _checks, _device
 from harmonium.backends import bits, choice
 from harmonium.backends.choice import backend_of, multiply
 from harmonium.backends.rounding import ASKED, multiply_rounded, rounded
+from harmonium.backends.sparsity import Compressed, sum_rows
 
 _LOT = 128  # Thin products are summed in lots of so many rows: one long float32 sum would lose digits.
 _THIN = 16  # Below so many columns some processors' libraries add one row after the other.
@@ -209,13 +211,5 @@ def _few_rows(y: Tensor) -> Callable[[Tensor], Tensor] | None:
         return None
     columns, rows = y.t().nonzero(as_tuple=True)
     starts = torch.searchsorted(columns, torch.arange(y.shape[1] + 1, device="cpu"))
-    values = y[rows, columns].detach()
-
-    def times(x: Tensor) -> Tensor:
-        # Sums of rows of xᵀ, which are as long as the batch, as torch.nn.functional.embedding_bag makes
-        # them, whose checks take as long; 0 is "sum".
-        states = x.detach().t().contiguous()
-        sums = torch.embedding_bag(states, rows, starts, False, 0, False, values, True)[0]
-        return sums.t().contiguous()
-
-    return times
+    entries = Compressed(starts, rows, torch.arange(len(rows), device="cpu"))
+    return partial(sum_rows, weights=y[rows, columns].detach(), compressed=entries)

@@ -205,10 +205,10 @@ class SparsityPattern:
 
 def multiply(x: Tensor, values: Tensor, compressed: Compressed) -> Tensor:
     """Returns x, (rows, k), times the columns of a matrix whose entries are ``values``: (rows, columns)."""
-    return _sum_rows(x, values.detach()[compressed.entries], compressed)
+    return sum_rows(x, values.detach()[compressed.entries], compressed)
 
 
-def _sum_rows(x: Tensor, weights: Tensor, compressed: Compressed) -> Tensor:
+def sum_rows(x: Tensor, weights: Tensor, compressed: Compressed) -> Tensor:
     """Returns sums of weighted columns of x, which are as long as the batch: (rows, columns).
 
     ``torch.nn.functional.embedding_bag`` makes them, whose checks take as long; 0 is "sum".
@@ -298,7 +298,7 @@ class SparseMatrix:
         version = -1 if values.is_inference() else values._version
         if self._kept.get(transposed, (None,))[0] != version:
             self._kept[transposed] = version, values.detach()[compressed.entries]
-        return _sum_rows(x, self._kept[transposed][1], compressed)
+        return sum_rows(x, self._kept[transposed][1], compressed)
 
 
 @final
