@@ -20,12 +20,19 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
+from benchmarks import lattices
 from benchmarks.race import markdown
 from harmonium.backends import choice
 
 FOLDER = Path(__file__).parent / "records" / "gpu"
 VISIBLE = 784
 SIZES = ((500, 100, 8000), (500, 1000, 4000), (500, 10_000, 1200), (4096, 512, 2000))  # hidden, rows, updates
+LATTICES = (  # name as in ``lattices``, chains, sweeps
+    ("lattice 100 × 100", 10_000, 50),
+    ("lattice 316 × 316", 1000, 50),
+    ("lattice 1000 × 1000", 100, 50),
+    ("random, 269,568 spins of degree 16", 100, 50),
+)
 ROUNDS = 3  # of which the median counts
 _ONES = 0.13  # the share of ones, as handwritten digits have
 
@@ -160,6 +167,10 @@ def tables(device: torch.device, quick: bool) -> Iterator[tuple[str, str, dict[s
     if has_rbms():
         contestants["rbms"] = rbms_annealing(device)
     yield f"AIS forward, {VISIBLE} × 500, 1,000 chains, 1,000 temperatures", "s", contestants
+    for case, chains, sweeps in LATTICES:
+        contestants = {"harmonium": flips(device, case, chains, sweeps)}
+        contestants["one by one"] = flips(device, case, chains, sweeps, recorded=False)
+        yield f"Gibbs, {case}, {chains:,} chains", "flips a ns (thrml: 186 on 8 cards)", contestants
 
 
 def binary(count: int, device: torch.device) -> Tensor:
@@ -309,6 +320,30 @@ def rbms_annealing(device: torch.device) -> Callable[[], float]:
             compute_partition_function_ais(num_chains=1000, num_beta=1001, params=model)
         torch.cuda.synchronize()
         return perf_counter() - start
+
+    return run
+
+
+def flips(
+    device: torch.device, case: str, chains: int, sweeps: int, *, recorded: bool = True
+) -> Callable[[], float]:
+    """Flips a nanosecond of Gibbs sweeps of a sparse machine of spins."""
+    spins, machine = lattices.machine_of(case)
+    machine.to(device)
+    generator = torch.Generator(device).manual_seed(1)
+
+    def run() -> float:
+        states, before = machine.random_states(chains, seed=generator), choice.RECORDS
+        if not recorded:
+            choice.RECORDS = frozenset()
+        try:
+            torch.cuda.synchronize()
+            start = perf_counter()
+            hm.chains.run(machine, hm.chains.Gibbs(), states, sweeps, seed=generator)
+            torch.cuda.synchronize()
+        finally:
+            choice.RECORDS = before
+        return spins * chains * sweeps / (perf_counter() - start) / 1e9
 
     return run
 

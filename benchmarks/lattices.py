@@ -41,6 +41,14 @@ def pairs_of(case: str) -> tuple[int, Tensor]:
     return spins, torch.from_numpy(np.unique(np.sort(ends, 1), axis=0))
 
 
+def machine_of(case: str) -> tuple[int, hm.BoltzmannMachine]:
+    """The number of spins of a case and its machine, with normal couplings."""
+    spins, pairs = pairs_of(case)
+    machine = hm.BoltzmannMachine([hm.Spin(spins)], {(0, 0): hm.Sparse(pairs)}, [0], seed=None)
+    machine.couplings[0].fill_(0.3 * torch.randn(len(pairs), generator=torch.Generator().manual_seed(0)))
+    return spins, machine
+
+
 def lattice_sweeps(quick: bool) -> Table:
     table = Table(
         "lattice-sweeps",
@@ -48,9 +56,7 @@ def lattice_sweeps(quick: bool) -> Table:
         notes=["100 chains, 10 of the largest lattice; ns: for one spin of one chain"],
     )
     for case, (chains, sweeps) in CASES.items():
-        spins, pairs = pairs_of(case)
-        machine = hm.BoltzmannMachine([hm.Spin(spins)], {(0, 0): hm.Sparse(pairs)}, [0], seed=None)
-        machine.couplings[0].fill_(0.3 * torch.randn(len(pairs), generator=torch.Generator().manual_seed(0)))
+        spins, machine = machine_of(case)
         gibbs = _runs(machine, hm.chains.Gibbs(), chains, sweeps)
         ways = {WAYS[0]: gibbs, WAYS[1]: _runs(machine, hm.chains.Metropolis(), chains, sweeps)}
         if torch.get_num_threads() > 1:

@@ -52,7 +52,9 @@ def _colour(starts: Any, others: Any, colours: Any) -> None:
         colours[i] = colour
         if colour >= 32 * taken.shape[1]:
             more = np.zeros((n, 2 * taken.shape[1]), np.int64)
-            more[:, : taken.shape[1]] = taken
+            for j in range(n):  # assigned as a slice, it would take numba 15 s to compile
+                for word in range(taken.shape[1]):
+                    more[j, word] = taken[j, word]
             taken = more
         for k in range(starts[i], starts[i + 1]):
             j = others[k]
