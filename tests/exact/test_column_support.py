@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium.cli import main
 from harmonium.data import Series, encoder_from_dict
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
@@ -318,7 +317,10 @@ def test_a_row_of_nothing_but_a_new_label_has_a_score() -> None:
 
 
 @pytest.mark.nightly
-def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
+def test_limits_of_a_file_of_kinds_hold_for_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(3).exponential(10, 120).round(1)
     frame = pandas.DataFrame({"x": x, "g": np.where(x > 5, "u", "v")})
     frame.loc[:5, "x"] = np.nan
@@ -332,10 +334,7 @@ def test_limits_of_a_file_of_kinds_hold_for_the_command(tmp_path: Path) -> None:
         ["train", "rows.csv", "first", "--kinds", "kinds.toml", "--method", "chains", "--updates", "2"],
         ["train", "wider.csv", "second", "--from", "first", "--updates", "2"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "harmonium", *arguments], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+        assert main(arguments) == 0
     for name in ("full.csv", "drawn.csv"):
         cells = pandas.read_csv(tmp_path / name)["x"]
         assert cells.min() >= 0 and (cells == cells.round(1)).all()

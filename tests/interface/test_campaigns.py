@@ -14,9 +14,9 @@ HERE = Path(__file__).parents[2]
 
 SLICES = {
     "annealing": ["--strong 1 --weak 1 --seeds 1 --temperatures 200"],
-    "damaged": ["--cases 120 --seed 3", "--cases 600 --seed 4 --only csv|tsv|kinds|table|parquet|feather"],
+    "damaged": ["--cases 60 --seed 3", "--cases 300 --seed 4 --only csv|tsv|kinds|table|parquet|feather"],
     "kills": ["--cases 2 --seed 5", "--cases 1 --seed 6 --signal TERM"],
-    "ranks": ["--cases 1 --seed 7 --updates 1000 --limit 200"],
+    "ranks": ["--cases 1 --seed 7 --updates 600 --limit 200"],
     "writers": ["--cases 1 --seed 7"],
 }
 ELSEWHERE = {"devices": "test_campaign_devices.py"}

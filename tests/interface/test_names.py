@@ -329,14 +329,19 @@ def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
     assert not gone, "\n".join(gone)
 
 
+@cache
+def texts_by_name() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for _, node, text in documented():
+        assert isinstance(node, (ast.ClassDef, ast.FunctionDef))
+        found.setdefault(node.name, []).append(text)
+    return found
+
+
 def explained(name: str, parameter: str) -> bool:
     """Returns whether a function or class of this name, or its constructor, explains a parameter itself."""
     *_, last = name.split(".")
-    texts = [
-        text
-        for _, node, text in documented()
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == last
-    ]
+    texts = texts_by_name().get(last, [])
     pattern = rf"^ +\*{{0,2}}{parameter}: (?!see ``)"
     return any(re.search(pattern, text, re.M) for text in texts)
 
