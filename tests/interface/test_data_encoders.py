@@ -177,7 +177,7 @@ def test_compose_goes_in_order_and_back_in_reverse(kind):
         (lambda: BernoulliBinarise(), TypeError, "seed"),
         (lambda: Compose(()), ValueError, "encoders: expected at least one"),
         (lambda: Compose((Scale,)), TypeError, "encoders: expected encoders, received"),
-        (lambda: Compose((BitPlanes(), Identity())), ValueError, "in the last place only"),
+        (lambda: Compose((BitPlanes(), OneHot(3))), ValueError, "encoders: expected at most one that"),
         (lambda: Standardise.fit(np.array([[math.nan]])), ValueError, "row 0, column 0"),
         (
             lambda: Standardise((0.0, 0.0), (1.0, 1.0)).encode(np.zeros((4, 3))),

@@ -14,7 +14,7 @@ from harmonium import _random
 from harmonium.chains import Gibbs, run
 from harmonium.cli.coding import source_of
 from harmonium.cli.scores import spread
-from harmonium.data import BitPlanes, Rows
+from harmonium.data import Rows
 from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report import image_grid
@@ -107,8 +107,8 @@ class SampleImages:
         if self._states is None:
             self._states = machine.random_states(self._number, seed=self._noise)
         self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._noise)
-        law, planes = machine.hamiltonian(), isinstance(self._coding.encoder, BitPlanes)
-        v = law.visible_states(self._states) if planes else visible_means(law, self._states)
+        law, averaged = machine.hamiltonian(), self._coding.encoder.takes_means
+        v = visible_means(law, self._states) if averaged else law.visible_states(self._states)
         low, high = self._limits
         levels = (self._decode(v) - low) / (high - low)
         return np.clip(levels, 0, 1).reshape(len(levels), *(*self._shape, 1)[:3])

@@ -51,6 +51,8 @@ class Encoder(ABC):
     """True if it encodes a ``Frame``, by its columns; else arrays."""
     curved: bool = False
     """True if the slope of ``encode`` differs from state to state."""
+    takes_means: ClassVar[bool] = True
+    """True if ``decode`` takes means of states too."""
     width: int = 1
     """Columns of states for each column of data; of a table, for all."""
     n_states: int = 2
@@ -374,6 +376,7 @@ class BitPlanes(Unstretched):
     """
 
     reads_levels: ClassVar[bool] = True
+    takes_means: ClassVar[bool] = False
     gray: bool = False
     width = 8
 
@@ -478,11 +481,11 @@ class Compose(Encoder):
     """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
 
     Args:
-        encoders: At least one encoder; those that change the number of columns only in the last place.
+        encoders: At least one encoder, of which at most one changes the number of columns.
 
     Raises:
         TypeError: something that is not an encoder.
-        ValueError: none, or bit-planes or one-hot blocks before the last place.
+        ValueError: none, or several bit-planes or one-hot blocks.
     """
 
     encoders: tuple[Encoder, ...]
@@ -494,14 +497,21 @@ class Compose(Encoder):
                 raise TypeError(f"encoders: expected encoders, received {type(encoder).__name__}")
         if not self.encoders:
             raise ValueError("encoders: expected at least one, received none")
-        if any(encoder.width != 1 for encoder in self.encoders[:-1]):
-            raise ValueError("encoders: expected BitPlanes, OneHot or Letters in the last place only")
+        wide = [str(encoder) for encoder in self.encoders if encoder.width != 1]
+        if len(wide) > 1:
+            raise ValueError(
+                "encoders: expected at most one that changes the number of columns (BitPlanes, OneHot, "
+                f"Letters), received {', '.join(wide)}"
+            )
         object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
         object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
-        object.__setattr__(self, "width", self.encoders[-1].width)
+        object.__setattr__(self, "takes_means", all(encoder.takes_means for encoder in self.encoders))
+        object.__setattr__(self, "width", math.prod(encoder.width for encoder in self.encoders))
 
     def spread(self, entries: Array) -> Array:
-        return self.encoders[-1].spread(entries)
+        for encoder in self.encoders:
+            entries = encoder.spread(entries)
+        return entries
 
     def encode(self, X: Values) -> Values:
         for encoder in self.encoders:
@@ -514,6 +524,8 @@ class Compose(Encoder):
         return X
 
     def log_slopes(self, width: int) -> tuple[float, ...]:
+        if self.width != 1:
+            return (0.0,) * width  # whose states are discrete
         parts = [encoder.log_slopes(width) for encoder in self.encoders]
         return tuple(math.fsum(slopes) for slopes in zip(*parts, strict=True))
 

@@ -15,7 +15,6 @@ from harmonium._fetch import Index, is_sparse
 from harmonium.data import (
     BINARISE,
     LABELS,
-    BitPlanes,
     Compose,
     DataSet,
     Encoder,
@@ -36,7 +35,7 @@ from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
-from harmonium.tables.codings import BITS, encoder_of_bits, states_of
+from harmonium.tables.codings import encoder_of_bits, states_of
 from harmonium.tables.column import Column
 from harmonium.tables.labels import Numbered, OneOf
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
@@ -141,8 +140,9 @@ class Codec:
         """Returns the codec of grey levels, which become 0 and 1 first, as is known without a look."""
         kind = "bernoulli" if visible == "auto" else visible
         two_values = Layer.registry[kind].two_values
-        if isinstance(bits, BitPlanes) and two_values != BITS:
-            raise ValueError(f"visible: expected auto or bernoulli for bit-planes, received {visible}")
+        if bits.width != 1 and two_values is None:
+            pairs = ", ".join(name for name, layer in Layer.registry.items() if layer.two_values is not None)
+            raise ValueError(f"visible: expected auto or one of {pairs} for bit-planes, received {visible}")
         if two_values is not None:
             layer, encoder = Layer.registry[kind].plain(Rows.of(X).width * bits.width), encoder_of_bits(kind)
         else:

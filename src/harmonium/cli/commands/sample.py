@@ -22,7 +22,7 @@ from harmonium.cli.coding import (
 from harmonium.cli.output import check_target, working
 from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
-from harmonium.data import BitPlanes, Frame
+from harmonium.data import Frame
 from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.images import mean_word
@@ -91,7 +91,7 @@ def sample(
     clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
     shape = options.image_shape_of(image_shape, image, needed=picture)
-    if means and isinstance(coding.encoder, BitPlanes):
+    if means and not coding.encoder.takes_means:
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 
     generator = as_generator(seed, machine.device)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._random import as_generator, permutation
-from harmonium.data import BitPlanes, Encoder, Frame, frame_of, missing_half
+from harmonium.data import Encoder, Frame, frame_of, missing_half
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
@@ -127,7 +127,7 @@ class Subject:
 
     def estimate(self, mean: Tensor, state: Tensor) -> NDArray[Any]:
         """Returns means decoded; of bit-planes, whose means are no grey levels, the states."""
-        return self.decode(state if isinstance(self.encoder, BitPlanes) else mean)
+        return self.decode(mean if self.encoder.takes_means else state)
 
     @cached_property
     def greys(self) -> tuple[float, float] | None:
@@ -337,7 +337,7 @@ def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> 
     each = enumerate(zip(solutions.counts.tolist(), energies, admissible, strict=True), 1)
     lines = [[f"{i}", f"{count}", f"{F:.5g}", "yes" if good else "no"] for i, (count, F, good) in each]
     section.tables.append(Grid(["solution", "rows", "free energy", "admissible"], lines[:_SHOWN]))
-    if subject.greys is not None and not isinstance(subject.encoder, BitPlanes):
+    if subject.greys is not None and subject.encoder.takes_means:
         means = subject.machine.hamiltonian().visible_states(solutions.solutions.means)[:_SHOWN]
         title = "Means of the solutions with most rows"
         section.pictures.append(subject.draw(title, "", {"": subject.decode(means)}))

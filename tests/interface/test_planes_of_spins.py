@@ -1,0 +1,120 @@
+"""Bit-planes of ±1 units: grey levels go in and come out as with 0/1 units, and the law is the same."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.data import BitPlanes, Compose, OneHot, Standardise, encoder_from_dict
+from harmonium.tables import Codec
+
+from .command_line import CommandLine
+
+PLANES = ("bit-planes", "gray-planes")
+GREY = np.random.Generator(np.random.PCG64(3)).integers(0, 256, (40, 2, 2)).astype(np.uint8)
+
+
+def as_spins(machine: hm.BoltzmannMachine) -> hm.BoltzmannMachine:
+    """Returns the machine with x = (1 + s) / 2 in its visible layer, whose law is that of the bits."""
+    spins = hm.BoltzmannMachine([hm.Spin(machine.layers[0].n_units), hm.Bernoulli(3)]).double()
+    W = machine.couplings[0].weight
+    with torch.no_grad():
+        spins.couplings[0].weight.copy_(W / 2)
+        spins.layers[0].bias.copy_(machine.layers[0].bias / 2)
+        spins.layers[1].bias.copy_(machine.layers[1].bias + W.sum(0) / 2)
+    return spins
+
+
+@pytest.mark.parametrize("binarise", PLANES)
+def test_planes_are_the_same_digits_in_either_unit(binarise: str) -> None:
+    X = np.arange(256, dtype=np.uint8).reshape(-1, 4)
+    bits, spins = (Codec.fit(X, visible=kind, binarise=binarise) for kind in ("bernoulli", "spin"))
+    assert [str(layer) for layer in spins.layers] == ["Spin(32)"]
+    zero_one, states = bits.rows(X).all(), spins.rows(X).all()
+    assert torch.equal(states, 2 * zero_one - 1)
+    back = spins.decode(states)[0]
+    assert back.dtype == np.uint8 and np.array_equal(back, X)
+    assert encoder_from_dict(spins.to_dict()["encoder"]) == spins.encoder
+    assert not (bits.encoder.takes_means or spins.encoder.takes_means)
+    hidden = np.zeros((1, 4), dtype=bool)
+    hidden[0, 1] = True  # of column 1 every plane, and nothing else
+    units = spins.units(torch.from_numpy(hidden), hm.data.DataSet(X[:1], None, (), "grey"))
+    assert units.nonzero()[:, 1].tolist() == [1 + 4 * plane for plane in range(8)]
+
+
+def test_likelihoods_are_those_of_the_bits() -> None:
+    """Two pixels: ln p of every row by a list of all 2^16 images is that of the library, in either unit."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)])
+    hm.machine.normal_(machine, 0.7, torch.Generator().manual_seed(1))
+    hm.machine.logistic_biases_(machine, torch.Generator().manual_seed(2))
+    machine = machine.double()
+    spins = as_spins(machine)
+    X = GREY.reshape(80, 2)
+    W, b, c = (p.detach().numpy() for p in (machine.couplings[0].weight, *(x.bias for x in machine.layers)))
+    v = np.array(list(product((0, 1), repeat=16)))
+    log_weights = v @ b + np.logaddexp(0, v @ W + c).sum(1)
+    log_z = np.logaddexp.reduce(log_weights)
+    x = BitPlanes().encode(X).astype(float)
+    expected = x @ b + np.logaddexp(0, x @ W + c).sum(1) - log_z
+    for kind, law in (("bernoulli", machine), ("spin", spins)):
+        codec = Codec.fit(X, visible=kind, binarise="bit-planes")
+        states = codec.rows(X, torch.float64).all()
+        found = hm.likelihood.log_likelihood(law, states, hm.likelihood.exact_log_partition(law))
+        np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-10)
+        assert bool((codec.log_slopes(states) == 0).all())
+
+
+def test_what_changes_the_number_of_columns_stands_once() -> None:
+    both = Compose((BitPlanes(), Standardise(0.5, 0.5)))
+    assert both.width == 8 and both.log_slopes(3) == (0.0, 0.0, 0.0)
+    assert both.spread(np.array([[True, False]])).tolist() == [[True, False] * 8]
+    with pytest.raises(ValueError, match=r"encoders: expected at most one .* received BitPlanes.*OneHot"):
+        Compose((BitPlanes(), OneHot(2)))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical", "binomial"])
+def test_units_of_other_values_are_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=rf"visible: expected auto or one of .*spin.* received {kind}"):
+        Codec.fit(GREY.reshape(40, 4), visible=kind, binarise="bit-planes")
+
+
+@pytest.mark.parametrize("binarise", PLANES)
+def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, binarise: str) -> None:
+    np.save(tmp_path / "grey.npy", GREY)
+    run, data = tmp_path / "run", tmp_path / "grey.npy"
+    made = cli.train(data, run, "--visible", "spin", "--hidden-kind", "spin", "--binarise", binarise)
+    assert made["layers"] == ["Spin(32)", "Spin(5)"]
+    cli.succeed("sample", run, "--number", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
+    samples = np.load(tmp_path / "s.npy")
+    assert samples.dtype == np.uint8 and samples.shape == (6, 4)
+    start = ("--start", "data", "--data", data, "--sweeps", 0, "--number", 6)
+    cli.succeed("sample", run, *start, "--out", tmp_path / "d.npy")
+    rows = {row.tobytes() for row in GREY.reshape(40, 4)}
+    assert all(row.tobytes() in rows for row in np.load(tmp_path / "d.npy"))
+    assert "bit-planes" in cli.refuse("sample", run, "--means", "--out", tmp_path / "m.npy")
+    (likelihood,) = cli.succeed("evaluate", run, data, "--json").json["results"]
+    assert np.isfinite(likelihood["log_likelihood"])
+    half = ("--missing", "lower", "--sweeps", 4)
+    cli.succeed("impute", run, data, "--out", tmp_path / "c.npy", *half)
+    completed = np.load(tmp_path / "c.npy")
+    assert completed.dtype == np.uint8
+    assert np.array_equal(completed[:, :2], GREY.reshape(40, 4)[:, :2])
+    cli.succeed("impute", run, data, "--out", tmp_path / "c.png", *half)
+    noise = ("--corrupt", "--flip-probability", 0.1)
+    cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.npy")
+    assert np.load(tmp_path / "n.npy").dtype == np.uint8
+    cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.png")
+
+
+def test_pictures_and_the_report_decode_states(cli: CommandLine, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    np.save(tmp_path / "grey.npy", GREY)
+    planes = ("--visible", "spin", "--binarise", "bit-planes")
+    cli.train(tmp_path / "grey.npy", tmp_path / "run", *planes, "--tensorboard")
+    cli.succeed("report", tmp_path / "run", "--seconds", 5)
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
