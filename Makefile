@@ -26,7 +26,7 @@ setup: $(STAMP)  ## build .venv with the pinned versions (every command below do
 # torch comes first and alone: a later requirement is then met by what is there and cannot replace it. TORCH_INDEX
 # is where it comes from, such as PyTorch's index of builds for the CPU, a fifteenth of the download on Linux.
 # What is not imported need not be compiled, and the demo needs none of the tools of those who build the project.
-$(PACKAGE): pyproject.toml constraints.txt
+$(PACKAGE): pyproject.toml constraints.txt src/harmonium/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "harmonium needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv

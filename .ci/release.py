@@ -1,7 +1,7 @@
 """Builds and checks what a registry takes, and refuses where versions do not agree.
 
-``python .ci/release.py --tag v0.3.0`` compares the tag with pyproject.toml, CITATION.cff and CHANGELOG.md,
-builds wheel and sdist into dist/, and checks both by twine. ``docs/release.md`` has the steps around it.
+``python .ci/release.py --tag v0.3.0`` compares the tag with the version in ``src/harmonium/__init__.py``, with
+CITATION.cff, CHANGELOG.md and the recipe, builds wheel and sdist into dist/, and checks both by twine. ``docs/release.md`` has the steps around it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,33 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 URLS = {"Documentation", "Source", "Issues", "Changelog"}
+PLACE, RECIPE = "src/harmonium/__init__.py", ".ci/conda-recipe.yaml"
+
+
+def stated_version(root: Path = ROOT) -> str:
+    """Returns the version of the package, which the metadata of wheel and sdist are made from."""
+    (version,) = re.findall(r'^__version__ = "(.*)"$', (root / PLACE).read_text("utf-8"), re.MULTILINE)
+    return str(version)
 
 
 def faults(tag: str, root: Path = ROOT) -> list[str]:
     """Returns what speaks against a release under this tag, a sentence each."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    version = project["version"]
+    version = stated_version(root)
     found = []
     if tag != f"v{version}":
-        found.append(f"tag: expected v{version}, the version of pyproject.toml, received {tag}")
-    if f"\nversion: {version}\n" not in (root / "CITATION.cff").read_text("utf-8"):
-        found.append(f"CITATION.cff: expected version: {version}")
+        found.append(f"tag: expected v{version}, the version of {PLACE}, received {tag}")
     headings = re.findall(r"^## (.*)$", (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    if not headings or not re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", headings[0]):
-        first = headings[0] if headings else "none"
+    first = headings[0] if headings else "none"
+    dated = re.fullmatch(rf"{re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)", first)
+    if not dated:
         found.append(f"CHANGELOG.md: expected '## {version} (YYYY-MM-DD)' first, received {first!r}")
+    citation = (root / "CITATION.cff").read_text("utf-8")
+    for line in (f"version: {version}", *([f"date-released: {dated[1]}"] if dated else [])):
+        if f"\n{line}\n" not in citation:
+            found.append(f"CITATION.cff: expected {line}")
+    if f'\n  version: "{version}"\n' not in (root / RECIPE).read_text("utf-8"):
+        found.append(f'{RECIPE}: expected version: "{version}"')
     if missing := URLS - set(project.get("urls", {})):
         found.append(f"pyproject.toml: [project.urls] lacks {', '.join(sorted(missing))}")
     return found
