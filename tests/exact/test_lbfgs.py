@@ -136,6 +136,7 @@ def test_a_fit_that_ends_too_early_warns() -> None:
         ({"rule": hm.rules.centred(hm.rules.exact())}, "centred"),
         ({"schedule": "linear"}, "schedule"),
         ({"clip_norm": 1.0}, "clip_norm"),
+        ({"radius": 1.0}, "radius"),
         ({"momentum": 0.5}, "momentum"),
     ],
 )

@@ -49,6 +49,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "centred by the batch before": {"rule": CENTRED(hm.rules.noise_cd(4, burn_in=1))},
     "average": {"averaging": 0.9},
     "clip": {"clip_norm": 0.1},
+    "ball": {"radius": 0.5},
+    "ball and momentum": {"radius": 0.5, "momentum": 0.5},
     "decay": {"weight_decay": 0.01, "l1": 0.01},
     "momentum": {"momentum": 0.5, "schedule": "inverse_sqrt"},
     "adam": {"optimizer": "adam", "schedule": "inverse_sqrt", "learning_rate": 0.01},

@@ -206,6 +206,36 @@ def test_clipping_limits_the_global_norm() -> None:
     assert global_norm(distances(machine(), after)) == pytest.approx(0.1, rel=1e-4)
 
 
+@pytest.mark.parametrize("updates", [5, 300])  # long runs are compiled where nothing forbids it
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "adam"}, {"momentum": 0.5}])
+def test_every_update_ends_in_the_ball(settings: dict[str, Any], updates: int) -> None:
+    norms = []
+
+    def note(update: Any) -> None:
+        norms.append(float(torch.cat([x.detach().flatten() for x in update.machine.parameters()]).norm()))
+
+    run(radius=0.2, updates=updates, learning_rate=0.3, callbacks=[note], **settings)
+    assert len(norms) == updates
+    assert max(norms) == pytest.approx(0.2, rel=1e-6)
+
+
+def test_the_projection_is_to_the_nearest_point_of_the_ball() -> None:
+    start, after = machine(), machine()
+    train(after, data(), rule=Fixed(), updates=1, learning_rate=1.0, radius=2.0)
+    moved = [x.detach().double().numpy() + 1.0 for x in start.parameters()]
+    norm = np.sqrt(sum((x**2).sum() for x in moved))
+    assert norm > 2
+    for expected, x in zip(moved, after.parameters(), strict=True):
+        np.testing.assert_allclose(x.detach().numpy(), expected * (2.0 / norm), rtol=1e-6)
+
+
+def test_within_the_ball_nothing_changes() -> None:
+    free, held = machine(), machine()
+    for each, radius in ((free, None), (held, 1e3)):
+        train(each, data(), rule=hm.rules.pcd(1, 8), updates=20, batch_size=5, radius=radius)
+    assert same(free, held)
+
+
 def test_frozen_parameters_stay() -> None:
     after = machine()
     after.layers[0].bias.requires_grad_(False)
@@ -382,6 +412,8 @@ def test_training_improves_the_likelihood() -> None:
         ({"momentum": 1.0}, "momentum"),
         ({"momentum": 0.5, "optimizer": "adam"}, "momentum"),
         ({"clip_norm": 0.0}, "clip_norm"),
+        ({"radius": 0.0}, "radius"),
+        ({"radius": math.inf}, "radius"),
         ({"weight_decay": -1.0}, "weight_decay"),
         ({"l1": -1.0}, "l1"),
         ({"averaging": 1.0}, "averaging"),

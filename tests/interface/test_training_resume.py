@@ -123,6 +123,14 @@ def test_resume_gives_the_bits_of_an_uninterrupted_run(rule: Any, tmp_path: Path
         assert [json.loads(line) for line in lines] == resumed.history
 
 
+def test_projected_runs_resume_with_the_same_bits(tmp_path: Path) -> None:
+    settings = {"radius": 0.2, "updates": 15, "checkpoint_every": 5}
+    whole = run(tmp_path / "whole", **settings)
+    with pytest.raises(Crash):
+        run(tmp_path / "part", callbacks=[crash_at(12)], **settings)
+    assert_same(whole, run(tmp_path / "part", resume=True, **settings))
+
+
 def test_first_sweeps_of_persistent_chains_go_on_where_they_stopped(tmp_path: Path) -> None:
     """Stopped at update 6 of 15 with 12 of 21 unadjusted sweeps done, of which two make an update."""
     made = hm.BoltzmannMachine([hm.Gaussian(VISIBLE), hm.Spin(4)])
@@ -226,6 +234,7 @@ def test_early_stopping_survives_a_resume(tmp_path: Path) -> None:
         ({"schedule": "linear"}, "schedule"),
         ({"momentum": 0.0}, "momentum"),
         ({"clip_norm": 1.0}, "clip_norm"),
+        ({"radius": 1.0}, "radius"),
         ({"weight_decay": 0.0}, "weight_decay"),
         ({"l1": 0.1}, "l1"),
         ({"averaging": None}, "averaging"),

@@ -31,8 +31,8 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
 
     They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
     layers, of two-valued, categorical or ``Gaussian`` units, are joined to one hidden layer of two-valued
-    ones, and that learn as a whole, by gradient ascent without momentum and with no penalty but weight decay,
-    from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
+    ones, and that learn as a whole, by gradient ascent without momentum, projection and penalties but weight
+    decay, from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
     """
     source, rule, machine = state.batches, settings.rule, state.machine
     if not (
@@ -44,6 +44,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     if (
         any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())
         or not climber.plain
+        or climber.radius is not None
         or not (isinstance(source, RowBatches) and source.checked and source.observed)
     ):
         return False

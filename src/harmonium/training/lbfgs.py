@@ -180,7 +180,7 @@ class LBFGS(torch.optim.Optimizer):
             state["line"] = [*line]
 
 
-def check_search(rule: Any, schedule: Any, clip_norm: float | None) -> None:
+def check_search(rule: Any, schedule: Any, clip_norm: float | None, radius: float | None) -> None:
     """Refuses a run whose gradients are not those of one objective, or whose steps are changed.
 
     Raises:
@@ -193,11 +193,13 @@ def check_search(rule: Any, schedule: Any, clip_norm: float | None) -> None:
         )
     if getattr(rule, "centred", False):
         raise ValueError('rule: expected a gradient with optimizer="lbfgs", received a centred direction')
-    if schedule != "constant" or clip_norm is not None:
-        changed = f"clip_norm={clip_norm}" if schedule == "constant" else f"schedule={schedule!r}"
+    rates = None if schedule == "constant" else schedule
+    given = {"schedule": rates, "clip_norm": clip_norm, "radius": radius}
+    changed = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    if changed:
         raise ValueError(
-            'optimizer: "lbfgs" chooses its steps itself; expected schedule="constant" and no clip_norm, '
-            f"received {changed}"
+            'optimizer: "lbfgs" chooses its steps itself; expected schedule="constant", no clip_norm and no '
+            f"radius, received {changed}"
         )
 
 

@@ -47,6 +47,7 @@ class Ascent:
         learning_rate: Rate of its first parameter group, before any schedule.
         plain: whether it is ``"sgd"`` without momentum.
         search: The optimiser, if it searches along lines and so needs all rows and a gradient without noise.
+        radius: Radius of the ball around 0 to which every step projects all parameters together; None: none.
 
     Raises:
         TypeError: the callable returned no optimiser.
@@ -58,7 +59,9 @@ class Ascent:
         parameters: Iterable[Parameter],
         learning_rate: float,
         momentum: float,
+        radius: float | None = None,
     ) -> None:
+        self.radius = radius
         listed = list(parameters)
         self._parameters: list[Tensor] = [*listed]
         self.optimizer = _build(optimizer, listed, float(learning_rate), float(momentum))
@@ -113,14 +116,19 @@ class Ascent:
             with torch.no_grad():
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
                     parameter.addcmul_(gradient, self._rates[0])
-            return
-        if self.plain:
+        elif self.plain:
             rate = self._base_rates[0] * self._scale
             if rate > torch.finfo(self._parameters[0].dtype).max:
                 rate = math.inf  # as a number of the parameters' dtype
             with torch.no_grad():
                 torch._foreach_add_(self._parameters, gradients, alpha=rate)
-            return
+        else:
+            self._step_optimizer(gradients)
+        if self.radius is not None:
+            project_(self._parameters, self.radius)
+
+    def _step_optimizer(self, gradients: list[Tensor]) -> None:
+        """Makes a step of the torch optimiser, at the rates that it has."""
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             # Fused optimisers go through memory, whatever its order.
             if gradient.stride() != parameter.stride():
@@ -262,6 +270,13 @@ def find_direction(
             gradient = pull(gradient, parameter.detach(), out=gradient if owned else None)
         result.append(gradient)
     return result
+
+
+@torch.no_grad()
+def project_(parameters: list[Tensor], radius: float) -> None:
+    """Moves parameters to the nearest ones whose Euclidean norm, of all together, is at most the radius."""
+    factor = (radius / global_norm(parameters)).clamp(max=1.0)  # exactly 1 within the ball
+    torch._foreach_mul_(parameters, factor)
 
 
 def global_norm(tensors: list[Tensor]) -> Tensor:

@@ -42,6 +42,7 @@ class Steps(Checked):
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; fields=0.02 is for biases; repeatable.
         clip_norm: largest norm of the gradient; 1 if not given.
+        radius: largest norm of all parameters together, to which every update projects them.
         averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
             given.
         ladder: keep running averages along the way as the rungs of a ladder.
@@ -60,6 +61,7 @@ class Steps(Checked):
     l1: AtLeast0 = 0.0
     penalties: Annotated[list[str] | None, Setting(option="--penalty", metavar="KIND=STRENGTH")] = None
     clip_norm: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None
+    radius: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None
     averaging: Share | None = None
     ladder: Annotated[bool, Setting(option="--ladder")] = False
 

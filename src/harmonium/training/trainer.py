@@ -56,6 +56,7 @@ def train(
     schedule: str | Schedule = "constant",
     momentum: float = 0.0,
     clip_norm: float | None = None,
+    radius: float | None = None,
     weight_decay: float = 0.0,
     l1: float = 0.0,
     penalties: Penalty | str | Sequence[Penalty | str] | None = None,
@@ -114,6 +115,9 @@ def train(
             (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
         momentum: Momentum of ``"sgd"``, in [0, 1).
         clip_norm: Largest Euclidean norm of the gradient, over all parameters together and after decay terms.
+        radius: Radius of a ball around 0, > 0. Every update ends with the projection of all learned
+            parameters together to it: their Euclidean norm is at most the radius. Unbiased gradients then
+            have bounded second moments (Qiu et al. 2020, Alg. 2, Cor. 2). None: no projection.
         weight_decay: Strength >= 0; adds -weight_decay · W to the gradient of the couplings W.
         l1: Strength >= 0; adds -l1 · sign(W) to the gradient of the couplings.
         penalties: Other penalties on couplings, such as ``training.GroupLasso(0.01)``, or ``"group=0.01"``.
@@ -272,9 +276,10 @@ class Run:
             raise ValueError("machine: expected a parameter with requires_grad=True, received none")
         require_distribution(machine.hamiltonian())
         assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
-        ascent = Ascent(settings.optimizer, self.learned.values(), settings.learning_rate, settings.momentum)
+        rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
+        ascent = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius)
         if ascent.search:
-            check_search(rule, settings.schedule, settings.clip_norm)
+            check_search(rule, settings.schedule, settings.clip_norm, radius)
         size = sys.maxsize if ascent.search else settings.batch_size
         feed = make_batch_source(
             machine, X, sample_weight, size, seed, transformed=settings.transform is not None
