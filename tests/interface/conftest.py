@@ -17,6 +17,10 @@ def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 @pytest.fixture
 def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch)
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends exact fits of tables after a few updates, where a test does not look at how well they fit."""
     monkeypatch.setattr(table_fit, "_UPDATES", 10)
     monkeypatch.setattr(table_fit, "_LAST_UPDATES", 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
+import io
 import json
 import tomllib
 import warnings
@@ -17,10 +19,12 @@ import torch
 
 import harmonium as hm
 from harmonium._settings import settings_of
+from harmonium.cli import main
 from harmonium.cli.settings import TrainSettings
 from harmonium.training import Recipe
 
 from .command_line import CommandLine
+from .conftest import shorten
 
 torch.set_num_threads(1)
 short = pytest.mark.usefixtures("short_fits")
@@ -47,11 +51,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_a_table_is_trained_as_the_estimator_trains_it(cli: CommandLine, folder: Path) -> None:
-    run = folder / "run"
-    done = cli.succeed(
-        "train", folder / "rows.csv", run, "--validation", folder / "others.csv", "--json"
-    ).json
+def train_in(folder: Path, name: str, *options: str) -> tuple[Path, Any]:
+    """Trains a run in the folder and returns it and what was printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(["train", str(folder / "rows.csv"), str(folder / name), *options, "--json"]) == 0
+    return folder / name, json.loads(printed.getvalue())
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> tuple[Path, Any]:
+    return train_in(folder, "run", "--validation", str(folder / "others.csv"))
+
+
+@pytest.fixture(scope="module")
+def labelled(folder: Path) -> tuple[Path, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        return train_in(folder, "label", "--label", "city", "--hidden", "4")
+
+
+def test_a_table_is_trained_as_the_estimator_trains_it(
+    cli: CommandLine, folder: Path, trained: tuple[Path, Any]
+) -> None:
+    run, done = trained
     assert done["rule"] == "exact()" and done["bias"] == "exact" and done["status"] == "completed"
     assert "Bernoulli(8)" in done["layers"] and np.isfinite(done["metrics"]["log_likelihood"])
     machine = hm.load(run)
@@ -69,8 +91,10 @@ def test_a_table_is_trained_as_the_estimator_trains_it(cli: CommandLine, folder:
     assert "rule" not in settings and "updates" not in settings
 
 
-def test_what_is_drawn_and_filled_comes_from_the_exact_law(cli: CommandLine, folder: Path) -> None:
-    run = folder / "run"
+def test_what_is_drawn_and_filled_comes_from_the_exact_law(
+    cli: CommandLine, folder: Path, trained: tuple[Path, Any]
+) -> None:
+    run, _ = trained
     drawn = cli.succeed("sample", run, "--number", 1000, "--out", folder / "new.csv", "--json").json
     assert drawn["method"] == "exact" and "sweeps" not in drawn
     new = pandas.read_csv(folder / "new.csv")
@@ -88,8 +112,10 @@ def test_what_is_drawn_and_filled_comes_from_the_exact_law(cli: CommandLine, fol
 
 
 @pytest.mark.nightly
-def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(cli: CommandLine, folder: Path) -> None:
-    run, again = folder / "run", folder / "again"
+def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(
+    cli: CommandLine, folder: Path, trained: tuple[Path, Any]
+) -> None:
+    (run, _), again = trained, folder / "again"
     cli.succeed("train", "--config", run / "run.toml", again)
     kept = (run / "machine.safetensors").read_bytes()
     assert (again / "machine.safetensors").read_bytes() == kept
@@ -102,10 +128,8 @@ def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(cli: CommandLin
     assert "Was it learned?" in page.read_text()
 
 
-@short
-def test_a_label_is_learned_at_once(cli: CommandLine, folder: Path) -> None:
-    run = folder / "label"
-    done = cli.succeed("train", folder / "rows.csv", run, "--label", "city", "--hidden", 4, "--json").json
+def test_a_label_is_learned_at_once(cli: CommandLine, folder: Path, labelled: tuple[Path, Any]) -> None:
+    run, done = labelled
     assert done["rule"] == "exact()" and "Bernoulli(4)" in done["layers"]
     found = cli.succeed("evaluate", run, folder / "others.csv", "--json").json
     assert found["results"][0]["label_accuracy"] > 0.95
@@ -156,11 +180,13 @@ def test_what_is_modelled_and_the_method_decide(
     assert tomllib.loads((tmp_path / "run" / "run.toml").read_text())["method"] == "chains"
 
 
-def test_exact_sums_that_cannot_be_are_refused(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_exact_sums_that_cannot_be_are_refused(
+    cli: CommandLine, folder: Path, trained: tuple[Path, Any], tmp_path: Path
+) -> None:
     said = cli.refuse("train", folder / "rows.csv", tmp_path / "run", "--hidden", 13, "--method", "exact")
     assert '--method: expected "chains" or "auto" for hidden units other than one layer of at most 12' in said
     assert "--method: expected" in cli.refuse(
-        "train", "--from", folder / "run", tmp_path / "run", "--method", "exact"
+        "train", "--from", trained[0], tmp_path / "run", "--method", "exact"
     )
 
 
@@ -249,10 +275,12 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
 
 
 @short
-def test_a_run_with_a_label_is_repeated_to_the_byte(cli: CommandLine, folder: Path) -> None:
-    again = folder / "label again"
-    cli.succeed("train", "--config", folder / "label" / "run.toml", again)
-    kept = (folder / "label" / "machine.safetensors").read_bytes()
+def test_a_run_with_a_label_is_repeated_to_the_byte(
+    cli: CommandLine, folder: Path, labelled: tuple[Path, Any]
+) -> None:
+    (run, _), again = labelled, folder / "label again"
+    cli.succeed("train", "--config", run / "run.toml", again)
+    kept = (run / "machine.safetensors").read_bytes()
     assert (again / "machine.safetensors").read_bytes() == kept
 
 
