@@ -14,7 +14,7 @@ STAMP := .venv/.complete
 # What is imported is compiled once, whatever the environment says: pip leaves that to the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all test-fast bench docs lint format clean
+.PHONY: help setup demo test test-all test-fast bench docs doctests lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -63,6 +63,11 @@ bench: $(STAMP)  ## time harmonium beside its peers and keep the record (BENCH_A
 
 docs: $(STAMP)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# pytest ends with 5 where there is nothing to collect; two files need Triton, and have no examples.
+doctests: $(STAMP)  ## run the examples in docstrings
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules src -p no:cacheprovider \
+		--ignore-glob '*/backends/tensor_core_*kernels.py' || [ $$? -eq 5 ]
 
 lint: $(STAMP)  ## check style, types, the direction of imports and the words
 	$(BIN)/ruff check
