@@ -316,7 +316,6 @@ def test_a_row_of_nothing_but_a_new_label_has_a_score() -> None:
         rbm.score_samples(alone.assign(g=None))
 
 
-@pytest.mark.nightly
 def test_limits_of_a_file_of_kinds_hold_for_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

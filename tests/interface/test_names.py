@@ -346,7 +346,6 @@ def explained(name: str, parameter: str) -> bool:
     return any(re.search(pattern, text, re.M) for text in texts)
 
 
-@pytest.mark.nightly
 def test_an_entry_that_refers_to_another_leads_to_an_explanation() -> None:
     """ "max_sweeps: see ``naive``." in ``naive`` itself explains it nowhere."""
     gone = [
