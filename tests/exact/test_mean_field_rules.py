@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.learning import MeanField
+from harmonium.learning import MeanField, mean_field
 from harmonium.meanfield import Plefka
 
 from .mean_field import MACHINES, TIGHT, noise, random_machine
@@ -64,6 +64,45 @@ def test_starts_and_their_number(start: str) -> None:
             assert len(second.state.means[0]) == solutions
     with pytest.raises(ValueError, match="start"):
         hm.rules.tap(start="somewhere")
+
+
+def capture_starts(monkeypatch: pytest.MonkeyPatch, rule: hm.learning.Rule, machine, v) -> torch.Tensor:
+    """Returns the starts of the free solutions that an estimate takes."""
+    starts = []
+    iterate = mean_field.iterate
+
+    def record(scheme, start, **settings):
+        starts.append(start)
+        return iterate(scheme, start, **settings)
+
+    monkeypatch.setattr(mean_field, "iterate", record)
+    gradient(rule, machine, v)
+    return starts[-1]
+
+
+@pytest.mark.parametrize("corruption", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("name", ["bernoulli", "categorical-bernoulli", "gaussian-bernoulli"])
+def test_every_other_start_is_corrupted(name: str, corruption: float, monkeypatch) -> None:
+    machine = random_machine(name, 0, 1.0)
+    v = noise(machine, 2000)
+    rule = hm.rules.tap(corruption=corruption, tolerance=None, max_sweeps=1)
+    starts = capture_starts(monkeypatch, rule, machine, v)
+    assert torch.equal(starts[::2], v[::2])
+    machine.layers[0].check(starts, "starts")
+    moved = (machine.layers[0].by_unit(starts[1::2]) != machine.layers[0].by_unit(v[1::2])).any(-1)
+    # Noise is uniform over the states, so that a replaced unit stays where it was once in as many draws.
+    stays = {"bernoulli": 1 / 2, "categorical-bernoulli": 1 / 3, "gaussian-bernoulli": 0.0}[name]
+    p = corruption * (1 - stays)
+    error = (p * (1 - p) / moved.numel()) ** 0.5
+    assert float(moved.double().mean()) == pytest.approx(p, abs=4 * error)  # 6e-5 a comparison
+
+
+def test_corrupted_starts_are_those_of_the_batch_alone() -> None:
+    with pytest.raises(ValueError, match=r"^corruption: expected 0 but with start=.data., received 0.2"):
+        hm.rules.tap(start="noise", corruption=0.2)
+    with pytest.raises(ValueError, match=r"^corruption"):
+        hm.rules.tap(corruption=1.5)
+    assert hm.rules.from_options("tap", corruption=0.2).free.corruption == 0.2
 
 
 def test_persistent_solutions_go_on_where_they_stopped() -> None:

@@ -62,6 +62,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "bytes": {"rows": BITS.byte()},
     "tempered": {"rule": hm.rules.tempered_pcd(2, replicas=3)},
     "tap": {"rule": hm.rules.tap()},
+    "tap from noisy rows": {"rule": hm.rules.tap(corruption=0.3)},
     "persistent tap of a deep machine": {
         "hidden": [hm.Bernoulli(5), hm.Bernoulli(3)],
         "rule": hm.rules.tap(order=3, start="persistent", solutions=20),

@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device
+from harmonium import _checks, _device, _random
 from harmonium.backends.recording import within_step
 from harmonium.learning.expectation import Expectation, ExpectationRequest, Outcome, begin
 from harmonium.machine import Hamiltonian
@@ -39,6 +39,9 @@ class MeanField(Expectation):
             the means of the last call's).
         solutions: how many free solutions; None is as many as the batch has rows. Starts that the batch has
             no rows for are noise.
+        corruption: Probability in [0, 1] that noise replaces a unit in every other start from the batch, with
+            ``start="data"``. Solutions near noisy rows are then less likely under the machine, which is
+            what denoising needs (Tramel et al. 2018, Sec. VII.4).
         tolerance: see ``meanfield.solve``; None: every row takes all of ``max_sweeps``.
         max_sweeps: see ``meanfield.solve``.
         damping: see ``meanfield.solve``.
@@ -51,6 +54,7 @@ class MeanField(Expectation):
         clamped: bool = True,
         start: SolutionStart = "data",
         solutions: int | None = None,
+        corruption: float = 0.0,
         tolerance: float | None = 1e-4,
         max_sweeps: int = 50,
         damping: DampingLike = 0.0,
@@ -61,6 +65,11 @@ class MeanField(Expectation):
         self.clamped = clamped
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise", "mixture"))
         self.solutions = None if solutions is None else _checks.positive_int(solutions, "solutions")
+        self.corruption = _checks.real(corruption, "corruption", 0.0, 1.0)
+        if corruption and start != "data":
+            raise ValueError(
+                f'corruption: expected 0 but with start="data", received {corruption} with {start!r}'
+            )
         self.tolerance, self.max_sweeps, self.damping = tolerance, max_sweeps, damping
 
     @property
@@ -131,7 +140,7 @@ class MeanField(Expectation):
             point = _require_point(state)
             if self.start == "persistent":
                 return point
-        data = v[:rows]
+        data = self._corrupt(hamiltonian, v[:rows], generator) if self.corruption else v[:rows]
         if len(data) < rows:  # the same start twice would be the same solution twice
             noise = hamiltonian.visible_states(
                 begin(hamiltonian, v, rows - len(data), "noise", generator).states
@@ -141,6 +150,17 @@ class MeanField(Expectation):
             return data
         old = hamiltonian.visible_states(state.means)
         return torch.cat([data[: rows - rows // 2], old[-(rows // 2) :] if rows > 1 else old[:0]])
+
+    def _corrupt(self, hamiltonian: Hamiltonian, v: Tensor, generator: torch.Generator) -> Tensor:
+        """Returns rows in every other of which noise has replaced some units."""
+        noisy, layers = v.clone(), [(l, hamiltonian.layers[l]) for l in hamiltonian.graph.visible]
+        other, parts = noisy[1::2], list[Tensor]()
+        for part, (l, layer) in zip(other.split([x.width for _, x in layers], 1), layers, strict=True):
+            replaced = _random.uniform((len(other), layer.n_units), generator, v.dtype) < self.corruption
+            columns = replaced.repeat_interleave(layer.width // layer.n_units, 1)
+            parts.append(torch.where(columns, hamiltonian.pure_noise(l, len(other), generator), part))
+        noisy[1::2] = torch.cat(parts, 1)
+        return noisy
 
 
 def _require_point(state: Any) -> Point:

@@ -212,7 +212,8 @@ def tap(solutions: int | None = None, *, order: int = 2, **settings: Any) -> Rul
         solutions: free solutions K; None is as many as the batch has rows.
         order: 2, or 3 for machines of Bernoulli and Spin layers.
         **settings: of both solvers and of the free starts; see ``learning.MeanField``: ``start`` ("data",
-            "persistent", "noise" or "mixture"), ``tolerance`` (1e-4, the paper's mean squared change of
+            "persistent", "noise" or "mixture"), ``corruption`` (0; 0.5 of the units of every other start
+            from the batch are noise), ``tolerance`` (1e-4, the paper's mean squared change of
             1e-8; None: all of ``max_sweeps``), ``max_sweeps`` (10: solutions need not have converged to
             teach, and the time buys more updates; the paper iterates to convergence), ``damping``
             ("adaptive").
@@ -234,8 +235,9 @@ def adatap(solutions: int | None = None, **settings: Any) -> Rule:
 
 def _solved(scheme: SchemeFactory, solutions: int | None, settings: dict[str, Any]) -> Rule:
     solver = {"tolerance": 1e-4, "max_sweeps": 10, "damping": "adaptive", **settings}
-    start = solver.pop("start", "data")
-    free = MeanField(scheme, clamped=False, start=start, solutions=solutions, **solver)
+    free = MeanField(scheme, clamped=False, solutions=solutions, **solver)
+    for of_free in ("start", "corruption"):
+        solver.pop(of_free, None)
     return Rule("mean_field", MeanField(scheme, **solver), free, "biased")
 
 
