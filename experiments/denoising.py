@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tasks import SymmetricChannel, denoise
+from harmonium.tasks import SymmetricChannel, denoise, matthews
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -42,14 +42,6 @@ SHOWN = 3  # the digit of the pictures
 
 def binary(name: str) -> Tensor:
     return torch.from_numpy((np.asarray(hm.data.read(name).samples) > 127).astype(np.float32))
-
-
-def matthews(decision: Tensor, clean: Tensor) -> float:
-    """The mean over images of Matthews' correlation; 0 where one of the two images is of one colour."""
-    a, b = decision.double(), clean.double()
-    covariance = (a * b).mean(1) - a.mean(1) * b.mean(1)
-    scale = (a.var(1, correction=0) * b.var(1, correction=0)).sqrt()
-    return float(torch.where(scale > 0, covariance / scale.clamp(min=1e-12), 0.0).mean())
 
 
 def train(X: Tensor, hidden: int, epochs: int, rule: str, seed: int) -> tuple[hm.BoltzmannMachine, float]:
@@ -126,7 +118,7 @@ def main() -> None:
             known = X if name == "nearest neighbour" else few
             found = denoise(machine, noisy, p, data=known, seed=arguments.seed, **settings)
             cpu[name] += time.process_time() - started
-            curves[name].append(matthews(found.decision, clean))
+            curves[name].append(float(matthews(found.decision, clean).mean()))
             shown[name].append(found.mean[SHOWN])
             if name in converged:
                 converged[name].append(float(found.converged.float().mean()))

@@ -37,7 +37,7 @@ import torch
 
 import harmonium as hm
 from harmonium.meanfield import Landscape
-from harmonium.report import basin_map, free_energy_bands, image_grid, solution_maps
+from harmonium.report import basin_map, field_norms, free_energy_bands, image_grid, solution_maps
 from harmonium.training import STOP, Update, pretrain
 
 matplotlib.use("Agg")
@@ -240,13 +240,12 @@ def sizes(
 
 
 def fields(machine: hm.BoltzmannMachine, data: Data, out: Path) -> None:
-    """Receptive fields: the most spread out over the pixels, and the most active on 1000 training images."""
+    """Fig. 4: receptive fields of largest ℓ₀.₁ norm, and the most active on 1000 training images."""
     hamiltonian = machine.hamiltonian()
     with torch.no_grad():
         W = hamiltonian.J[0].T
         activity = hamiltonian.mean(1, hamiltonian.field(1, [data.train, data.train])).mean(0)
-    spread = W.square().sum(1).square() / W.pow(4).sum(1)  # pixels that share the weight
-    for name, rank in (("spread", spread), ("activity", activity)):
+    for name, rank in (("spread", field_norms(W)), ("activity", activity)):
         best = W[rank.argsort(descending=True)][:100]
         path = out / f"fields-{name}-{len(W)}.png"
         image_grid(best / best.abs().amax(1, keepdim=True), data.shape, path=path)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import matthews_corrcoef
 
 import harmonium as hm
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise
@@ -248,3 +249,20 @@ def test_errors_name_what_is_wrong() -> None:
         denoise(binary, y, 0.1, method="median")
     with pytest.raises(ValueError, match="neighbours: expected at most the 2 rows of data, received 3"):
         denoise(binary, y, 0.1, method="neighbours", data=y, neighbours=3)
+
+
+@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0)])
+def test_matthews_is_the_correlation_of_scikit_learn(values: tuple[float, float]) -> None:
+    low, high = values
+    truth = np.random.default_rng(0).random((40, 30)) < 0.3
+    found = truth ^ (np.random.default_rng(1).random((40, 30)) < 0.2)
+    found[0], truth[1] = False, True  # no correlation: scikit-learn has 0 as well
+    states = [torch.from_numpy(np.where(x, high, low)) for x in (found, truth)]
+    received = hm.tasks.matthews(*states)
+    expected = [matthews_corrcoef(a, b) for a, b in zip(truth, found, strict=True)]
+    np.testing.assert_allclose(received, expected, atol=1e-12)
+
+
+def test_matthews_names_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"^decision, truth: .*\(2, 3\) and \(2, 4\)"):
+        hm.tasks.matthews(torch.zeros(2, 3), torch.zeros(2, 4))

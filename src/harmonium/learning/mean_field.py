@@ -155,7 +155,8 @@ class MeanField(Expectation):
         """Returns rows in every other of which noise has replaced some units."""
         noisy, layers = v.clone(), [(l, hamiltonian.layers[l]) for l in hamiltonian.graph.visible]
         other, parts = noisy[1::2], list[Tensor]()
-        for part, (l, layer) in zip(other.split([x.width for _, x in layers], 1), layers, strict=True):
+        widths = [layer.width for _, layer in layers]
+        for part, (l, layer) in zip(torch.split(other, widths, 1), layers, strict=True):
             replaced = _random.uniform((len(other), layer.n_units), generator, v.dtype) < self.corruption
             columns = replaced.repeat_interleave(layer.width // layer.n_units, 1)
             parts.append(torch.where(columns, hamiltonian.pure_noise(l, len(other), generator), part))

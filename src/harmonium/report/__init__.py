@@ -3,6 +3,7 @@
 from harmonium.report.card import model_card as model_card
 from harmonium.report.columns import compare_columns as compare_columns
 from harmonium.report.equilibrium import Resampling as Resampling, resampling as resampling
+from harmonium.report.hidden_units import field_norms as field_norms
 from harmonium.report.images import (
     image_grid as image_grid,
     image_panels as image_panels,

@@ -12,6 +12,7 @@ from harmonium.tasks.denoising import (
     DENOISE_METHODS as DENOISE_METHODS,
     Denoised as Denoised,
     denoise as denoise,
+    matthews as matthews,
 )
 from harmonium.tasks.imputation import (
     METHODS as METHODS,

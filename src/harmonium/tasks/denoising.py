@@ -136,6 +136,41 @@ def denoise(
     return Denoised(mean, variance, nearest_state(layer, mean), converged)
 
 
+def matthews(decision: Numbers, truth: Numbers) -> Tensor:
+    """Returns Matthews' correlation of decided states with the true ones, row by row.
+
+    It is the correlation over the units of a row, each in one of two states: 1 where all agree, 0 for chance.
+    A row of which one side has only one state has no correlation, and gets 0, as in scikit-learn.
+
+    Args:
+        decision: States, (batch, units), such as ``denoise(...).decision``.
+        truth: States to compare them with, of the same shape.
+
+    Returns:
+        (batch,), in float64; the mean over rows is what Tramel et al. (2018, Fig. 8) show.
+
+    Raises:
+        ValueError: other shapes.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> truth = torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]])
+        >>> hm.tasks.matthews(torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]), truth)
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    a = _checks.tensor(decision, "decision", torch.float64)
+    b = _checks.tensor(truth, "truth", torch.float64)
+    if a.dim() != 2 or a.shape != b.shape:
+        raise ValueError(
+            "decision, truth: expected (batch, units), both alike, received "
+            f"{tuple(a.shape)} and {tuple(b.shape)}"
+        )
+    a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
+    scale = (a.square().sum(1) * b.square().sum(1)).sqrt()
+    return torch.where(scale > 0, (a * b).sum(1) / scale.clamp(min=torch.finfo(scale.dtype).tiny), 0.0)
+
+
 class _Seen(NamedTuple):
     """Observations of a block of rows.
 
