@@ -72,6 +72,13 @@ GRAPHS: dict[str, Callable[[], hm.BoltzmannMachine]] = {
     "windows of an image": lambda: hm.BoltzmannMachine(
         [Bernoulli(9), Bernoulli(4)], edges={(0, 1): hm.Local((3, 3), 2)}
     ),
+    "filters over an image": lambda: hm.BoltzmannMachine(
+        [Spin(6), Bernoulli(4)], edges={(0, 1): hm.Local((2, 3), 2, filters=2)}
+    ),
+    "filters over Gaussian units, and a layer on top": lambda: hm.BoltzmannMachine(
+        [Gaussian(6), Categorical(2, 2), Spin(2)],
+        edges={(0, 1): hm.Local((2, 3), (2, 2), filters=1), (1, 2): hm.Dense()},
+    ),
     "a triangle of layers": lambda: hm.BoltzmannMachine(
         [Bernoulli(3), Spin(3), Bernoulli(3)], edges=[(0, 1), (0, 2), (1, 2)]
     ),
@@ -122,7 +129,12 @@ def oracle_of(machine: hm.BoltzmannMachine) -> GraphOracle:
     layers, edges, visible = list(machine.layers), list(machine.edges), machine.visible
     oracle = GraphOracle(SimpleNamespace(layers=layers, edges=edges, visible=visible, couplings=couplings))
     patterns = {f"couplings.{n}.weight": each for n, each in enumerate(machine.couplings) if each.sparsity}
-    if patterns:
+    tied = {
+        f"couplings.{n}.weight": each
+        for n, each in enumerate(machine.couplings)
+        if isinstance(each, hm.Local) and each.filters
+    }
+    if patterns or tied:
         whole = oracle.gradient
 
         def gradient(*arguments: Any, **named: Any) -> dict[str, Tensor]:
@@ -130,10 +142,27 @@ def oracle_of(machine: hm.BoltzmannMachine) -> GraphOracle:
             for name, coupling in patterns.items():
                 assert coupling.sparsity is not None
                 made[name] = coupling.sparsity.gather(made[name]).view_as(coupling.weight)
+            for name, local in tied.items():
+                made[name] = mean_over_copies(made[name], local)
             return made
 
         oracle.gradient = gradient  # type: ignore[method-assign]
     return oracle
+
+
+def mean_over_copies(values: Tensor, local: hm.Local) -> Tensor:
+    """Every filter's weights as the mean over the units of its map, by a loop over all of them."""
+    assert local.joined is not None and local.filters is not None
+    out = torch.zeros_like(values)
+    columns = values.shape[1] // (local.filters * local.copies)  # of a unit
+    for place in range(local.filters * columns):
+        start, state = place // columns * local.copies * columns, place % columns
+        own = [start + copy * columns + state for copy in range(local.copies)]
+        windows = [local.joined[:, column].nonzero().flatten() for column in own]
+        mean = torch.stack([values[w, column] for w, column in zip(windows, own, strict=True)]).mean(0)
+        for window, column in zip(windows, own, strict=True):
+            out[window, column] = mean
+    return out
 
 
 def _weights(coupling: hm.couplings.Coupling) -> Tensor:

@@ -301,6 +301,12 @@ def summed_out(machine: hm.BoltzmannMachine) -> Any:
         return sums.log_weights(), into.thetas, into.products
 
 
+def filtered(device: Any) -> hm.BoltzmannMachine:
+    """Filters over the pixels of a picture."""
+    edges = {(0, 1): hm.Local((2, 3), 2, filters=2)}
+    return hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], edges, seed=3).to(device)
+
+
 def masked(mask: Any) -> hm.BoltzmannMachine:
     return hm.BoltzmannMachine([hm.Bernoulli(6)], edges={(0, 0): hm.Masked(mask)}, seed=3)
 
@@ -321,6 +327,7 @@ TRAINED: dict[str, dict[str, Any]] = {
     "pcd": {"rule": "pcd"},
     "with gaps": {"rule": "cd", "X": HOLES},
     "columns with gaps": {"rule": "cd", "build": columns, "X": GIVEN, "updates": 3},
+    "filters": {"rule": hm.rules.centred(hm.rules.pcd()), "build": filtered},
     "sharded": {"rule": "pcd", "distributed": "auto", "shards": 2, "batch_size": 6},
     "weighted": {"rule": "cd", "sample_weight": np.arange(12.0)},
     "clipped": {"rule": "pcd", "clip_norm": 0.01, "averaging": 0.9, "optimizer": "adam", "l1": 0.1},

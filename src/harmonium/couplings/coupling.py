@@ -32,6 +32,7 @@ class Coupling(nn.Module, ABC):
         weight: learnable, (width_l, width_m), zero at first. Entries outside the pattern are not read.
             ``Sparse`` has one for each pair instead.
         inner: whether the edge joins a layer to itself.
+        copies: Number of entries that ``within`` makes equal, from which on ``draw_`` finds its deviation; 1.
     """
 
     kind: ClassVar[str]
@@ -41,6 +42,7 @@ class Coupling(nn.Module, ABC):
 
     weight: nn.Parameter
     inner: bool
+    copies: int = 1
     _pattern: Tensor | None  # symmetric for an inner edge
     _tiles: tuple[slice, ...]
     _unit_width: int
@@ -241,7 +243,7 @@ class Coupling(nn.Module, ABC):
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
         """Draws the weights from N(0, std²), (width_l, width_m), and sets those outside the pattern to 0."""
-        _random.normal_(self.weight, generator).mul_(std)
+        _random.normal_(self.weight, generator).mul_(std * self.copies**0.5)  # a mean of so many has std
         if type(self).within is Coupling.within and self.inner:
             self._clip_(self.weight)
         else:

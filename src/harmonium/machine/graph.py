@@ -403,7 +403,7 @@ def describe_graph(graph: Graph, layers: Sequence[Layer], couplings: Iterable[Co
     count = sum(p.numel() for p in parameters)
     for (l, m), coupling in zip(graph.edges, couplings, strict=True):
         weights = coupling.weight.numel()
-        joined = int(coupling.within(torch.ones_like(coupling.weight)).sum())
+        joined = int(coupling.within(torch.ones_like(coupling.weight)).sum()) // coupling.copies
         of = f" of {weights:,}" if joined < weights else ""
         edges.append([f"{l} - {m}", type(coupling).__name__, f"{joined:,}{of} weights"])
         count += joined

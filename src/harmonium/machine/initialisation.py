@@ -82,14 +82,15 @@ def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) 
 def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
     """Draws couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
 
-    Entries outside the pattern of a coupling are then set to 0.
+    Entries outside the pattern of a coupling are then set to 0, and filters to the mean of their copies, in
+    units of its deviation.
     """
     _checks.real(gain, "gain", low=0.0)
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
         nn.init.orthogonal_(values, gain=gain, generator=generator)
-        coupling.weight.copy_(coupling.within(values))
+        coupling.weight.copy_(coupling.within(values) * coupling.copies**0.5)
 
 
 @torch.no_grad()
