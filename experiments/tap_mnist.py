@@ -208,6 +208,7 @@ def sizes(
                 "solutions": len(found.counts),
                 "solutions_fraction": len(found.counts) / count,
                 "converged": float((found.basin >= 0).double().mean()),
+                "admissible": float(found.admissible.double().mean()),
                 "mean_free_energy": float(found.free_energies.mean()),
             }
 
