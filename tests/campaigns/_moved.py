@@ -39,8 +39,9 @@ from torch.utils._device import _device_constructors
 
 import harmonium as hm
 from harmonium.cli import options
-from harmonium.estimators import _estimator, _training, dbm
+from harmonium.estimators import _estimator, _training
 from harmonium.layers import Layer
+from harmonium.training import recipe
 
 from .devices import left_out, read
 
@@ -92,7 +93,7 @@ class Moved:
             (hm, "load", there(hm.load)),
             (_estimator, "load", there(_estimator.load)),
             (_training, "train", there(_training.train)),
-            (dbm, "pretrain", there(dbm.pretrain)),
+            (recipe, "pretrain", there(recipe.pretrain)),
             (options, "as_device", named(options.as_device)),
             (options, "own_device", named(options.own_device)),
         ):

@@ -92,7 +92,7 @@ def test_every_way_to_learn_a_deep_machine_learns(rule):
         "batch_size": 32,
     }
     if not isinstance(rule, str):
-        settings |= {"initial": "orthogonal", "learning_rate": 0.2, "epochs": 16}
+        settings |= {"start": "orthogonal,logistic,data", "learning_rate": 0.2, "epochs": 16}
     if rule == "tap":
         settings |= {"learning_rate": 0.2}
     before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)
@@ -161,7 +161,7 @@ def test_partial_fit_goes_on_and_fit_begins_anew():
 
 
 def test_pretraining_learns_layer_by_layer_before_all_are_trained():
-    settings = {"learning_rate": 0.5, "pretraining": 150, "schedule": "constant"}
+    settings = {"learning_rate": 0.5, "pretrain": 150, "schedule": "constant"}
     start = small(epochs=1, learning_rate=0.1).fit(PICTURES)
     pretrained = small(epochs=1, **settings).fit(PICTURES)
     assert pretrained.n_updates_ == start.n_updates_
@@ -169,7 +169,7 @@ def test_pretraining_learns_layer_by_layer_before_all_are_trained():
         assert float(after.weight.detach().norm()) > 3 * float(before.weight.detach().norm())
     together = small(epochs=100, **settings).fit(PICTURES)
     assert together.score(PICTURES) > max(start.score(PICTURES), pretrained.score(PICTURES)) + 0.3
-    assert small(epochs=1, pretraining=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
+    assert small(epochs=1, pretrain=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
 
 
 @pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])

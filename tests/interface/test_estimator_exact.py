@@ -91,6 +91,7 @@ TRAINING = {
     "weight_decay": 0.1,
     "averaging": 0.5,
     "initial_std": 0.1,
+    "start": "normal,data",
     "early_stopping": True,
     "validation_fraction": 0.2,
     "n_iter_no_change": 3,

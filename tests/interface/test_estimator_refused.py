@@ -174,7 +174,7 @@ WAYS = {
     "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),
     "other hidden units": Way(ValueError, {"hidden": "spin"}, when="warm"),
     "no hidden layers": Way(ValueError, {"n_hidden": ()}, when="new", kinds=(DBM,)),
-    "pretraining of a table": Way(ValueError, {"pretraining": 1}, when="new", kinds=(DBM,)),
+    "pretraining of a table": Way(ValueError, {"pretrain": 1}, when="new", kinds=(DBM,)),
     "no such device": Way((RuntimeError, ValueError), {"device": "fpga"}),
     "an optimizer that raises": Way(OSError, {"optimizer": raising(OSError())}),
     "an optimizer that is none": Way(TypeError, {"optimizer": lambda parameters: "sgd"}),
@@ -356,7 +356,7 @@ def test_ctrl_c_while_a_threshold_is_found_keeps_the_machine(
 
 
 def test_ctrl_c_in_pretraining_changes_nothing(trained: dict[type, Any]) -> None:
-    made = deepcopy(trained[DBM]).set_params(pretraining=3, schedule=signalled(signal.SIGINT, 0))
+    made = deepcopy(trained[DBM]).set_params(pretrain=3, schedule=signalled(signal.SIGINT, 0))
     before = content(vars(made))
     with pytest.raises(KeyboardInterrupt):
         made.fit(BITS)

@@ -99,8 +99,8 @@ def test_an_interrupt_of_pretraining_ends_the_fit(monkeypatch: pytest.MonkeyPatc
     def interrupted(*arguments: Any, **settings: Any) -> list[hm.TrainingRun]:
         return pretrain(*arguments, **settings, callbacks=[interrupt])
 
-    monkeypatch.setattr("harmonium.estimators.dbm.pretrain", interrupted)
-    model = hm.DBM((6, 4), pretraining=2, epochs=1, batch_size=4, random_state=0)
+    monkeypatch.setattr("harmonium.training.recipe.pretrain", interrupted)
+    model = hm.DBM((6, 4), pretrain=2, epochs=1, batch_size=4, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(BARS.numpy())
     with pytest.raises(NotFittedError):  # not all layers had been trained together

@@ -85,7 +85,7 @@ def test_scaled_weights_fit_one_estimator(kind: type, weights: str, short_fits: 
     )
     settings = {"visible": {"visits": "binomial"}}
     if kind is DBM:
-        frame, settings = RARE, {"pretraining": 1}
+        frame, settings = RARE, {"pretrain": 1}
     made = [fitted(kind, frame, scale * WEIGHTS[weights], **settings) for scale in (1, 1000, 1e-3)]
     for other in made[1:]:
         alike(made[0].machine_, other.machine_)

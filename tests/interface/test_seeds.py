@@ -84,6 +84,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "normal_": lambda **s: filled(hm.machine.normal_, 0.3, **s),
     "orthogonal_": lambda **s: filled(hm.machine.orthogonal_, 0.3, **s),
     "logistic_biases_": lambda **s: filled(hm.machine.logistic_biases_, **s),
+    "init_by_name_": lambda **s: filled(hm.machine.init_by_name_, "orthogonal,logistic", REAL, **s),
     "init_from_data_": lambda **s: filled(hm.machine.init_from_data_, hm.data.Rows.of(REAL), **s),
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),

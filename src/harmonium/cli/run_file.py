@@ -35,6 +35,7 @@ _LONG = 2**63  # TOML's own limit of whole numbers, which Python's reader does n
 _WIDTH = 100  # characters of a line of comment
 _SETTINGS = settings_of(TrainSettings)
 _STRUCTURE = settings_of(Structure)
+_AT_THE_START = ("initial_std", "start", "pretrain")  # of which a checkpoint has no trace
 
 
 @final
@@ -163,6 +164,13 @@ def settings_in_force(
         odd = [name for name in _STRUCTURE if name in given or name in values]
         if odd:
             raise ValueError(f"{odd[0]}: expected none with --from, whose machine it belongs to")
+    for name in _AT_THE_START if resume and stored.values else ():
+        begun, asked = stored.values.get(name), getattr(typed, name)
+        if name in given and asked != begun:
+            raise ValueError(
+                f"{name}: expected {'none' if begun is None else begun} as in the run to resume, which has "
+                f"begun, received {asked}; train without --resume begins another run"
+            )
     settings = replace(typed, **values)
     for name in ("data", "run_dir"):
         if getattr(settings, name) is None:

@@ -27,7 +27,6 @@ from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import Codec, Table
 from harmonium.tasks import unobserved
-from harmonium.training import Recipe
 
 
 class BoltzmannEstimator(Options, BaseEstimator, ABC):
@@ -47,10 +46,6 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """Returns what early stopping maximises of every row, (rows,), in nats."""
-
-    def _start(self, recipe: Recipe, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
-        """Sets the parameters of a new machine that chains train, by its visible states of the data."""
-        recipe.start_(rows, weights, self.initial_std, generator)
 
     def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
         """Pretrains a new machine on all rows before all layers are trained; most machines need none."""

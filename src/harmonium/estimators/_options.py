@@ -83,6 +83,7 @@ class Options:
     weight_decay: float = by_chains(0.0, FROM_0, train=True)
     averaging: float | None = by_chains(PLAIN.averaging, _SHARE, None, train=True)
     initial_std: float | None = by_chains(PLAIN.initial_std, FROM_0, None)
+    start: str | None = by_chains(None, str, None)
     early_stopping: bool = by_chains(False, "boolean")
     validation_fraction: float = by_chains(0.1, _SHARE)
     n_iter_no_change: int = by_chains(10, COUNT)

@@ -23,7 +23,7 @@ from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import BoltzmannMachine, hidden_for
+from harmonium.machine import BoltzmannMachine, check_start, hidden_for
 from harmonium.tables import Codec, Table, find_broken_order, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
@@ -178,7 +178,7 @@ class Training:
         states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
         if earlier is None and not self.exact:
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
-            self.options._start(self.recipe, states, weights, generator)
+            self.recipe.start_(states, weights, self.options.initial_std, generator)
             self.options._pretrain(fitted, states, weights)
         elif earlier is not None:
             check_rows(fitted.machine, states, "X")
@@ -192,6 +192,8 @@ class Training:
     ) -> Fitted:
         """Makes a new machine, whose parameters are still to be set."""
         options = self.options
+        std, plain = options.initial_std, type(options).initial_std
+        check_start(options.start, None if std == plain else std)
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
@@ -207,6 +209,7 @@ class Training:
             n_states=options.hidden_states,
             label=None if label is None else label[0],
             method=options.method if whole else "chains",
+            start=options.start,
             steered=bool(options._list_unused("exact")),
         )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))

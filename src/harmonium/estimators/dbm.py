@@ -7,18 +7,16 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any, final
 
-import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from harmonium.data import Rows
 from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import Fitted, posterior_means
 from harmonium.estimators._options import option
-from harmonium.learning import Rule, rules
-from harmonium.machine import init_visible_biases_, logistic_biases_, orthogonal_
-from harmonium.training import DEEP, Recipe, pretrain
+from harmonium.learning import Rule
+from harmonium.training import DEEP, Recipe
 
 
 @final
@@ -44,12 +42,8 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         centred: Whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is. None: as ``RBM``.
-        initial: first couplings: "normal", N(0, initial_std²), or "orthogonal", orthogonal rows or columns of
-            norm 1 with logistic biases of the hidden units, which "ucd_lmi" wants (Taniguchi et al. 2023,
-            §4.3).
-        initial_std: standard deviation of the first couplings, >= 0, and None, see ``RBM``; not read with
-            ``initial="orthogonal"``.
-        pretraining: passes over the rows for every pair of neighbouring layers before all layers are trained
+        start: see ``RBM``; "ucd_lmi" learns best from "orthogonal,logistic,data".
+        pretrain: passes over the rows for every pair of neighbouring layers before all layers are trained
             together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
             the same learning rate.
 
@@ -67,27 +61,16 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     _: KW_ONLY
     rule: str | Rule = DEEP.rule
     learning_rate: float | None = DEEP.learning_rate
-    initial: str = option("normal", StrOptions({"normal", "orthogonal"}), method="chains")
-    pretraining: int = option(0, Interval(Integral, 0, None, closed="left"), method="chains")
-
-    def _start(self, recipe: Recipe, rows: Rows, weights: Tensor | None, generator: torch.Generator) -> None:
-        if self.initial == "normal":
-            super()._start(recipe, rows, weights, generator)
-            return
-        orthogonal_(recipe.machine, 1.0, generator)
-        logistic_biases_(recipe.machine, generator)
-        init_visible_biases_(recipe.machine, rows, weights)
+    pretrain: int = option(0, Interval(Integral, 0, None, closed="left"), method="chains")
 
     def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
-        if self.pretraining and len(fitted.machine.hidden) > 1:
-            runs = pretrain(
-                fitted.machine,
+        if self.pretrain and len(fitted.machine.hidden) > 1:
+            runs = Recipe(fitted.machine, "chains").pretrain_(
                 states,
-                rule=rules.centred(rules.pcd(1, chains=self.batch_size)),
-                sample_weight=weights,
-                epochs=self.pretraining,
+                weights,
+                self.pretrain,
                 batch_size=self.batch_size,
-                learning_rate=DEEP.learning_rate if self.learning_rate is None else self.learning_rate,
+                learning_rate=self.learning_rate,
                 schedule=self.schedule,
                 clip_norm=self.clip_norm,
                 seed=fitted.stream("pretraining"),

@@ -91,6 +91,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.init_from_data_``).
+        start: first parameters by name, of ``harmonium.machine.STARTS`` and separated by commas: couplings
+            "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
+            "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.
         early_stopping: Whether ``fit`` sets rows aside, stops when their score no longer improves, and keeps
             the best parameters (of the running average, with ``averaging``). The score is
             ``harmonium.likelihood.pseudo_log_likelihood``, or ``predictive_log_score`` for real units, deep

@@ -8,10 +8,13 @@ from harmonium.machine.gauge import state_means as state_means, to_zero_sum_ as 
 from harmonium.machine.graph import Graph as Graph, Part as Part
 from harmonium.machine.hamiltonian import Hamiltonian as Hamiltonian, States as States
 from harmonium.machine.initialisation import (
+    STARTS as STARTS,
+    check_start as check_start,
     fit_ as fit_,
     fit_states_ as fit_states_,
     fitted as fitted,
     hidden_for as hidden_for,
+    init_by_name_ as init_by_name_,
     init_from_data_ as init_from_data_,
     init_visible_biases_ as init_visible_biases_,
     join_layers as join_layers,

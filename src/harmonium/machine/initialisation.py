@@ -108,6 +108,103 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
+STARTS = {
+    "normal": "couplings N(0, initial_std²)",
+    "orthogonal": "orthogonal rows or columns of couplings, of norm 1",
+    "logistic": "biases of all layers from Logistic(0, 0.5)",
+    "data": "visible biases by the data",
+}
+"""Describes each start by its name, in the order in which they act."""
+
+
+def read_start(start: str) -> set[str]:
+    """Returns the names in a start such as "orthogonal,logistic", in any order.
+
+    Raises:
+        TypeError, ValueError: an unknown name, one given twice, or two for the couplings.
+    """
+    _checks.instance(start, "start", str, 'names such as "orthogonal,logistic"')
+    names = [name.strip() for name in start.split(",")]
+    for name in names:
+        _checks.one_of(name, "start", STARTS)
+    if len({*names}) < len(names):
+        raise ValueError(f"start: expected every name once, received {start!r}")
+    if {"normal", "orthogonal"} <= {*names}:
+        raise ValueError(f"start: expected either normal or orthogonal couplings, received {start!r}")
+    return {*names}
+
+
+def check_start(start: str | None, initial_std: float | None, hidden: bool = True) -> None:
+    """Refuses a start that does not go with the other settings of a machine.
+
+    Args:
+        start: names in ``STARTS``; None: the start by default, which goes with all.
+        initial_std: Standard deviation of the first couplings, where it is given.
+        hidden: whether the machine has hidden units.
+
+    Raises:
+        TypeError, ValueError: as ``read_start``, or orthogonal couplings with a standard deviation or between
+            units of one layer.
+    """
+    if start is None or "orthogonal" not in read_start(start):
+        return
+    if initial_std is not None:
+        raise ValueError(
+            f"initial_std: expected none with start {start!r}, whose couplings have norm 1, received "
+            f"{initial_std}; normal couplings take it"
+        )
+    if not hidden:
+        raise ValueError(
+            "start: expected normal couplings between units of one layer, which are symmetric and have no "
+            f"diagonal, received {start!r} for a machine without hidden units"
+        )
+
+
+def init_by_name_(
+    machine: BoltzmannMachine,
+    start: str,
+    rows: Any,
+    seed: int | torch.Generator,
+    weights: Any = None,
+    *,
+    std: float = 0.03,
+) -> None:
+    """Sets all first parameters as named in ``STARTS``.
+
+    Couplings that no name stands for are normal. Biases that no name stands for stay as they are, or are
+    those of the data in visible layers.
+
+    Args:
+        machine: what to fill.
+        start: names, separated by commas. "orthogonal,logistic" is the start of Taniguchi et al. (2023); with
+            "data" beside them its visible biases are those of the data.
+        rows: the data, as in ``init_visible_biases_``.
+        seed: Seed of couplings and biases.
+        weights: Row weights, as in ``init_visible_biases_``.
+        std: standard deviation of normal couplings.
+
+    Raises:
+        TypeError, ValueError: as ``read_start`` and ``init_visible_biases_``.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine = hm.BoltzmannMachine([hm.Spin(3), hm.Spin(3)])
+        >>> hm.machine.init_by_name_(machine, "orthogonal,data", [[1, -1, 1], [1, 1, -1]], seed=0)
+        >>> W = machine.couplings[0].weight.detach()
+        >>> bool((W @ W.t()).allclose(torch.eye(3), atol=1e-5))
+        True
+    """
+    names, generator = read_start(start), _random.as_generator(seed, machine.device)
+    if "orthogonal" in names:
+        orthogonal_(machine, 1.0, generator)
+    else:
+        normal_(machine, std, generator)
+    if "logistic" in names:
+        logistic_biases_(machine, generator)
+    if "data" in names or "logistic" not in names:
+        init_visible_biases_(machine, rows, weights)
+
+
 def init_visible_biases_(
     machine: BoltzmannMachine, rows: Any, weights: Any = None, *, pseudocount: float | None = None
 ) -> None:

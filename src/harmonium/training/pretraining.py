@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def pretrain(
         if l == 0:
             machine.layers[0].load_state_dict(pair.layers[0].state_dict())
         machine.layers[l + 1].load_state_dict(pair.layers[1].state_dict())
-        if runs[-1].status == "interrupted":
+        if runs[-1].signal is not None:  # also where this pair was at its last update
+            runs[-1] = replace(runs[-1], status="interrupted")
             return runs
         if l < len(machine.layers) - 2:
             rows = Rows.of(_draw_hidden(pair, rows, stream_seed(seed, "pretraining", l)), dtype=machine.dtype)

@@ -22,6 +22,7 @@ from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import (
     BoltzmannMachine,
     hidden_for,
+    init_by_name_,
     init_from_data_,
     init_visible_biases_,
     join_layers,
@@ -29,6 +30,8 @@ from harmonium.machine import (
 )
 from harmonium.sums import affordable, has_hidden_states
 from harmonium.training.exact_fit import EXACT_BATCH
+from harmonium.training.pretraining import pretrain
+from harmonium.training.state import TrainingRun
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -93,12 +96,15 @@ class Recipe:
         method: "exact", by sums over all states of the hidden units, or "chains".
         label: whether the last visible layer is a label.
         family: whether the rows are aligned sequences.
+        start: names of the first parameters, see ``harmonium.machine.STARTS``; None: normal couplings and
+            biases by the data, off a saddle.
     """
 
     machine: BoltzmannMachine
     method: str
     label: bool = False
     family: bool = False
+    start: str | None = None
 
     @property
     def defaults(self) -> Defaults:
@@ -148,20 +154,58 @@ class Recipe:
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator
     ) -> None:
-        """Sets the parameters that chains begin with: normal couplings, and biases by the data.
+        """Sets the parameters that chains begin with: by ``start``, else normal couplings and the data.
 
         Args:
             rows: visible states.
             weights: row weights, (rows,); None means uniform.
-            std: standard deviation of the couplings; None: 0.03, and beside Gaussian units a start off the
-                saddle (``harmonium.machine.init_from_data_``).
-            generator: Noise of the couplings.
+            std: standard deviation of normal couplings; None: 0.03, and without ``start`` beside Gaussian
+                units a start off the saddle (``harmonium.machine.init_from_data_``).
+            generator: Noise of couplings and biases.
         """
+        if self.start is not None:
+            known_std = _STD if std is None else std
+            init_by_name_(self.machine, self.start, rows, generator, weights, std=known_std)
+            return
         normal_(self.machine, _STD if std is None else std, generator)
         if std is None:
             init_from_data_(self.machine, rows, generator, weights)
         else:
             init_visible_biases_(self.machine, rows, weights)
+
+    def pretrain_(
+        self,
+        rows: Rows,
+        weights: Tensor | None,
+        epochs: int,
+        *,
+        batch_size: int,
+        learning_rate: float | None,
+        **settings: Any,
+    ) -> list[TrainingRun]:
+        """Trains every two neighbouring layers by centred PCD-1 first, see ``training.pretrain``.
+
+        Args:
+            rows: visible states.
+            weights: row weights, (rows,); None means uniform.
+            epochs: passes over the rows for every pair.
+            batch_size: rows and chains of an update.
+            learning_rate: Rate at the first update of every pair; None: that of deep machines.
+            **settings: further ones of ``training.pretrain``.
+
+        Raises:
+            ValueError: as ``training.pretrain``.
+        """
+        return pretrain(
+            self.machine,
+            rows,
+            rule=rules.centred(rules.pcd(1, chains=batch_size)),
+            sample_weight=weights,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=DEEP.learning_rate if learning_rate is None else learning_rate,
+            **settings,
+        )
 
     def budget(
         self,
@@ -218,6 +262,7 @@ def choose(
     n_states: int = 2,
     label: Layer | None = None,
     method: str = "auto",
+    start: str | None = None,
     steered: bool = False,
 ) -> Recipe:
     """Returns a new machine for some data, and how it is trained.
@@ -237,6 +282,7 @@ def choose(
         n_states: States of its units.
         label: the layer of a label; None: there is none.
         method: "auto", "exact" or "chains".
+        start: names of the first parameters of training by chains, see ``Recipe``.
         steered: whether the user gives an option that only chains use.
 
     Raises:
@@ -259,7 +305,7 @@ def choose(
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
-    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters))
+    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), start)
     afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
     exact = obstacle is None and method != "chains" and wanted and afforded
     return recipe if exact else replace(recipe, method="chains")

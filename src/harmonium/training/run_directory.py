@@ -211,6 +211,13 @@ class RunDirectory:
             with self._name_failures(self._ladder):
                 save_ladder(self._ladder, ladder, overwrite=True)
 
+    def clear(self) -> None:
+        """Removes the run that is to be replaced, and lets other processes train here."""
+        try:
+            self._replace()
+        finally:
+            self.close()
+
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""
         if self._replaced:

@@ -45,7 +45,8 @@ class TrainingRun:
         rule_state: what the rule keeps between updates, such as persistent chains with the number of their
             sweeps; pass it to ``rule.gradient`` or to another ``train``.
         metrics: the last value of each metric.
-        signal: the number of the signal that interrupted the run, None otherwise.
+        signal: the number of the signal that came meanwhile, None otherwise; at its last update a run is
+            completed all the same.
         ladder: Ladder from independent units to the machine along the training; None without ``ladder``, or
             where the run was interrupted.
         engine: What made the updates: "compiled", "recorded" (on a GPU), or "torch", one by one, and on a GPU

@@ -360,7 +360,7 @@ class Run:
                 self.save()
                 rule_state = state.whole_rule_state()
             finished = state.stopped or state.step == self.total
-            signal = None if finished else max(group.all_gather(interruption.signal or 0))
+            signal = max(group.all_gather(interruption.signal or 0)) or None
             machine = self.finish() if finished else self.judged
         finally:
             self.close()

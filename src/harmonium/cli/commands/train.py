@@ -19,6 +19,7 @@ from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.coding import naming, naming_alphabet, read_kinds, rows_of, weighted, weights_of
 from harmonium.cli.output import Unfinished, note, working
+from harmonium.cli.pretraining import check_pretraining, pretrain
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
 from harmonium.cli.settings import TrainSettings
@@ -103,6 +104,7 @@ def train(
         else:
             beginning = Beginning.trained(settings)
         machine, X = beginning.machine, beginning.X
+        check_pretraining(settings, beginning.recipe)
         settings, share = _decide(settings, beginning)
         rule = _make_rule(settings)
         if share is not None:
@@ -122,7 +124,8 @@ def train(
         runs.require_same_encoding(run_dir, machine)
         if not overwrite and not run_dir.exists():
             note(f"there is nothing to resume in {run_dir}: a new run starts")
-    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, stored.text(settings))]
+    text = stored.text(settings)
+    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, text)]
     if settings.early_stopping is not None and metrics is not None and not exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
@@ -157,6 +160,11 @@ def train(
             with working("summing over the hidden units"):
                 run = fit_exactly(beginning.recipe, X, beginning.weights, share, **watch)
         else:
+            pretrain(
+                beginning.recipe, X, beginning.weights, settings,
+                runs.Describe(run_dir, overwrite, text, machine), device, again,
+                resume=resume, overwrite=overwrite,
+            )  # fmt: skip
             with init_process_group(device):
                 run = fit(
                     machine,
@@ -331,6 +339,7 @@ class Beginning:
             n_states=settings.hidden_states,
             label=None if labels is None else codec.layers[-1],
             method=settings.method,
+            start=settings.start,
             steered=bool(list_unused(settings, "exact")),
         )
         with naming(dataset.name):

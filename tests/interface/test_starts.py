@@ -1,0 +1,226 @@
+"""First parameters by name, and pairs of layers trained first: machine, estimator, command."""
+
+from __future__ import annotations
+
+import signal
+import tomllib
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+import harmonium as hm
+from harmonium.layers import Layer
+from harmonium.machine import init_by_name_
+from harmonium.training.checkpoint import read_checkpoint
+
+from .command_line import TINY, CommandLine
+
+BARS = "bars-and-stripes"
+X = hm.data.bars_and_stripes()
+DEEP = ("--hidden", "8,4", "--updates", "20", "--threads", "1", "--batch-size", "8")
+
+
+def machine_bytes(run: Path) -> bytes:
+    return (run / "machine.safetensors").read_bytes()
+
+
+def begun(start: str, *, rows: Any = X, **settings: Any) -> hm.BoltzmannMachine:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Spin(300), hm.Spin(300)], seed=None)
+    init_by_name_(machine, start, rows, 5, **settings)
+    return machine
+
+
+def are_orthogonal(machine: hm.BoltzmannMachine) -> bool:
+    """Returns whether the shorter side of every coupling has orthogonal vectors of norm 1."""
+    weights = [coupling.weight.detach() for coupling in machine.couplings]
+    short = [W if W.shape[0] <= W.shape[1] else W.t() for W in weights]
+    return all(torch.allclose(W @ W.t(), torch.eye(len(W)), atol=1e-5) for W in short)
+
+
+@pytest.mark.parametrize(
+    "start", ["normal", "orthogonal", "logistic", "data", "orthogonal,logistic", " logistic, data,orthogonal"]
+)
+def test_every_start_is_what_it_names(start: str) -> None:
+    """Biases by a Kolmogorov-Smirnov test at 1e-4, couplings by their moments (6 standard errors)."""
+    machine, names = begun(start, std=0.2), {name.strip() for name in start.split(",")}
+    assert are_orthogonal(machine) == ("orthogonal" in names)
+    if "orthogonal" not in names:
+        W = machine.couplings[1].weight.detach()
+        assert float(W.std()) == pytest.approx(0.2, rel=6 / (2 * W.numel()) ** 0.5)
+    fitted = deepcopy(machine)
+    hm.machine.init_visible_biases_(fitted, X)
+    by_data = torch.equal(machine.layers[0].bias, fitted.layers[0].bias)
+    assert by_data == ("data" in names or "logistic" not in names)
+    hidden = torch.cat([machine.layers[l].bias.detach() for l in (1, 2)]).numpy()
+    if "logistic" in names:
+        assert stats.kstest(hidden, stats.logistic(0, 0.5).cdf).pvalue > 1e-4
+    else:
+        assert (hidden == 0).all()
+
+
+@pytest.mark.parametrize("kind", sorted(Layer.registry))
+def test_units_of_every_kind_take_every_start(kind: str) -> None:
+    layer = Layer.registry[kind].plain(3, 3)
+    machine = hm.BoltzmannMachine([layer, hm.Bernoulli(4)], seed=None)
+    rows = machine.hamiltonian().visible_states(machine.random_states(12, seed=1)).detach()
+    init_by_name_(machine, "orthogonal,logistic", rows, 0)
+    assert not bool((getattr(layer, layer.location) == 0).any())
+    assert all(bool(p.isfinite().all()) for p in machine.parameters())
+
+
+def test_a_start_by_default_is_normal_with_the_data() -> None:
+    plain, named = (hm.RBM(5, max_updates=3, random_state=0, start=start) for start in (None, "data,normal"))
+    first, second = (rbm.fit(X).machine_ for rbm in (plain, named))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"start": "orthogonal,magic"},
+            "start: expected one of data, logistic, normal, orthogonal; received 'magic'",
+        ),
+        ({"start": "data,data"}, "start: expected every name once, received 'data,data'"),
+        ({"start": "normal,orthogonal"}, "start: expected either normal or orthogonal"),
+        ({"start": "orthogonal", "initial_std": 0.1}, "initial_std: expected none with start 'orthogonal'"),
+    ],
+)
+def test_starts_that_mean_nothing_are_refused(
+    cli: CommandLine, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        hm.RBM(5, method="chains", **settings).fit(X)
+    options = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
+    refused = cli.refuse("train", BARS, tmp_path / "run", *TINY, *options)
+    name, _, rest = message.partition(":")
+    assert refused.startswith(f"--{name.replace('_', '-')}:") and rest.strip() in refused
+    assert not (tmp_path / "run").exists()
+
+
+def test_units_of_one_layer_have_no_orthogonal_couplings(cli: CommandLine, tmp_path: Path) -> None:
+    refused = cli.refuse("train", BARS, tmp_path / "run", "--hidden", 0, "--start", "orthogonal")
+    assert "--start: expected normal couplings between units of one layer" in refused
+
+
+def test_the_command_starts_as_the_estimator_and_keeps_it(cli: CommandLine, tmp_path: Path) -> None:
+    """run.toml has the start, --config repeats it, and a resumed run is the uninterrupted one."""
+    own = (*DEEP, "--start", "orthogonal,logistic", "--seed", 3, "--hidden-kind", "spin", "--visible", "spin")
+    run = tmp_path / "run"
+    cli.succeed("train", BARS, run, *own, "--schedule", "constant")
+    assert tomllib.loads((run / "run.toml").read_text("utf-8"))["start"] == "orthogonal,logistic"
+    cli.succeed("train", "--config", run / "run.toml", tmp_path / "again", "--threads", 1)
+    assert machine_bytes(tmp_path / "again") == machine_bytes(run)
+    parts = tmp_path / "parts"
+    cli.succeed("train", BARS, parts, *own, "--schedule", "constant", "--updates", 7)
+    assert "--start: expected orthogonal,logistic as in the run to resume" in cli.refuse(
+        "train", "--resume", parts, "--updates", 20, "--start", "data"
+    )
+    cli.succeed("train", "--resume", parts, "--updates", 20)
+    assert machine_bytes(parts) == machine_bytes(run)
+    dbm = hm.DBM(
+        (8, 4), start="orthogonal,logistic", random_state=3, hidden="spin", visible="spin", max_updates=20,
+        batch_size=8, schedule="constant",
+    ).fit(X)  # fmt: skip
+    found = hm.load(run / "machine.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(found.parameters(), dbm.machine_.parameters(), strict=True))
+
+
+def test_a_start_changes_nothing_else_of_the_machine(cli: CommandLine, tmp_path: Path) -> None:
+    for name, start in (("plain", ()), ("other", ("--start", "orthogonal,logistic"))):
+        cli.succeed("train", BARS, tmp_path / name, *DEEP, *start, "--learning-rate", 0)
+    plain, other = (hm.load(tmp_path / name / "machine.safetensors") for name in ("plain", "other"))
+    assert plain.config() == other.config() and plain.metadata == other.metadata
+    assert are_orthogonal(other) and not are_orthogonal(plain)
+
+
+# Pairs of layers first
+# ---------------------------------------------------------------------------------
+
+
+def test_pretraining_by_the_command_is_that_of_the_estimator(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cli.succeed("train", BARS, run, *DEEP, "--pretrain", 2, "--seed", 3)
+    assert sorted(path.name for path in (run / "pretraining").iterdir()) == ["pair-1", "pair-2"]
+    dbm = hm.DBM((8, 4), pretrain=2, random_state=3, max_updates=20, batch_size=8).fit(X)
+    found = hm.load(run / "machine.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(found.parameters(), dbm.machine_.parameters(), strict=True))
+    cli.succeed("train", "--config", run / "run.toml", tmp_path / "again", "--threads", 1)
+    assert machine_bytes(tmp_path / "again") == machine_bytes(run)
+
+
+class Stops:
+    """Raises a signal at an update of a run, counted over all runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+        self.seen, self.at = 0, at
+        described = hm.cli.runs.Describe.__call__
+
+        def call(describe: Any, update: Any) -> None:
+            described(describe, update)
+            self.seen += 1
+            if self.seen == self.at:
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr("harmonium.cli.runs.Describe.__call__", call)
+
+
+@pytest.mark.parametrize("at", [1, 8, 10, 16, 18, 27], ids="update {}".format)
+def test_an_interrupted_pretraining_goes_on_to_the_same_bytes(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Two pairs of 8 updates each, then 20 of all layers: the signal comes within each, and at their ends."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    cli.succeed("train", BARS, whole, *DEEP, "--pretrain", 2)
+    with monkeypatch.context() as patched:
+        Stops(patched, at)
+        ended = cli("train", BARS, parts, *DEEP, "--pretrain", 2, "--json")
+    assert ended.status == 130 and ended.json["status"] == "interrupted"
+    assert f"harmonium train --resume {parts}" in ended.stderr
+    assert (parts / "checkpoint.safetensors").exists() == (at > 16)
+    assert "--pretrain: expected 2 as in the run to resume" in cli.refuse(
+        "train", "--resume", parts, "--pretrain", 3
+    )
+    cli.succeed("train", "--resume", parts)
+    assert machine_bytes(parts) == machine_bytes(whole)
+
+
+def test_a_run_that_is_replaced_leaves_no_checkpoint_to_resume(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else --resume would go on with a machine that was not pretrained, or not by these pairs."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    cli.succeed("train", BARS, whole, *DEEP, "--pretrain", 2)
+    cli.succeed("train", BARS, run, *DEEP, "--pretrain", 1)
+    assert read_checkpoint(run / "checkpoint.safetensors")["step"] == 20
+    with monkeypatch.context() as patched:
+        Stops(patched, 3)
+        assert cli("train", BARS, run, *DEEP, "--pretrain", 2, "--overwrite").status == 130
+    cli.succeed("train", "--resume", run)
+    assert machine_bytes(run) == machine_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        (("--hidden", "8"), "expected several hidden layers to pretrain in pairs"),
+        ((), "expected several hidden layers to pretrain in pairs, such as --hidden 500,200, received 1"),
+        (("--hidden", "8,4", "--label", "kind"), "expected none for a machine with several visible layers"),
+        (("--from", "earlier"), "expected none with --from"),
+    ],
+)
+def test_machines_without_pairs_are_refused(
+    cli: CommandLine, tmp_path: Path, options: tuple[str, ...], received: str
+) -> None:
+    lines = ["a,b,kind", *(f"{i % 2},{i % 3 == 0:d},{'xy'[i % 2]}" for i in range(20))]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)]).save(tmp_path / "earlier.safetensors")
+    options = tuple(str(tmp_path / "earlier.safetensors") if x == "earlier" else x for x in options)
+    data = tmp_path / "table.csv" if "--label" in options else BARS
+    refused = cli.refuse("train", data, tmp_path / "run", *options, "--pretrain", 2)
+    assert refused.startswith("--pretrain: ") and received in refused
+    assert not (tmp_path / "run").exists()
