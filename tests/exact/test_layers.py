@@ -426,6 +426,18 @@ def test_moments_are_derivatives_of_the_log_partition(case: Case, second: float)
 
 
 @cases
+def test_the_derivative_of_ln_p_by_the_field_is_the_state_less_its_mean(case: Case) -> None:
+    """Also where a field is 0, at the edge of the half-lines."""
+    layer = case.build()
+    field = torch.from_numpy(fields(layer)).requires_grad_()
+    noise = layer.noise(field.shape, generator=torch.Generator().manual_seed(5)).double()
+    x = layer.sample(field.detach(), noise)
+    (derivative,) = torch.autograd.grad(layer.log_conditional(x, field).sum(), field)
+    expected = array(x - layer.moments(field.detach()).mean)
+    np.testing.assert_allclose(array(derivative), expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+@cases
 def test_derivatives_by_finite_differences(case: Case) -> None:
     """The same without autograd, so that a wrong backward cannot agree with itself."""
     layer = case.build()

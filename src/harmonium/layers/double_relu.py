@@ -109,8 +109,8 @@ class DoubleReLU(Layer):
             _device.where(x >= 0, a, b)
             for a, b in zip((*sides[0], up.log_width, odds), (*sides[1], down.log_width, -odds), strict=True)
         )
-        peak = (slope / curvature).clamp(min=0)
-        fall = 0.5 * curvature * (x.abs() - peak).square() - slope.clamp(max=0) * x.abs()
+        rise = slope.relu()
+        fall = 0.5 * curvature * (x.abs() - rise / curvature).square() - (slope - rise) * x.abs()
         return logsigmoid(share) - fall - width
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:

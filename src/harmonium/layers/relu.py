@@ -45,7 +45,8 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
         onward = torch.addcdiv(t, one, onward, value=n)
     rest = 2 / onward
     far = 1 / (t + rest)
-    near = z.clamp(-_FAR, _HIGH) * sqrt(0.5)
+    # Beyond -_FAR, not at it: whether clamp has a derivative at its bounds depends on the version of torch.
+    near = z.clamp(-2 * _FAR, _HIGH) * sqrt(0.5)
     twice = erfc(-near)  # 2 Φ(z)
     coarse = (256 * near).round() / 256  # its square is exact
     hazard = (-coarse.square()).exp() * ((coarse - near) * (coarse + near)).exp() * sqrt(2 / pi) / twice
@@ -145,9 +146,9 @@ class ReLU(QuadraticUnits):
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         slope, curvature = self._find_local(field, 0.0, theta)
-        peak = (slope / curvature).clamp(min=0)
+        rise = slope.relu()
         # From the peak down: the heights themselves may be huge and nearly equal.
-        fall = 0.5 * curvature * (x - peak).square() - slope.clamp(max=0) * x
+        fall = 0.5 * curvature * (x - rise / curvature).square() - (slope - rise) * x
         return torch.where(x < 0, -torch.inf, -fall - half_line_law(slope, curvature).log_width)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
