@@ -1,7 +1,8 @@
 """Builds and checks what a registry takes, and refuses where versions do not agree.
 
-``python .ci/release.py --tag v0.3.0`` compares the tag with the version in ``src/harmonium/__init__.py``, with
-CITATION.cff, CHANGELOG.md and the recipe, builds wheel and sdist into dist/, and checks both by twine. ``docs/release.md`` has the steps around it.
+``python .ci/release.py --tag v0.3.0`` compares the tag with the version in ``src/harmonium/__init__.py``,
+with CITATION.cff, CHANGELOG.md and the recipe, builds wheel and sdist into dist/, and checks both by twine.
+``docs/release.md`` has the steps around it.
 """
 
 from __future__ import annotations
