@@ -1,4 +1,4 @@
-"""Holds the prose to its limits: words a sentence, lines a page, characters a line, openings, tables.
+"""Holds the prose to its limits: words a sentence, lines a page, width, openings, tables, words of our own.
 
 ``python .ci/words.py`` prints what is over a limit and ends with 1 if anything is. ``--count`` prints a
 line a page. A page that is not yet within a limit stands in ``NOT_YET``, which can only shrink: an entry
@@ -143,6 +143,31 @@ def clause_openings(text: str) -> list[str]:
     ]
 
 
+OURS = re.compile(
+    r"\b(?:laws?|sits?|(?:has|have) (?:its|their) say|(?:is|are) told"
+    r"|bears?|borne|lent|vouch(?:es)?|believed)\b",
+    re.IGNORECASE,
+)
+"""Words that a reader does not expect; the usual ones are distribution, is at, is given, has, accepted."""
+
+IN_CODE = re.compile(r"laws?", re.IGNORECASE)  # the name of an argument, which docstrings list
+
+
+def own_words(text: str) -> list[str]:
+    """Returns the sentences of a page that have words which its readers do not expect."""
+    return [each for each in sentences(text) if OURS.search(each)]
+
+
+def own_words_of_code(text: str) -> list[str]:
+    """Returns the lines of docstrings that have such words, but for names of arguments."""
+    return [
+        f"{line + number}: {each.strip()}"
+        for line, string in docstrings(text)
+        for number, each in enumerate(string.splitlines())
+        if any(not IN_CODE.fullmatch(found[0]) for found in OURS.finditer(each))
+    ]
+
+
 def page_opening(text: str) -> list[str]:
     """Returns the first sentence below the title where it opens with a clause and is no question."""
     first = next((s for s in sentences(re.sub(r"^# .*$", "", text, flags=re.MULTILINE))), "")
@@ -167,6 +192,7 @@ def over(path: str, text: str, kind: Kind) -> dict[str, list[str]]:
         "width": [f"{len(line)} characters: {line}" for line in wide_lines(text, kind.width or 1000)],
         "tables": [] if kind.numbers else [f"a table of numbers: {head}" for head in measured_tables(text)],
         "opening": page_opening(text),
+        "words": own_words(text),
     }
     if path == "CHANGELOG.md":
         found["lines"] = [f"{head}: {n} lines, expected at most 60" for head, n in versions(text) if n > 60]
@@ -197,7 +223,10 @@ def faults() -> list[str]:
             f"docs/decisions: {decisions} pages, expected at most {DECISIONS}; add to the page of the theme"
         )
     for source in sorted((ROOT / "src").rglob("*.py")):
-        found += [f"{source.relative_to(ROOT)}:{each}" for each in clause_openings(source.read_text("utf-8"))]
+        text = source.read_text("utf-8")
+        found += [
+            f"{source.relative_to(ROOT)}:{each}" for each in clause_openings(text) + own_words_of_code(text)
+        ]
     return found
 
 

@@ -14,7 +14,7 @@ def check_claim(claimed: int, size: int, what: str) -> None:
 
     Compressed, sparse and never written data are larger than their file, honestly by a factor up to a hundred
     or so, in a file made to do harm by millions. Up to ``FACTOR`` times the file, and always up to ``LEAST``,
-    a claim is believed; the variable ``HARMONIUM_READ_LIMIT``, a number of bytes, takes the place of both.
+    a claim is accepted; the variable ``HARMONIUM_READ_LIMIT``, a number of bytes, takes the place of both.
 
     Args:
         claimed: bytes in memory, at least 0.
@@ -30,6 +30,6 @@ def check_claim(claimed: int, size: int, what: str) -> None:
     limit = int(allowed) if allowed else max(LEAST, FACTOR * size)
     if claimed > limit:
         raise ValueError(
-            f"{what} claims {claimed} bytes, where a file of {size} bytes is believed up to {limit}; "
+            f"{what} claims {claimed} bytes, where a file of {size} bytes may claim up to {limit}; "
             f"if it is honest, set {LIMIT}={claimed}"
         )

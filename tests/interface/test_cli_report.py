@@ -273,7 +273,7 @@ def test_annealing_and_mixing_are_judged_together() -> None:
     row = {"data": "x", "log_likelihood": -9.0, "rows_standard_error": 0.05}
     apart = {"given_up": 0.055, "pairs": 400, "longest_meeting_time": 1000}
     together = likelihood_remarks(ais, row, apart)
-    assert "22 of 400 pairs of chains had not met after 1000 sweeps. So nothing vouches" in told(
+    assert "22 of 400 pairs of chains had not met after 1000 sweeps. So its standard error" in told(
         together, "caution"
     )
     assert told(together, "good") == "" and "±" not in " ".join(text for _, text in together)

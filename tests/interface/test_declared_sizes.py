@@ -88,11 +88,11 @@ def test_many_images_are_believed_by_the_sum_of_their_sizes(tmp_path: Path) -> N
 def test_the_limit_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, np.zeros((70, MEBIBYTE), np.uint8))
-    refused(path, "claims 73400", "believed up to 67108864", "set HARMONIUM_READ_LIMIT=73400")
+    refused(path, "claims 73400", "may claim up to 67108864", "set HARMONIUM_READ_LIMIT=73400")
     monkeypatch.setenv("HARMONIUM_READ_LIMIT", "80000000")
     assert read(path).samples.shape == (70, MEBIBYTE)
     monkeypatch.setenv("HARMONIUM_READ_LIMIT", "1000")
-    refused(path, "believed up to 1000")
+    refused(path, "may claim up to 1000")
     monkeypatch.setenv("HARMONIUM_READ_LIMIT", "much")
     refused(path, "HARMONIUM_READ_LIMIT: expected a number of bytes, received 'much'")
 

@@ -43,6 +43,8 @@ def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
         ("# Page\n\n`a b c d e f g h i j k l m n o p q r s t u v w x y z` is one word.\n", set()),
         ("# Page\n\nWhat it says.\n", {"opening"}),
         ("# Page\n\nWhat does it say?\n", set()),
+        ("# Page\n\nChains follow the law.\n", {"words"}),
+        ("# Page\n\nA flawed `law` is a lawful one.\n", set()),
         (
             "# Page\n\n| a | b |\n|---|---|\n| c | 1.5 ± 2 |\n| d | -3 |\n| e | 4 s |\n| f | 1,000 |\n",
             {"tables"},
@@ -53,6 +55,21 @@ def test_openings_by_a_clause_are_recognised(text: str, found: bool) -> None:
 )
 def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
     assert set(words.over("docs/page.md", text, USERS)) == limits
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            'def f(law):\n    """Returns it.\n\n    law: the machine, as is told.\n    """',
+            ["4: law: the machine, as is told."],
+        ),
+        ('def f(law):\n    """Returns the law."""', []),
+        ('x = "is told"', []),
+    ],
+)
+def test_words_of_our_own_are_found_in_docstrings(text: str, found: list[str]) -> None:
+    assert words.own_words_of_code(text) == found
 
 
 def test_versions_of_the_changelog_are_counted_one_by_one() -> None:

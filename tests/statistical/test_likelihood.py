@@ -120,15 +120,15 @@ def test_the_bounds_are_what_is_printed_first():
     assert tuple(estimate) == (1.5, 0.1, 30.0, 1.2, 2.0, True, ())
 
 
-def test_a_result_without_data_says_that_nothing_vouches_for_it():
+def test_a_result_without_data_is_called_unverified():
     made = machine("bernoulli-spin")
     data = made.random_states(20, seed=torch.Generator().manual_seed(0))[0]
     alone, beside = ais(made, 50, 20, seed=0), ais(made, 50, 20, data=data, seed=0)
     assert (alone.vouched, beside.vouched) == (False, True)
-    assert str(alone).endswith("; without data nothing vouches for the upper bound")
-    assert "vouches" not in str(beside)
+    assert str(alone).endswith("; the upper bound is unverified without data")
+    assert "unverified" not in str(beside)
     assert "vouched=False, doubts=()" in repr(alone)
-    assert str(alone._replace(upper=inf)).endswith("; without data nothing vouches for the estimate")
+    assert str(alone._replace(upper=inf)).endswith("; the estimate is unverified without data")
     assert str(alone._replace(doubts=("a doubt",))).endswith("; doubtful, see doubts")
 
 

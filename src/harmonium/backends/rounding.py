@@ -22,9 +22,9 @@ _TF32_BITS = 13  # of the 23 of float32 that tf32 leaves out
 def precision(name: str) -> Iterator[None]:
     """Inside, the products that make fields round their factors first; sums stay in float32.
 
-    The states of discrete units survive it, so that chains of such a machine follow the law of the machine
-    with rounded couplings: exactly, as both half-steps round alike. Statistics, energies and parameters are
-    not rounded. docs/gpu.md has the bias.
+    The states of discrete units survive it, so that chains of such a machine follow the distribution of the
+    machine with rounded couplings: exactly, as both half-steps round alike. Statistics, energies and
+    parameters are not rounded. docs/gpu.md has the bias.
 
     On a GPU its matrix units do it, several times as fast as float32. On a CPU it is an emulation, which is
     slower than not to round, for the sake of trying. For machines in float32; others compute as they are.

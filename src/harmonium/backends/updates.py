@@ -1,8 +1,8 @@
 """Many updates of a small machine in one call: visible units beside two-valued hidden ones. Needs numba.
 
-The law is that of ``rules.cd`` and ``rules.pcd``: Gibbs chains, and the hidden layer summed out of the
-statistics. Eager tensor code spends its time on starting operations where a machine has tens of units; here
-an update costs what its arithmetic costs. ``training.compiled_updates`` decides when it serves.
+The distribution is that of ``rules.cd`` and ``rules.pcd``: Gibbs chains, and the hidden layer summed out of
+the statistics. Eager tensor code spends its time on starting operations where a machine has tens of units;
+here an update costs what its arithmetic costs. ``training.compiled_updates`` decides when it serves.
 
 Visible units stand block by block, two-valued, one-hot or Gaussian. Those of ``layers.Gaussian`` have x ~
 N(a + W h, 1/s) with precision s, and J = s W. In the scaled state z = s x fields are z W and the gradients of

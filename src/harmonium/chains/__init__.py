@@ -1,4 +1,4 @@
-"""Chains: kernels that leave a machine's law invariant, and the loop that runs them."""
+"""Chains: kernels that leave a machine's distribution invariant, and the loop that runs them."""
 
 from harmonium.chains.diagnostics import (
     Convergence as Convergence,

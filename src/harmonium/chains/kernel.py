@@ -24,7 +24,7 @@ class KernelState(NamedTuple):
     """Chains between two sweeps of a kernel.
 
     Attributes:
-        states: chains that follow the machine's law, for each layer (batch, width_l).
+        states: chains that follow the machine's distribution, for each layer (batch, width_l).
         sweeps: that they have taken since they began.
         memory: what the kernel keeps beside them, such as a step size: a record, or nested dicts and lists,
             of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.

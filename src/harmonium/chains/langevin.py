@@ -43,11 +43,12 @@ class Langevin(Kernel):
     Args:
         step: α₀, of the order of n^(-1/3) for n units; above 0.
         adjust: first sweeps of a chain that are left unadjusted (the paper's adjust step); None leaves all
-            of them so. An unadjusted sweep does not keep the machine's law. In ``chains.run`` and for fresh
-            chains they are those of the run; persistent chains have them once, and not at every update.
+            of them so. An unadjusted sweep does not keep the machine's distribution. In ``chains.run`` and
+            for fresh chains they are those of the run; persistent chains have them once, and not at every
+            update.
         anneal: whether the step falls along a half cosine in the course of a run, from ``step`` at its first
             sweep towards 0 after its last. Persistent chains, which have no last sweep, run through it at
-            every update. Adjusted sweeps keep the law at any step.
+            every update. Adjusted sweeps keep the distribution at any step.
         temperature: T of the noise, √(2 α_i T) ξ. Adjusted chains then follow exp(-F(x)/T) in the Gaussian
             layers, and the machine's own distribution of all else given them. The public program of Liao et
             al. has T = B chains and the step α₀/B.
@@ -147,13 +148,14 @@ class GibbsLangevin(Kernel):
         step: α₀ of the first inner step, above 0.
         inner: Langevin steps of a sweep, at least 1.
         correction: "metropolis": a Metropolis test of the whole sweep (Eq. 12); in wide layers it needs small
-            steps. "exact": the noise has s² = 1 - β₀², which leaves the conditional law as it is, and so the
-            machine's, with nothing to accept. "none": s² as in the paper; the law is not kept.
+            steps. "exact": the noise has s² = 1 - β₀², which leaves the conditional distribution as it is,
+            and so the machine's, with nothing to accept. "none": s² as in the paper; the distribution is not
+            kept.
         adjust: first sweeps of a chain without the Metropolis test; of a persistent chain once, and not at
             every update.
-        temperature: T of the noise, s √T. With "metropolis" the law is that of ``Langevin`` at T. With
-            "exact" Gaussian units given the others follow p(x | h)^(1/T) and the others given them p(h | x),
-            which are the conditionals of no joint law unless T = 1.
+        temperature: T of the noise, s √T. With "metropolis" the distribution is that of ``Langevin`` at T.
+            With "exact" Gaussian units given the others follow p(x | h)^(1/T) and the others given them p(h |
+            x), which are the conditionals of no joint distribution unless T = 1.
         variance: as in ``Langevin``; "mean" is not for "exact", whose β₀ has to stay below 1 for all units.
 
     Raises:
@@ -265,7 +267,7 @@ class Relaxation(NamedTuple):
         spread: Deviation of the noise, in units of σ.
         collapsed: m is taken at the conditional means of the neighbours, which are summed out (Langevin on
             the marginal density), rather than at their states.
-        adjusted: whether a Metropolis test follows, which makes the machine's law invariant.
+        adjusted: whether a Metropolis test follows, which makes the machine's distribution invariant.
         temperature: T by which the test divides the marginal density's logarithm; ``spread`` has its root.
         common: the steps in units of the layer's mean variance, where they are: ``keep`` and ``spread`` then
             differ from unit to unit. None: they are in units of each unit's variance.

@@ -63,7 +63,7 @@ def run(
     """Runs independent chains, one a row.
 
     Args:
-        machine: whose law to follow.
+        machine: whose distribution to follow.
         kernel: what moves the chains.
         states: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
             the hidden layers are drawn; or chains that go on, a ``KernelState`` of this kernel.

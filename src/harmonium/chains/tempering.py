@@ -150,7 +150,7 @@ class Tempering(Kernel):
         ``ladder.Ladder`` instead makes as many rungs as an acceptance asks for, and counts round trips.
 
         Args:
-            machine: whose law is tempered.
+            machine: whose distribution is tempered.
             chains: chains of a round, at least 1.
             sweeps: Sweeps of a round, at least 2. Temperatures are as good as replicas were mixed by then.
             rounds: at least 1.

@@ -30,7 +30,7 @@ _FEWEST_SWEEPS = 40  # of a diagnosis
 def mixing(
     machine: BoltzmannMachine, max_steps: int, seed: int
 ) -> tuple[dict[str, Any], list[str], Meetings]:
-    """Meeting times of pairs of Gibbs chains from noise, and the sweeps that bring chains near their law.
+    """Meeting times of pairs of Gibbs chains from noise, and sweeps until chains are near their distribution.
 
     A first run with lag 1 tells the lag of the second, which bounds the total variation distance (Biswas et
     al. 2019): by the estimate, and by its upper confidence limit, null where so many pairs cannot tell.

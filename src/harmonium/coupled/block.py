@@ -25,8 +25,7 @@ _PROPOSALS, _SLOTS = 4, 1024
 @final
 @dataclass(frozen=True)
 class Block:
-    """The conditional law of some layers or parts of layers, p = Π p(x | B) over all their units, for each
-    row.
+    """The conditional distribution of some layers or parts of layers, p = Π p(x | B), for each row.
 
     Attributes:
         hamiltonian: the machine.
@@ -71,7 +70,7 @@ class Block:
 
     @cached_property
     def in_double(self) -> tuple[Tensor, ...]:
-        """The fields in float64, (rows, columns): nearly equal laws must not seem to have other weights."""
+        """The fields in float64, (rows, columns), so that nearly equal distributions get equal weights."""
         return tuple(field.double() for field in self.fields)
 
     @cached_property
@@ -102,7 +101,7 @@ class Coupled(NamedTuple):
     """A draw from a coupling.
 
     Attributes:
-        x: for each layer of the block (rows, columns), distributed by the first law.
+        x: for each layer of the block (rows, columns), distributed by the first distribution.
         y: distributed by the second law.
         tries: (rows,), rounds of rejection sampling that a row took; 0 where none was needed.
     """
@@ -113,7 +112,7 @@ class Coupled(NamedTuple):
 
 
 class BlockCoupling(ABC):
-    """A joint law of (x, y) with x ~ p and y ~ q. It holds no state."""
+    """A joint distribution of (x, y) with x ~ p and y ~ q. It holds no state."""
 
     @abstractmethod
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
@@ -125,7 +124,7 @@ class BlockCoupling(ABC):
 
 @final
 class CommonNoise(BlockCoupling):
-    """Couples two draws by common noise: equal where the laws are equal, close where they are close."""
+    """Couples two draws by common noise: equal where distributions are equal, close where they are close."""
 
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         noise = p.noise(p.rows, generator)
@@ -207,7 +206,7 @@ class Rejection:
     one proposal at a time, without a cap.
 
     Args:
-        p, q: the two laws.
+        p, q: the two distributions.
         x, y: draws from them, to be written over in rows that wait; the lists are the caller's own.
         wait_x, wait_y: booleans, true for rows that wait, (rows,).
         generator: source of noise.
@@ -269,12 +268,12 @@ class Rejection:
 class Rounds:
     """Draws a maximal coupling on a device that runs asynchronously, in rounds of one shape.
 
-    The law is that of ``Rejection``. The host does not wait to learn how many rows wait: a round makes
-    several times as many proposals as there are rows, so that one is nearly always enough however rare
+    The distribution is that of ``Rejection``. The host does not wait to learn how many rows wait: a round
+    makes several times as many proposals as there are rows, so that one is nearly always enough however rare
     acceptance is. Both laws are one batch, as a launch takes such a device longer than a small batch does.
 
     Args:
-        p, q: the two laws.
+        p, q: the two distributions.
         common_noise: see ``Maximal``.
         generator: source of noise.
         left: a draw and the rows that wait for it, (2, rows), which goes on; None: the first draw and a round
@@ -396,8 +395,8 @@ def stack(x: Tensor, y: Tensor) -> Tensor:
 class Reflection(BlockCoupling):
     """Maximal, and where the draws differ they mirror each other, which brings the next means together.
 
-    For two normal laws of equal variances: z ~ N(0, I), d the standardised difference of means; y = x with
-    probability min(1, φ(z + d)/φ(z)), else y's noise is z reflected at the hyperplane orthogonal to d
+    For two normal distributions of equal variances: z ~ N(0, I), d the standardised difference of means; y =
+    x with probability min(1, φ(z + d)/φ(z)), else y's noise is z reflected at the hyperplane orthogonal to d
     (Bou-Rabee, Eberle & Zimmer 2020; Jacob et al. 2020, §4.1).
     """
 

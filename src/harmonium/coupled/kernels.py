@@ -159,9 +159,9 @@ class Jumps:
 
     A chain whose visible state is on the list moves to the proposed one with probability min(1, exp(F(v) -
     F(v'))); from any other state the reverse move could not be proposed, and it stays. Between Gibbs sweeps
-    this leaves the machine's law invariant. Where a machine's modes are data, as on bars and stripes, chains
-    then mix at once and pairs, which share the proposal, meet at once; on large images chains are never
-    exactly at a datum and nothing happens. For machines with one visible and one hidden
+    this leaves the machine's distribution invariant. Where a machine's modes are data, as on bars and
+    stripes, chains then mix at once and pairs, which share the proposal, meet at once; on large images chains
+    are never exactly at a datum and nothing happens. For machines with one visible and one hidden
     layer.
 
     Args:

@@ -175,8 +175,8 @@ def run_pairs(
     states of the pairs still needed is kept.
 
     With ``antithetic`` the first chain of pair pairs/2 + i mirrors the noise of that of pair i until the
-    second chains set out. Each pair alone has the same law; where two such pairs start alike, the mean over
-    them varies less.
+    second chains set out. Each pair alone has the same distribution; where two such pairs start alike, the
+    mean over them varies less.
 
     ``start`` has for each layer (pairs, width_l), ``row_weights`` is (pairs,). ``fields`` has the fields of
     some layers at the start, (pairs, width_l), where they are known.
@@ -460,7 +460,7 @@ def _read_steps(meetings: Meetings, steps: Tensor | range) -> Tensor:
             f"meetings: expected pairs that all met, received {int(meetings.capped.sum())} of "
             f"{len(meetings.capped)} capped after {int(meetings.times.max())} sweeps, which bound nothing: "
             "chains from this start do not mix within them. A larger max_steps helps if pairs still met near "
-            "the end; else start nearer to the machine's law (data, tempered chains)"
+            "the end; else start nearer to the machine's distribution (data, tempered chains)"
         )
     t = steps if isinstance(steps, Tensor) else torch.tensor(list(steps))
     if t.dim() != 1 or t.is_complex():

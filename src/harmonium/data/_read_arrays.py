@@ -53,7 +53,7 @@ def check_members(path: Path) -> None:
     """Refuse an archive whose members are not what they claim, before any array is made.
 
     Raises:
-        ValueError: an array of other than its bytes, more bytes than the file's size can vouch for, or a
+        ValueError: an array of other than its bytes, more bytes than the file's size allows, or a
             compression that NumPy does not write (whose decoders ask for memory at a file's word).
     """
     with zipfile.ZipFile(path) as archive:
@@ -155,7 +155,7 @@ def inside(file: Any, name: str) -> Any:
 
 
 def check_dataset(dataset: Any, name: str, size: int) -> None:
-    """Refuse data that lie in other files, have no fixed size, or are more than the file can vouch for."""
+    """Refuse data that lie in other files, have no fixed size, or are more than the file's size allows."""
     if dataset.external or dataset.is_virtual:
         raise ValueError(f"{name}: expected data in the file itself, received a reference to other files")
     if dataset.shape is None or dataset.dtype.hasobject:

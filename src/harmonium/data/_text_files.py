@@ -285,7 +285,7 @@ def open_text(path: Path, errors: str = "strict") -> TextIO:
 
 
 def _unpacked(file: IO[bytes], size: int) -> bytes:
-    """Returns what a compressed file holds, if its size can vouch for it."""
+    """Returns what a compressed file holds, if its size allows that."""
     content = bytearray()
     try:
         with gzip.open(file) as unpacked:

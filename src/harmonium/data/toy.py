@@ -23,8 +23,8 @@ _STANDARD_DEVIATIONS = {
 def bars_and_stripes(size: int = 4) -> Array:
     """Every picture of full columns (bars), then every picture of full rows (stripes).
 
-    The all-zero and the all-one picture belong to both kinds and so come twice; under the uniform law over
-    the rows they weigh double.
+    The all-zero and the all-one picture belong to both kinds and so come twice; under the uniform
+    distribution over the rows they weigh double.
 
     Args:
         size: side of the square picture, 1 to 16.
@@ -70,7 +70,7 @@ def gaussian_mixture(n: int, kind: str = "isotropic", seed: int | torch.Generato
 
 
 def gaussian_mixture_log_density(X: Array, kind: str = "isotropic") -> Array:
-    """Exact log density, in nats, of the law that :func:`gaussian_mixture` draws from.
+    """Exact log density, in nats, of the distribution that :func:`gaussian_mixture` draws from.
 
     Args:
         X: (rows, 2).

@@ -209,13 +209,13 @@ class DensityEstimator(BoltzmannEstimator):
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
-            method: "exact": independent rows from the exact law, for machines of at most 12 hidden units
-                (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs": chains,
-                which follow the machine's law as far as ``sweeps`` sweeps have mixed them. "tempered": the
-                same by parallel tempering, ten replicas a chain. "local_mode": the local mode that a search
-                from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not follow the law.
-                "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps of the whole state. Other
-                kernels by their names in ``chains.Kernel.registry``.
+            method: "exact": independent rows from the exact distribution, for machines of at most 12 hidden
+                units (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs":
+                chains, which follow the machine's distribution as far as ``sweeps`` sweeps have mixed them.
+                "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the local mode
+                that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not
+                follow the distribution. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps
+                of the whole state. Other kernels by their names in ``chains.Kernel.registry``.
             sweeps: Sweeps of every chain, at least 0; not read for "local_mode".
             random_state: int, ``RandomState``, or None for that of the estimator.
 

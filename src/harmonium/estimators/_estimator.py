@@ -137,8 +137,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Args:
             machine: trained; the estimator works on it, not on a copy.
             X: rows that the machine has learnt: annealing is checked on up to 1,000 of them, and the
-                ``offset_`` of ``RBMOutlier`` is found on them. None: none, so that nothing vouches for an
-                annealed ln Z.
+                ``offset_`` of ``RBMOutlier`` is found on them. None: none, so that an annealed ln Z
+                is unverified.
             encoder: between data and states; None: the one in the machine's metadata, which makes frames of
                 a table that the command line read from a file, or none at all, so that rows are states.
             **parameters: Parameters of the estimator, other than those that the machine shows.

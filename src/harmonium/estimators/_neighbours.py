@@ -78,7 +78,7 @@ class Neighbours:
 
         The points are read by logistic regression on standardised columns, which must be ahead by more than a
         standard error of the difference to be preferred. Every class keeps a label: where none has two,
-        neighbours are believed.
+        neighbours are used.
         """
         fold = np.full(len(codes), -1)
         for code in np.unique(codes[codes >= 0]):

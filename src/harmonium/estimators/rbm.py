@@ -42,7 +42,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             {"id": "ignore"} leaves a column out, {"age": {"limits": [0, 120]}} limits what is filled in or
             drawn of one.
         unknown: of a table, what becomes of a later label that its column has no state for: "missing" takes
-            it as missing, with a warning, where other cells are told, and as improbable where rows are
+            it as missing, with a warning, where other cells are predicted, and as improbable where rows are
             scored; "error" refuses it, and counts beyond the largest.
         binarise: "sample": the data are numbers in [0, 1], or grey levels 0 to 255 of uint8, and each is the
             probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,

@@ -35,8 +35,9 @@ class BennettRatio(NamedTuple):
             by their sum, to first order. Their squares add up to its variance where states are independent;
             where they are chains, sum those of each chain first.
         standard_error: Standard error of the value, if all states are independent.
-        overlap: Overlap of the two laws, 1 where they are equal: the mean of 4 σ(u) σ(-u) over the states.
-            Below a few hundredths the value rests on hardly any state, and its error cannot be trusted.
+        overlap: Overlap of the two distributions, 1 where they are equal: the mean of 4 σ(u) σ(-u) over the
+            states. Below a few hundredths the value rests on hardly any state, and its error cannot be
+            trusted.
     """
 
     value: float

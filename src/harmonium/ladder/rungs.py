@@ -34,7 +34,7 @@ def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> R
     law = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
     _checks.instance(law, name, Hamiltonian, "a BoltzmannMachine")
     if not isinstance(law.beta, float) or any(p.dim() != 1 for theta in law.thetas for p in theta):
-        raise ValueError(f"{name}: expected one law for all rows, received one that differs by row")
+        raise ValueError(f"{name}: expected one distribution for all rows, received one that differs by row")
     J = law.J if law.beta == 1.0 else [law.beta * edge for edge in law.J]
     return [x.detach() for x in (*chain.from_iterable(law.thetas), *J)]
 

@@ -243,9 +243,9 @@ def matching_law(
     """Returns δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
 
     Every distribution has exactly one such pair, finite unless x is confined to one point or to both ends. So
-    that these have one too, the moments are mixed with those of a uniform law, by the share that x is rounded
-    by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would change
-    which end has the mass: from the ends x keeps a distance of a few such shares.
+    that these have one too, the moments are mixed with those of a uniform distribution, by the share that x
+    is rounded by in ``precision``, in units of the interval. Nor may γ be so negative that rounding it would
+    change which end has the mass: from the ends x keeps a distance of a few such shares.
 
     Args:
         mean: E[x], (units,) float64.

@@ -86,9 +86,10 @@ def ptt(
     """Equilibrium training: chains that exchange with samples of the machine as it last was frozen.
 
     Parallel trajectory tempering along the training (Béreux et al. 2026; FORMULAS §8). The chains stay in
-    the law of the machine although they take few sweeps, so that rates can be high that lead persistent
-    chains astray; the frozen machines have ln Z, and are a ladder for samples (``ladder.ladder_of``).
-    ``learning.LadderChains`` has the rule by which a machine is frozen or a step is taken back.
+    the distribution of the machine although they take few sweeps, so that rates can be high that lead
+    persistent chains astray; the frozen machines have ln Z, and are a ladder for samples
+    (``ladder.ladder_of``). ``learning.LadderChains`` has the rule by which a machine is frozen or a step is
+    taken back.
 
     Args:
         k: Gibbs sweeps of every update, at least 1.

@@ -1,5 +1,5 @@
 """Likelihood: exact by enumeration, by annealing and by TAP, bounds for deep machines,
-pseudo-likelihood, and how well hidden cells are told."""
+pseudo-likelihood, and how well hidden cells are predicted."""
 
 from harmonium.likelihood.annealing import ais as ais
 from harmonium.likelihood.exact import (

@@ -50,8 +50,9 @@ def ais(
     (the odd ones of a chain) are summed out with ψ at every β, so that a temperature costs one Gibbs sweep,
     two matrix products in a machine with one hidden layer.
 
-    The reverse run anneals from the machine's own law to the base and bounds ln Z from the other side. It
-    starts from ``data`` after 100 Gibbs sweeps of the machine, and the bound is as good as that start.
+    The reverse run anneals from the machine's own distribution to the base and bounds ln Z from the other
+    side. It starts from ``data`` after 100 Gibbs sweeps of the machine, and the bound is as good as that
+    start.
 
     Without ``data`` the reverse run has no trusted samples to start from. Two starts are made instead: one
     from the forward chains, resampled by their weights, which shares what these have missed, and one from
@@ -178,7 +179,7 @@ def _list_doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
         doubts.append(
             f"log_partition: the forward run missed a mode of the machine: {missed} of {chains} reverse runs "
             "are heavier than all of its own, so that the estimate is too low and both bounds may be; give "
-            "data= from the machine's law (training data, or long tempered chains)"
+            "data= from the machine's distribution (training data, or long tempered chains)"
         )
     return doubts
 
@@ -195,8 +196,9 @@ def anneal_chains(
 
     After each change a Gibbs sweep moves x, under a law of its own. Unlike that of ``chains.Gibbs`` it draws
     the layers first that are summed out, from the fields that the weight has asked for. Serves both
-    directions: the given states follow the law at the first of the betas. The ``base`` is independent units,
-    or fields of those of ``target``, for each layer (chains, width_l); ``clamped`` layers stay.
+    directions: the given states follow the distribution at the first of the betas. The ``base`` is
+    independent units, or fields of those of ``target``, for each layer (chains, width_l); ``clamped`` layers
+    stay.
     """
     graph = target.graph
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
@@ -391,8 +393,9 @@ def draw_likely_modes(
 def count_heavier(backward: Tensor, forward: Tensor) -> int:
     """Counts reverse runs whose log weights, taken forwards, are above the largest of the forward run by 1.
 
-    By Crooks' relation a reverse run from the machine's own law has each weight as often as a forward run,
-    times the weight over its mean. Their share therefore estimates the part of Z that the forward run missed.
+    By Crooks' relation a reverse run from the machine's own distribution has each weight as often as a
+    forward run, times the weight over its mean. Their share therefore estimates the part of Z that the
+    forward run missed.
     """
     return int((backward > forward.max() + 1).sum())
 

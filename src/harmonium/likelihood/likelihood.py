@@ -95,7 +95,7 @@ def variational_bound(
     Args:
         machine: the machine.
         X: visible states, (batch, visible_width). NaN is not observed: of such a row it is a bound on ln p of
-            what is observed, with the law of the rest, given that, factorised too.
+            what is observed, with the distribution of the rest, given that, factorised too.
         log_partition: ln Z, exact or estimated; an error in it shifts every row alike. Of a ``LogPartition``
             the value is taken, which is on average too low; only with its ``upper`` is the result a bound as
             far as that is one.
@@ -128,8 +128,8 @@ def annealed_bound(
 
     The path is geometric: every field is (1-β) times its mean-field value plus β times that of the
     neighbours. The layers of ``graph.summed`` are summed out with ψ. The mean of the weights is p̃(v) on
-    average, so that its log is on average not above ln p̃(v), and not below the variational bound; it tightens
-    with chains and temperatures.
+    average, so that its log is on average not above ln p̃(v), and not below the variational bound; it
+    tightens with chains and temperatures.
 
     Args:
         machine: the machine.

@@ -32,11 +32,11 @@ class LogPartition(NamedTuple):
             it fails as often as a mean of positive weights is overrated by three of its standard errors.
         upper: the reverse-annealing estimate plus three of its standard errors. E[exp(-estimate)] = 1/Z, so
             that it is too low by a nats with probability at most exp(-a), but only if its chains started in
-            the machine's own law; ``upper`` below ``lower`` says that they did not. Infinite where no reverse
-            run was asked for.
-        vouched: whether data vouch for ``upper``: its chains started from them, and it holds as far as they
-            are of the machine's law. False: annealing had to find its starts itself, and a mode that it did
-            not find is missing from ``upper`` too. The printed form says so.
+            the machine's own distribution; ``upper`` below ``lower`` says that they did not. Infinite where
+            no reverse run was asked for.
+        vouched: whether the chains of ``upper`` started from data; it holds as far as these are of the
+            machine's distribution. False: annealing had to find its starts itself, and a mode that
+            it did not find is missing from ``upper`` too. The printed form says so.
         doubts: all that was found to speak against the value and the bounds, one sentence each; the
             RuntimeWarnings of ``ais``. Empty where nothing was found, which proves nothing without data.
     """
@@ -70,9 +70,7 @@ class LogPartition(NamedTuple):
         else:
             text = f"ln Z in [{self.lower:.3f}, {self.upper:.3f}], estimate {text}"
         if not self.vouched:
-            text += "; without data nothing vouches for " + (
-                "the estimate" if self.upper == inf else "the upper bound"
-            )
+            text += f"; the {'estimate' if self.upper == inf else 'upper bound'} is unverified without data"
         return text + ("; doubtful, see doubts" if self.doubts else "")
 
     def __repr__(self) -> str:
@@ -90,7 +88,7 @@ class LogPartition(NamedTuple):
             ("effective sample size", f"{self.ess:.1f}"),
             (
                 "upper bound" if self.is_bounded else "modes",
-                "from data" if self.vouched else "nothing vouches",
+                "from data" if self.vouched else "unverified",
             ),
         ]
         if self.is_bounded:

@@ -96,10 +96,10 @@ def predictive_log_score(
 ) -> Tensor:
     """Returns Σ ln q(v_i | cells that are not hidden) over the cells of a row that are hidden at random.
 
-    q is the factorised law of naive mean field given the rest of the row. It is a law of its own, so that the
-    score is a proper one (no machine does better than the one whose q is right on average), but not the
-    machine's p. Beside other scores of one machine along its training, or of machines on the same rows, it
-    needs no ln Z, and takes real units, deep machines and rows that were observed in part.
+    q is the factorised distribution of naive mean field given the rest of the row. It is a distribution too,
+    so that the score is a proper one (no machine does better than the one whose q is right on average), but
+    not the machine's p. Beside other scores of one machine along its training, or of machines on the same
+    rows, it needs no ln Z, and takes real units, deep machines and rows that were observed in part.
 
     Args:
         machine: on any graph.

@@ -25,7 +25,7 @@ class Point(NamedTuple):
         means: a_l, (batch, width_l).
         variances: c_l, (batch, width_l).
         fields: B_l, (batch, width_l).
-        curvatures: diagonal of A_l, (batch, width_l); free units have the law p(x | B, A).
+        curvatures: diagonal of A_l, (batch, width_l); free units have the distribution p(x | B, A).
         messages: what a scheme keeps beside these.
     """
 

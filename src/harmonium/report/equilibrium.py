@@ -84,10 +84,11 @@ def resampling(
 ) -> Resampling:
     """Follows the pair statistics of Gibbs chains from noise towards, and maybe away from, those of the data.
 
-    A machine that was trained by chains too short to reach its law can generate good samples after as many
-    sweeps as the training's chains had made, and bad ones later: its law is another than the samples then
-    seen (Nijkamp et al. 2020; Agoritsas et al. 2023). The correlation of the pair statistics with the data's
-    then rises above its end and falls. Means play no part, as covariances have them taken off.
+    A machine that was trained by chains too short to reach its distribution can generate good samples after
+    as many sweeps as the training's chains had made, and bad ones later: its distribution is another than the
+    samples then seen (Nijkamp et al. 2020; Agoritsas et al. 2023). The correlation of the pair statistics
+    with the data's then rises above its end and falls. Means play no part, as covariances have them taken
+    off.
 
     Args:
         machine: the machine.
@@ -95,7 +96,7 @@ def resampling(
         chains: at least 40. The fewer, the larger a fall has to be to be seen.
         sweeps: at least 1.
         weights: Row weights, (rows,), those of the training; None means uniform. Without them a machine that
-            was trained with weights is compared with another law than its own.
+            was trained with weights is compared with another distribution than its own.
         seed: an int or a generator.
 
     Returns:

@@ -117,7 +117,7 @@ def learning_curve(
 
 
 def mixing_curve(meetings: Meetings, path: str | os.PathLike[str]) -> None:
-    """Draws over the sweeps how far chains may still be from the machine's law.
+    """Draws over the sweeps how far chains may still be from the machine's distribution.
 
     The flip rate stands above: where it is near zero, chains are frozen and pairs that met soon had never
     parted. Dashed is the bound's upper 95 % limit, which ``coupled.mixing_limit`` says the assumption of;

@@ -391,7 +391,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _text_of(path: Path) -> str:
-    """Returns the content of a file, unpacked where its name ends in .gz, if its size can vouch for it."""
+    """Returns the content of a file, unpacked where its name ends in .gz, if its size allows that."""
     if not path.is_file():
         raise FileNotFoundError(f"path: expected a file of sequences, found none at {path}")
     content, lines, size = bytearray(), 0, path.stat().st_size

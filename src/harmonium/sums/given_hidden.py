@@ -207,7 +207,7 @@ class JoinedGaussians:
         roots: see ``HiddenStates``; sums are of the states u, all else is of the columns x.
 
     Raises:
-        ValueError: K is not positive definite, so that there is no such law.
+        ValueError: K is not positive definite, so that there is no such distribution.
     """
 
     def __init__(

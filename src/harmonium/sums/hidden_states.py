@@ -182,7 +182,7 @@ class HiddenStates:
         return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.law.dtype)
 
     def posterior(self, v: Tensor) -> Posterior:
-        """Returns the law of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
+        """Returns the distribution of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
         unseen = self.law.visible_width - self.width  # columns of hidden Gaussian layers
         return Posterior(self, torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v)
 
@@ -250,7 +250,7 @@ class HiddenStates:
 
     @torch.no_grad()
     def draw(self, v: Tensor, generator: torch.Generator, draws: int = 1) -> Tensor:
-        """Draws what rows lack from its exact law: a hidden state first, then the columns given it.
+        """Draws what rows lack from its exact distribution: a hidden state first, then the columns given it.
 
         Args:
             v: (rows, visible_width), NaN where missing; ``nothing_seen(rows)`` for draws of whole rows.
@@ -268,7 +268,7 @@ class HiddenStates:
 
 @final
 class Posterior:
-    """The law of hidden states and missing entries given what rows show.
+    """The distribution of hidden states and missing entries given what rows show.
 
     Args:
         table: the hidden states.

@@ -1,4 +1,4 @@
-"""Likelihoods of rows under the simplest laws: independent columns, and pairs of columns."""
+"""Likelihoods of rows under the simplest models: independent columns, and pairs of columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Baselines(NamedTuple):
 
 @torch.no_grad()
 def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -> Baselines:
-    """Scores rows by the simplest laws of the same columns.
+    """Scores rows by the simplest models of the same columns.
 
     Args:
         machine: Machine with the columns' visible layers; it is not changed.

@@ -298,7 +298,8 @@ def change_roots(
     """Returns the machine of other columns u with the same means of x given hidden units, and variances 1.
 
     The weight that columns add to a state of the hidden units changes with their metric. Biases are shifted
-    against that, where the other hidden units are at their means; with one hidden unit the law is the same.
+    against that, where the other hidden units are at their means; with one hidden unit the distribution is
+    the same.
     """
     # x = R u = R' u' has u' = R'⁻¹ R u (``turn``). Given h, u has the means linear / V + (J / V) h: turned,
     # they are bias and couplings of u', whose variances are 1. A hidden unit's own bias takes up the change

@@ -18,7 +18,7 @@ from harmonium.tables import Table
 
 
 class Channel(ABC):
-    """A law p(y | x) of observations y, independent for every unit; NaN is an erasure and says nothing."""
+    """A distribution p(y | x) of observations y, independent for every unit; NaN is an erasure."""
 
     exact: bool
     """True if observations are free of noise."""

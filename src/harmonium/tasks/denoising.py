@@ -54,7 +54,7 @@ def denoise(
     neighbours: int = 1,
     seed: int | torch.Generator = 0,
 ) -> Denoised:
-    """Estimates clean visible states from noisy ones, under the machine's law (Tramel et al. 2018, §VII.4).
+    """Estimates clean visible states from noisy ones by the machine's p(v) (Tramel et al. 2018, §VII.4).
 
     The noise is known: discrete units are seen in another state with probability ``flip_probability``, or
     ``noise_deviation`` times normal noise was added. Either adds its evidence to the natural parameters of

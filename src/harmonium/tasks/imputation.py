@@ -265,7 +265,7 @@ def _tell_anew(
 def _sum_over_hidden(
     machine: BoltzmannMachine, held: Tensor, draws: int, sweeps: int, generator: torch.Generator
 ) -> Filled:
-    """Fills in from the exact law, which needs no sweeps."""
+    """Fills in from the exact distribution, which needs no sweeps."""
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
     best = torch.empty_like(held)
     for place, posterior in posteriors(exact_law(machine), held):

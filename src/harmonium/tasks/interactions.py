@@ -71,9 +71,9 @@ def effective_couplings(
             where states times columns^order are at most 2^28 (19 columns of two values, 16 with triples).
             "gaussian": for hidden layers of independent units that see visible units alone; the field from
             all visible units but those of the coupling is taken as normal, with its mean and variance under
-            the uniform law. That is exact in the limit of many small weights, and takes half a second for
-            100 columns and 100 hidden units, minutes for 784 and 500, or for 112 sites of 21 letters and
-            200. "auto": "exact" where it serves, else "gaussian".
+            the uniform distribution. That is exact in the limit of many small weights, and takes half a
+            second for 100 columns and 100 hidden units, minutes for 784 and 500, or for 112 sites of 21
+            letters and 200. "auto": "exact" where it serves, else "gaussian".
 
     Warns:
         RuntimeWarning: "gaussian" couplings whose error is estimated at over a tenth of their size: hidden
@@ -159,7 +159,7 @@ def _units_of(law: Hamiltonian) -> Iterator[_Unit]:
 
 
 _Means = Callable[[tuple[int, ...], list[int]], Tensor]
-"""Returns means of -F over all visible units but a few, under the uniform law.
+"""Returns means of -F over all visible units but a few, under the uniform distribution.
 
 Given at most two units, rising, and units of one layer side by side above those, of which one at a time is
 kept too: (states of each kept unit…, number of the last, states of such a unit).
@@ -183,7 +183,7 @@ def _enumerate(law: Hamiltonian, units: list[_Unit]) -> _Means:
 
 @final
 class _GaussianFields:
-    """With a normal law for the field that every hidden unit has from the other visible units."""
+    """With a normal distribution for the field that every hidden unit has from the other visible units."""
 
     def __init__(self, law: Hamiltonian, units: list[_Unit]) -> None:
         graph = law.graph

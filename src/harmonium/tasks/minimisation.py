@@ -121,7 +121,7 @@ def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
 def _find_betas(law: Hamiltonian) -> tuple[float, float]:
     """Returns inverse temperatures at which hardly any, and nearly every, unit is at its mode.
 
-    They are told by the changes of energy that one unit can make: at most all its neighbours together, at
+    They follow from the changes of energy that one unit can make: at most all its neighbours together, at
     least the weakest of them alone. Of the least ones the middle unit counts, as a single weak coupling would
     make the end far too cold for all others.
     """

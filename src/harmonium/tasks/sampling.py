@@ -1,4 +1,4 @@
-"""Draws of visible states, of whole rows or given some cells: from the exact law where that can be summed."""
+"""Draws of visible states, of whole rows or given some cells, exactly where that can be summed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sample(
             other machines each unit given those that come after it, where tables over their neighbours are
             small (trees, strips, narrow lattices). "auto": "exact" where it takes seconds, and else "gibbs".
             A name in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow
-            the law as far as they have mixed.
+            the distribution as far as they have mixed.
         sweeps: Sweeps of every chain, at least 0; not read for "exact".
         seed: an int or a generator.
 

@@ -73,8 +73,8 @@ def _learns_theta(layer: Layer) -> bool:
 class CompiledUpdates(Updates):
     """Updates by ``backends.updates``, as many in one call as nothing else is due in.
 
-    The law is that of ``OneByOne``, and so are the numbers but for their noise, which every update draws from
-    a key of its own: the bits do not depend on how updates are dealt into calls.
+    The distribution is that of ``OneByOne``, and so are the numbers but for their noise, which every update
+    draws from a key of its own: the bits do not depend on how updates are dealt into calls.
     """
 
     engine = "compiled"

@@ -168,7 +168,7 @@ def train(
             for each shard.
         shards: Parts into which each batch and its chains are cut with ``distributed``, each with noise of
             its own: a power of two that the number of processes divides and that divides every number of
-            chains, at most the rows of a batch. Another number gives other bits of the same law.
+            chains, at most the rows of a batch. Another number gives other bits of the same distribution.
 
     Returns:
         The outcome. After a Ctrl-C or SIGTERM the status is "interrupted", and the current update was

@@ -43,7 +43,7 @@ def predict(
     Of labels the most probable value is written, of counts and real numbers the mean.
 
     Args:
-        data: rows; what they say of the column is not read.
+        data: rows; their own values of the column are not used.
         out: file for the predictions, a row each: .csv, .tsv, .parquet, .feather.
         column: what to predict; the label if not given.
         with_probabilities: a column more for each value, NAME=VALUE.

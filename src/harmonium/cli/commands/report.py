@@ -317,7 +317,7 @@ def _mixing(met: dict[str, Any], section: Section, subject: Subject, most: int, 
         steps, heights, limits = mixing_heights(meetings)
         title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
         if limits is not None:
-            title = "How far chains may be from the law"
+            title = "How far chains may be from the distribution"
             lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
         label = "total variation" if limits is not None else "fraction"
         section.lead = ". ".join([*notes, ""]).strip()

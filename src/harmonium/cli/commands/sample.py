@@ -57,8 +57,8 @@ def sample(
 ) -> dict[str, Any]:
     """Draw samples from a machine and write them to a file.
 
-    They come from the exact law where at most 12 hidden units can be summed out, or all units one by one, and
-    no option of chains is given; and else from Markov chains.
+    They come from the exact distribution where at most 12 hidden units can be summed out, or all units one by
+    one, and no option of chains is given; and else from Markov chains.
 
     Args:
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
@@ -122,7 +122,7 @@ def sample(
     samples, labels = coding.decode(v)
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
-    way = "from the exact law" if exact else f"{sweeps} sweeps from {start}"
+    way = "from the exact distribution" if exact else f"{sweeps} sweeps from {start}"
     title = f"{number} samples, {way}: {shown}{in_words(limits)}"
     drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
     write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
@@ -142,7 +142,7 @@ def sample(
 
 
 def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMachine:
-    """Returns a machine whose law is p(states)^(1/temperature) of another, hidden units among the states.
+    """Returns a machine with the distribution p(states)^(1/temperature) of another, hidden units included.
 
     Raises:
         ValueError: units whose parameters are not all that their law depends on, such as Gaussian ones.

@@ -157,7 +157,7 @@ class Subject:
 
 
 def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject) -> None:
-    """Fills the section on what was learned: likelihoods beside simple laws, strong links, worst columns.
+    """Fills the section on what was learned: likelihoods beside simple models, strong links, worst columns.
 
     ``scores`` has under "mean" the machine's mean ln p of the rows, in nats of its states, where it is known.
     """
@@ -168,7 +168,9 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
     baselines = score_baselines(subject.machine, rows, rows if training is None else training)
     section.remarks = [] if score is None else [gain_remark(score, baselines)]
     fitted = "these rows" if training is None else "the training rows"
-    section.lead = f"{len(rows)} rows of {subject.data}, beside laws that know less, fitted to {fitted}."
+    section.lead = (
+        f"{len(rows)} rows of {subject.data}, beside models with less structure, fitted to {fitted}."
+    )
     likelihoods = [["independent columns", f"{baselines.independent:.2f}"]]
     if baselines.pairs is not None:
         likelihoods.append(["pairs of columns", f"{baselines.pairs:.2f}"])

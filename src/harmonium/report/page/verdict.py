@@ -150,12 +150,12 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
         text += (
             "but the machine was trained out of equilibrium: chains from noise agree best with the data "
             f"after {mixing['peak']} sweeps. So its standard error{limits} cannot be trusted, "
-            "however small: likelihoods are those of a law that its best samples do not follow."
+            "however small: likelihoods are those of a distribution that its best samples do not follow."
         )
         return Remark("caution", text)
     if unmixed(table, mixing):
         text += (
-            f"but {_count_apart(mixing)}. So nothing vouches for its standard error{upper}: "
+            f"but {_count_apart(mixing)}. So its standard error{upper} cannot be trusted: "
             "modes that no run reached are missing. ln Z may be higher, and likelihoods lower. "
             "Compare more temperatures, other seeds, and a base of training rows."
         )
@@ -211,12 +211,14 @@ def mixing_remarks(table: Mapping[str, Any], sweeps: int | None) -> list[Remark]
             Remark("note", f"{_count_apart(table)}; the samples here are independent draws all the same.")
         ]
     if table["given_up"] > 0:
-        text = f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's law."
+        text = (
+            f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's distribution."
+        )
         return [Remark("caution", text)]
     bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
     if bound is None:
         return [Remark("note", "All pairs of chains met, but they bound no distance below 0.1.")]
-    text = f"Chains from noise are within 0.1 (total variation) of the machine's law after {bound} sweeps"
+    text = f"Chains from noise are within 0.1 (total variation) of the distribution after {bound} sweeps"
     if sweeps is None:
         return [Remark("good", f"{text}; the samples here are independent draws.")]
     enough = sweeps >= bound
@@ -244,7 +246,7 @@ def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
         text = (
             "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
             f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
-            "are not from the machine's law. Train on with a lower rate and more sweeps (rule pcd, "
+            "are not from the machine's distribution. Train on with a lower rate and more sweeps (rule pcd, "
             "schedule linear)."
         )
         return Remark("caution", text)
@@ -297,7 +299,7 @@ def copy_remarks(samples: float, data: float) -> list[Remark]:
 
 
 def gain_remark(score: float, baselines: Baselines) -> Remark:
-    """Judges a machine's mean ln p beside those of simple laws."""
+    """Judges a machine's mean ln p beside those of simple models."""
     gain, reach = score - baselines.independent, 0.0
     word = "better" if gain > 0 else "worse"
     text = f"The machine tells a row {abs(gain):.2f} nats {word} than independent columns"
