@@ -21,7 +21,8 @@ missing. With --budget paper a run also goes on from its last checkpoint: 256 hi
 ones, from the published program's start: variances of 1, W from N(0, 1/(N+M)), all else 0 (--start data takes
 the one above). That program divides energies by the batch size of 100 and not the noise; --hot does so too:
 Gaussian units at temperature 100, and steps in units of the mean variance. --updates N ends a run early, as
-most of them diverge within some hundred updates (docs/experiments_methods.md).
+those by chains diverge within some thousand updates; --compare records their gradient beside the exact one,
+and --only quadrature takes the exact one in the same recipe (docs/experiments_methods.md).
 """
 
 from __future__ import annotations
@@ -122,6 +123,35 @@ class Clock:
         self.started = time.process_time() - state["seconds"]
 
 
+class Compared:
+    """Records a rule's mean gradient in ln σ² beside the exact one, every 100 updates."""
+
+    def __init__(self, rule: hm.learning.Rule, X: torch.Tensor) -> None:
+        self.rule, self.X = rule, X
+        self.rows: list[dict[str, object]] = []
+
+    def wants(self, step: int, total: int) -> bool:
+        return False
+
+    def __call__(self, update: hm.training.Update) -> None:
+        if update.step % 100:
+            return
+        machine, name = update.machine, "layers.0.log_variance"
+        exact = hm.rules.quadrature().gradient(machine, self.X, seed=0).parameters
+        found = [self.rule.gradient(machine, self.X, seed=seed).parameters for seed in range(10)]
+        W = torch.stack([each["couplings.0.weight"] for each in found]).mean(0)
+        self.rows.append(
+            {
+                "update": update.step,
+                "variances": machine.layers[0].natural()[1].detach().reciprocal().tolist(),
+                "by_chains": torch.stack([each[name] for each in found]).mean(0).tolist(),
+                "exact": exact[name].tolist(),
+                "norm_of_W_by_chains": float(W.norm()),
+                "norm_of_W_exact": float(exact["couplings.0.weight"].norm()),
+            }
+        )
+
+
 def run(
     kind: str, method: str, seed: int, arguments: argparse.Namespace
 ) -> tuple[dict[str, object], hm.BoltzmannMachine]:
@@ -143,23 +173,28 @@ def run(
         settings |= {"run_dir": out / f"{kind}_{method}{heat}_{seed}", "resume": True}
     if method == "quadrature":
         rule = hm.rules.quadrature()
-        settings |= {"updates": budget["likelihood_updates"], "batch_size": 1000, "clip_norm": None}
+        if size == "quick":
+            settings |= {"batch_size": 1000, "clip_norm": None}
+        settings["updates"] = budget["updates"] = arguments.updates or budget["likelihood_updates"]
     elif method == "pcd":
         rule = hm.rules.pcd(10, 100)
         settings |= {"updates": budget["likelihood_updates"]}
     else:
         rule = hm.rules.noise_cd(sweeps, kernel=kernel, chains=BATCH)
     variance = 1.0 if size == "paper" else 0.06 if method in KERNELS else 0.015
-    schedule = "constant" if arguments.updates else "cosine"  # which hardly falls before a run is ended early
+    early = arguments.updates and method != "quadrature"  # a cosine over all updates hardly falls until then
+    schedule = "constant" if early else "cosine"
     published = arguments.start == "published" or (arguments.start is None and size == "paper")
     hidden = budget["hidden"]
     machine = published_start(hidden, seed) if published else start(hidden, X, seed, variance)
-    clock, diverged = Clock(), ""
+    clock, diverged, callbacks = Clock(), "", []
+    if arguments.compare:
+        callbacks.append(Compared(rule, X))
     acceptance = None
     try:
         training = hm.train(
             machine, X, rule=rule, learning_rate=0.01, schedule=schedule, seed=seed, progress=False,
-            callbacks=[clock], **settings,
+            callbacks=[clock, *callbacks], **settings,
         ).whole()  # fmt: skip
         machine = training.averaged_machine or training.machine
         acceptance = training.history[-1].get("acceptance")
@@ -185,6 +220,7 @@ def run(
         "weights": weights.tolist(), "weight_error": float((weights - WEIGHTS).abs().max()),
         "near_a_mode": float((near.min(1).values < 4).float().mean()), "variances": variance,
         "acceptance": acceptance, "cpu_seconds": seconds,
+        **({"gradients": callbacks[0].rows} if callbacks else {}),
     }, machine  # fmt: skip
 
 
@@ -216,6 +252,7 @@ def main() -> None:
     parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
     parser.add_argument("--hot", action="store_true", help="the program's temperature, with --budget paper")
     parser.add_argument("--updates", type=int, help="ends runs early, at a constant rate")
+    parser.add_argument("--compare", action="store_true", help="records gradients beside the exact ones")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("runs/gaussian_mixtures"))
     arguments = parser.parse_args()
