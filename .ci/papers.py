@@ -124,8 +124,8 @@ def tap(key: str, at: int = -1) -> float:
     return float(read("tap_mnist_500.json")["results"]["500"][at][key])
 
 
-def small_tap(hidden: int, key: str) -> float:
-    return float(read("tap_mnist.json")["sizes"][str(hidden)][-1][key])
+def small_tap(hidden: int, key: str, at: int = -1) -> float:
+    return float(read("tap_mnist_small.json")["results"][str(hidden)][at][key])
 
 
 def one_step(dimension: int, biases: bool) -> float:
@@ -151,6 +151,9 @@ KNOWN, LMI, GPU_LMI = "simulated_rbm_paper.json", "mnist_ucd_lmi.jsonl", "mnist_
 KNOWN_COMMAND = "simulated_rbm.py --budget paper"
 FASHION_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --device cuda --seconds 150"
 TAP_COMMAND = "tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda"
+SMALL_TAP_COMMAND = (
+    "tap_mnist.py --budget paper --only sizes --hidden 100 --max-sweeps 10 --starts 1000 --temperatures 3000"
+)
 WIDE_COMMAND = "mnist_ucd_lmi.py run --budget wide --updates 10000 --batch 1000 --seconds 45 --device cuda"
 GRBM_COMMAND = "mnist_grbm.py --budget paper --start published --updates 2500 --device cuda"
 NONE = lambda: "–"  # noqa: E731
@@ -366,21 +369,34 @@ PAPERS: dict[str, list[Row]] = {
         ),
         Row(
             "Fig. 3, at 25, 50 and 100", "as above",
-            lambda: "TAP log-likelihood of test rows at the end: "
-            + ", ".join(f"{small_tap(n, 'tap'):.1f}" for n in (25, 50, 100)),
-            "reduced: a hundredth of the updates at ten times the rate; full: 5 hours of CPU time",
-            ("tap_mnist.json",), "tap_mnist.py --only sizes",
+            lambda: "TAP log-likelihood of 10,000 training rows: 25 units after 5, 10, 20 epochs "
+            + ", ".join(f"{small_tap(25, 'tap_train', at):.1f}" for at in (4, 5, 7))
+            + "; 100 units after 3, 12, 25, 50 epochs "
+            + ", ".join(f"{small_tap(100, 'tap_train', at):.1f}" for at in (1, 3, 4, 5)),
+            "reduced: 20 and 50 of 100 epochs at the paper's rate, at most ten sweeps, 50 units left out; full: 23 "
+            "minutes of CPU time at 100 units beside other work",
+            ("tap_mnist_small.json",), SMALL_TAP_COMMAND,
         ),
-        Row("Fig. 4, receptive fields", "pictures", NONE, "reduced: `harmonium report` draws them for any machine", (), ""),
-        Row("Figs. 5 and 6, free energies and map of solutions", "two bands, one solution at first", NONE,
-            "reduced: pictures from 1,000 starts at 100 hidden units; at 500 no landscape was kept",
-            ("tap_mnist.json",), "tap_mnist.py --only sizes"),
+        Row("Fig. 4, receptive fields", "pictures, ranked by ℓ₀.₁ norm", NONE,
+            "reduced: a picture of 100 units after 50 epochs, ranked by `report.field_norms`",
+            ("tap_mnist_small.json",), SMALL_TAP_COMMAND),
+        Row(
+            "Figs. 5 and 6, free energies and map of solutions", "two bands, one solution at first",
+            lambda: "one band; mean free energy at update 1, after 3, 25, 50 epochs: "
+            + ", ".join(f"{small_tap(100, 'mean_free_energy', at):.0f}" for at in (0, 1, 4, 5)),
+            "reduced: 1,000 starts, 50 epochs at 100 units; a map of 500 updates; at 500 units no landscape was kept",
+            ("tap_mnist_small.json", "tap_mnist.json"), SMALL_TAP_COMMAND,
+        ),
         Row(
             "Fig. 7, starts and solutions", "one at first, below a tenth of 10,000 starts at 100 units",
             lambda: f"500 units, 10,000 starts: {tap('solutions', 0):.0f} solution at update 1, "
             f"{100 * tap('solutions_fraction', 3):.0f} % after 12 epochs, {100 * tap('solutions_fraction', 5):.0f} % after 50, "
-            f"{100 * tap('solutions_fraction'):.0f} % after 100; {100 * tap('converged'):.0f} % of the starts converged",
-            "full at 500 units; 100 units reduced to 1,000 starts", ("tap_mnist_500.json",), TAP_COMMAND,
+            f"{100 * tap('solutions_fraction'):.0f} % after 100; {100 * tap('converged'):.0f} % of the starts converged. "
+            "100 units: "
+            f"{small_tap(100, 'solutions'):.0f} solutions of 1,000 starts after 50 epochs, "
+            f"{100 * small_tap(100, 'admissible'):.0f} % admissible; "
+            f"{100 * read('tap_mnist_small.json')['landscape_of_10000_starts']['100']['solutions_fraction']:.0f} % of 10,000",
+            "full at 500 units; 100 units reduced to 50 epochs", ("tap_mnist_500.json", "tap_mnist_small.json"), TAP_COMMAND,
         ),
         Row(
             "Fig. 12, TAP, AIS and pseudo-likelihood", "rise together",
@@ -398,12 +414,14 @@ PAPERS: dict[str, list[Row]] = {
             "full, the machine of Fig. 3", ("denoising_tap_500.json",), "denoising.py --budget paper --rule tap --hidden 500",
         ),
         Row(
-            "Figs. 8 and 9, denoising at 100 units", "correlation 1 at p = 0, above the pointwise estimate",
+            "Figs. 8 and 9, denoising at 25 and 100 units", "correlation 1 at p = 0, above the pointwise estimate",
             lambda: "at p = 0, 0.1, 0.25, 0.45: "
-            + ", ".join(f"{denoised('denoising_tap.json', 'TAP, 100 hidden', k):.3f}" for k in (0, 2, 5, 9))
-            + "; pointwise "
-            + ", ".join(f"{denoised('denoising_tap.json', 'pointwise', k):.3f}" for k in (0, 2, 5, 9)),
-            "reduced: 20 epochs of 100", ("denoising_tap.json",), "denoising.py --rule tap --hidden 100",
+            + "; ".join(
+                f"{name} " + ", ".join(f"{denoised('denoising_tap_small.json', name, k):.3f}" for k in (0, 2, 5, 9))
+                for name in ("TAP, 25 hidden", "TAP, 100 hidden", "pointwise")
+            ),
+            "reduced: 20 and 50 epochs of 100, 50 units left out", ("denoising_tap_small.json",),
+            "denoising.py --budget paper --rule tap --hidden 25 100",
         ),
         Row(
             "Fig. 10, adaptive TAP", "as good, a thousand times slower",
