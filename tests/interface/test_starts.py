@@ -107,6 +107,12 @@ def test_units_of_one_layer_have_no_orthogonal_couplings(cli: CommandLine, tmp_p
     assert "--start: expected normal couplings between units of one layer" in refused
 
 
+def test_couplings_stored_by_pair_are_no_matrix() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(4)], edges={(0, 1): hm.Sparse([(0, 1)])})
+    with pytest.raises(ValueError, match="machine: expected couplings stored as matrices, received Sparse"):
+        hm.machine.orthogonal_(machine, 1.0, 0)
+
+
 def test_the_command_starts_as_the_estimator_and_keeps_it(cli: CommandLine, tmp_path: Path) -> None:
     """run.toml has the start, --config repeats it, and a resumed run is the uninterrupted one."""
     own = (*DEEP, "--start", "orthogonal,logistic", "--seed", 3, "--hidden-kind", "spin", "--visible", "spin")

@@ -84,8 +84,17 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
 
     Entries outside the pattern of a coupling are then set to 0, and filters to the mean of their copies, in
     units of its deviation.
+
+    Raises:
+        ValueError: couplings stored by pair, which are no matrix.
     """
     _checks.real(gain, "gain", low=0.0)
+    for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
+        if coupling.weight.ndim != 2:
+            raise ValueError(
+                f"machine: expected couplings stored as matrices, received {coupling} of layers {edge}; "
+                "normal_ draws those stored by pair"
+            )
     generator = _random.as_generator(seed, machine.device)
     for coupling in machine.couplings:
         values = torch.empty_like(coupling.weight)
