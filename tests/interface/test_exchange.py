@@ -635,6 +635,26 @@ def test_dimod_has_the_same_energies_and_its_samples_become_states(machine):
     assert moved[0].shape == states[0].shape
 
 
+@pytest.mark.parametrize(
+    ("factor", "energies_there"),
+    [
+        (0.8, [-1.44, -0.48, -0.32, 1.76]),  # IsingEBM of thrml 0.1.4 at beta = 0.8, states as booleans
+        (-1.0, [1.8, 0.6, 0.4, -2.2]),  # GraphRestrictedBoltzmannMachine of dwave-pytorch-plugin 0.4.0
+    ],
+)
+def test_spin_models_of_thrml_and_of_the_plugin_have_the_energies_printed_there(factor, energies_there):
+    """The numbers are theirs, printed in float32, for these fields and couplings."""
+    pairs = torch.tensor([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (1, 3)])
+    fields = factor * torch.tensor([0.3, -0.2, 0.1, 0.0, 0.5])
+    weights = factor * torch.tensor([0.4, -0.7, 0.2, 0.9, -0.3, 0.6])
+    machine = hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse(pairs)}, [0], seed=None)
+    machine.layers[0].set_finite_(bias=fields)
+    machine.couplings[0].fill_(weights)
+    states = [[1, 1, 1, 1, 1], [1, -1, 1, -1, 1], [-1, -1, -1, 1, 1], [-1, 1, 1, -1, -1]]
+    ours = machine.energy([torch.tensor(states, dtype=torch.float32)]).detach()
+    np.testing.assert_allclose(ours, energies_there, atol=2e-6)
+
+
 @pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
 def test_a_model_of_dimod_becomes_a_machine(vartype):
     dimod = pytest.importorskip("dimod")
