@@ -138,7 +138,7 @@ def load_machine(
         machine = rebuild(_read(run / DESCRIPTION), tensors, device)
     except ValueError as error:
         raise ValueError(f"RUN: {checkpoint} with {run / DESCRIPTION} makes no machine, {error}") from error
-    note(f"the run is unfinished: this is its checkpoint after {content.get('step')} updates")
+    note(f"{run}: the run is unfinished, this is its checkpoint after {content.get('step')} updates")
     return machine, checkpoint
 
 

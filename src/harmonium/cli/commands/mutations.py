@@ -103,7 +103,7 @@ def mutations(
     notes = _never_seen(dataset, singles) if data is None and listed is None else []
     if first is None and told is None:
         notes.append(
-            "mutant: numbered from 1, as the name has no range of that many letters; --first says otherwise"
+            f"mutant: numbered from 1, as the name has no range of {shown} letters; --first N numbers from N"
         )
     if has_figures():
         shown_as = [None if np.isnan(number) else int(number) for number in numbers]
