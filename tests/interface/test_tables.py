@@ -306,6 +306,19 @@ def test_numbers_that_are_read_as_text_are_not_taken_for_categories_without_a_wo
         Table.fit(pandas.DataFrame({"x": [str(k % 15) for k in range(200)]}))  # codes
 
 
+@pytest.mark.parametrize(
+    "ends", [("1 - bad", "5 - great"), ("1 (never)", "5 (always)"), ("1=no", "5=yes"), ("1: nie", "5 immer")]
+)
+def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
+    """Words at the ends of a scale are not offered as words for missing cells."""
+    first, last = ends
+    column = np.resize([first, "2", "3", "4", last, "3", "2", "4"], 200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = Table.fit(pandas.DataFrame({"x": column}))
+    assert table.kinds == {"x": "categorical"} and {first, last} <= {*table.columns[0].values}
+
+
 @pytest.mark.parametrize("estimator", [RBM(2, max_updates=2), RBMOutlier(2, max_updates=2)])
 @pytest.mark.parametrize(
     ("cells", "word"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
 
 _NUMBERS = 0.95  # share of numbers among text from which on the others are likely to stand for missing cells
 _HALF, _WORDS = 0.5, 3  # the same share where the others are but a few different words
+_POINT_OF_SCALE = re.compile(r"\d{1,2}\b\W*[^\W\d]")  # a number and its meaning, such as "1 - bad"
 _LINKED = 0.001  # probability of a link by chance from which on there is one: of 1,000 ids one is learned
 _UNEVEN = 1.95  # times 1/√rows, the Kolmogorov distance that even numbers exceed with probability 0.001
 _ENOUGH = 100  # rows at least, to find that nothing depends on a column: fewer leave that open
@@ -73,6 +75,8 @@ def question_of(cells: Series) -> str | None:
     if not all(isinstance(value, str) for value in seen) or has_codes([*dict.fromkeys(seen)]):
         return None
     different, written = [value for value in dict.fromkeys(seen) if not is_number(value)], False
+    if len(set(seen)) <= MANY_TEXTS and any(map(_POINT_OF_SCALE.match, different)):
+        return None  # a scale with words at its ends, which are answers
     words = [value for value in different if not any(map(str.isdigit, value))]
     if len(words) < len(different) and 0 < len(words) <= _WORDS:  # others may be amounts, dates or times
         written = form_of([value for value in seen if value not in words]) is not None
