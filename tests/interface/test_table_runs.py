@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ def fit(label: bool, **watch: Any) -> TrainingRun:
     if label:
         return fit_labels(machine, v, objective=Objective([0], 0.1), **watch)
     return fit_table(machine, v, seed=4, **watch)
+
+
+@pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
+def test_seconds_count_the_search(monkeypatch: pytest.MonkeyPatch, label: bool) -> None:
+    """The time of a run is that of all fits, of which the last one takes a small part."""
+    monkeypatch.setattr(label_fit, "_UPDATES", 20)
+    started = time.perf_counter()
+    run = fit(label)
+    elapsed = time.perf_counter() - started
+    assert 0.8 * elapsed < run.seconds <= elapsed
+    seconds = [record["seconds"] for record in run.history]
+    assert seconds == sorted(seconds) and seconds[-1] <= run.seconds
 
 
 def interrupt(update: hm.training.Update) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
@@ -56,7 +57,7 @@ def fit_labels(
         The run on all rows; its history has the scores of the folds after as many updates. Where no update is
         best it has one at rate 0.
     """
-    generator = as_generator(seed)
+    started, generator = time.perf_counter(), as_generator(seed)
     order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
     if may_hold_out is not None:
         order = order[may_hold_out.to(order.device)[order]]
@@ -81,6 +82,7 @@ def fit_labels(
         weight_decay=decay / count_rows(v, weights),
         seed=stream,
         notes=notes if folds else None,
+        spent=time.perf_counter() - started,
         **watch,
     )
 

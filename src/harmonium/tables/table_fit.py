@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -174,7 +175,7 @@ def fit_table(
         The run of the last updates, whose history begins with the looks at rows that were held out. Its
         machine is one of the columns themselves, in the dtype of ``machine``.
     """
-    generator = as_generator(seed)
+    started, generator = time.perf_counter(), as_generator(seed)
     split = split_rows(v, weights, may_hold_out, generator)
     stream = generator.initial_seed() % (1 << 63)
     chosen = choose_model(machine, split, objective, stream)
@@ -198,6 +199,7 @@ def fit_table(
         objective=objective,
         weight_decay=_list_decays(machine, count_rows(v, weights)),
         earlier=chosen.fit.history,
+        spent=time.perf_counter() - started,
         seed=stream,
         show=partial(_of_columns, roots) if roots else None,
         every=model.updates(_LAST_UPDATES),

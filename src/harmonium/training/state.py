@@ -40,7 +40,7 @@ class TrainingRun:
             couplings together), and the metrics where they were evaluated.
         status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C or SIGTERM.
         updates: updates made, those before a resume included.
-        seconds: time in training, likewise.
+        seconds: time in training, likewise; of exact training with the search for its model.
         run_dir: the folder of the run, None where there is none.
         rule_state: what the rule keeps between updates, such as persistent chains with the number of their
             sweeps; pass it to ``rule.gradient`` or to another ``train``.

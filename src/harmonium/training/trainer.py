@@ -213,6 +213,7 @@ class Run:
             machine itself, or its running average.
         earlier: Records of updates that were made before; this run goes on counting from the last of them.
         notes: Numbers for the records after so many updates that are known before.
+        spent: Seconds of the search that led to this run, from which its own go on; a resumed run has them.
 
     Further arguments are those of ``train``, which documents them.
 
@@ -245,6 +246,7 @@ class Run:
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
         earlier: Sequence[Record] = (),
         notes: Mapping[int, Mapping[str, float]] | None = None,
+        spent: float = 0.0,
     ) -> None:
         rhythm = {"evaluate": evaluate_every, "record": record_every, "checkpoint": checkpoint_every}
         for name, every in rhythm.items():
@@ -306,6 +308,7 @@ class Run:
         if earlier:
             self.state.history.records = [*earlier]
             self.state.step, self.state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
+        self.state.seconds = max(self.state.seconds, spent)
         if rule_state is not None:
             self.state.begin_from(rule_state)
         compiled = served(self.state, settings, self.total, ascent)
