@@ -60,6 +60,8 @@ def impute(
 ) -> dict[str, Any]:
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
+    Words for missing cells in text files are those of the training (train --missing).
+
     Args:
         data: rows to complete.
         out: file for the completed rows: .csv, .tsv, .parquet, .feather, .npz, .npy, of sequences .fasta,
