@@ -85,7 +85,11 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     )
     assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
-    assert list(scores)[:4] == ["data", "rows", "label_accuracy", "label_log_likelihood"]
+    names = ["data", "rows", "label_accuracy", "majority_class_accuracy", "label_log_likelihood"]
+    assert list(scores)[:5] == names
+    of_a = np.mean([row[2] == "a" for row in table(40, 1)])
+    majority = pytest.approx(max(of_a, 1 - of_a))
+    assert scores["majority_class_accuracy"] == found["majority_class_accuracy"] == majority
     assert scores["label_accuracy"] == pytest.approx(found["accuracy"])
     assert -0.5 < scores["label_log_likelihood"] < 0 and scores["log_likelihood"] is not None
     # Rows without a label, or without a cell, are judged by what they show.
@@ -97,6 +101,9 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     assert "label_accuracy: of the 20 rows that have a label" in answer["notes"]
     found = cli.succeed("predict", run, tmp_path / "gaps.csv", "--out", tmp_path / "g.csv", "--json").json
     assert found["rows_scored"] == 20 < found["rows"]
+    of_a = np.mean([row[2] == "a" for row in gaps if row[2]])  # of the rows that have a label
+    majority = pytest.approx(max(of_a, 1 - of_a))
+    assert some["majority_class_accuracy"] == found["majority_class_accuracy"] == majority
     filled = cli.succeed("impute", run, tmp_path / "gaps.csv", "--out", tmp_path / "f.csv", "--json").json
     assert filled["missing_cells"] == f"21 of {40 * len(NAMES)}, in 21 rows"  # labels too
     learned = cli.succeed("predict", run, files["train"], "--out", tmp_path / "t.csv", "--json").json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,13 +116,19 @@ def _same(learned: Any, data: str) -> bool:
 
 
 def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
-    """Scores the predictions over the rows that have the column: accuracy or RMS error, and their number."""
+    """Scores the predictions over the rows that have the column: accuracy or RMS error, and their number.
+
+    Beside the accuracy stands that of the commonest label of these rows.
+    """
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}
     given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
     if isinstance(place.column.coding, Labels):
-        score = {"accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)]))}
+        score = {
+            "accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)])),
+            "majority_class_accuracy": max(Counter(map(str, given)).values()) / len(given),
+        }
     else:
         score = {"root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2)))}
     return {**score, "rows_scored": int(known.sum())}
