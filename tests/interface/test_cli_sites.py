@@ -338,10 +338,17 @@ def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> 
     rows = ["size,kind"] + [f"{np.sin(k):.3f},{'ab'[k % 2]}" for k in range(60)]
     (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
     cli.train(tmp_path / "rows.csv", tmp_path / "run")
-    cli.succeed("score", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "s.csv")
-    result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "rows.csv", "--json").json["results"][0]
+    data, out = tmp_path / "rows.csv", ("--out", tmp_path / "s.csv", "--json")
+    scored = cli.succeed("score", tmp_path / "run", data, *out).json
+    evaluated = cli.succeed("evaluate", tmp_path / "run", data, "--json").json
     scores = [float(line["log_likelihood"]) for line in table(tmp_path / "s.csv")]
-    assert np.mean(scores) == pytest.approx(result["log_likelihood"])
+    assert np.mean(scores) == pytest.approx(evaluated["results"][0]["log_likelihood"])
+    density = "log_likelihood: a density in the units of the data"
+    assert density in scored["notes"] and density in evaluated["notes"]
+    assert any("see hm.RBMOutlier" in note for note in scored["notes"])
+    data.write_text("\n".join([*rows, ",a"]) + "\n")
+    scored = cli.succeed("score", tmp_path / "run", data, *out, "--overwrite").json
+    assert scored["notes"][0] == "log_likelihood: of rows with missing cells, of what they show"
 
 
 @pytest.mark.parametrize("gauge", ["zero-sum", "lattice-gas"])

@@ -153,8 +153,8 @@ def evaluate_rows(
     unavailable = not affordable(cost)
     name = "variational_bound" if unavailable else "log_likelihood"
     lacking = missing_pseudo_likelihood(machine)
+    notes += notes_of_rows(coding, rows, name)
     if rows.missing:
-        notes.append(f"{name}: of rows with missing cells, of what they show")
         lacking = lacking or "cells are missing"
     if unavailable:
         which = "with hidden layers that are joined" if deep else "of missing cells, or else of hidden units"
@@ -179,8 +179,6 @@ def evaluate_rows(
     if shares is not None:
         values = [torch.cat(values).cpu() + shares]
     mean, error = _mean(values)
-    if coding.density:
-        notes.append(f"{name}: {'of ' * unavailable}a density in the units of the data")
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
     if (
@@ -201,6 +199,15 @@ def evaluate_rows(
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
     }
+
+
+def notes_of_rows(coding: Codec, rows: Rows, name: str) -> list[str]:
+    """Returns notes on what a score of this name compares in rows: observed cells, densities."""
+    notes = [f"{name}: of rows with missing cells, of what they show"] if rows.missing else []
+    if coding.density:
+        of = "" if name == "log_likelihood" else "of "
+        notes.append(f"{name}: {of}a density in the units of the data")
+    return notes
 
 
 def score_rows(
@@ -271,7 +278,7 @@ def score_labels(coding: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, T
 
 
 def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
-    """Returns accuracy and mean ln p of the labels of rows, and notes what they are of."""
+    """Returns accuracy and mean ln p of the labels of rows, beside the share of the commonest; adds notes."""
     if coding.label is None:
         return {}
     if coding.objective == "discriminative":
@@ -286,7 +293,12 @@ def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[s
         return {}
     if bool(drawn.any()):
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
-    return {"label_accuracy": float(right.double().mean()), "label_log_likelihood": float(nats.mean())}
+    labels = torch.cat([coding.split(v)[1].double() for v in rows.chunks(CHUNK_ROWS)]).nansum(0)
+    return {
+        "label_accuracy": float(right.double().mean()),
+        "majority_class_accuracy": float(labels.max() / labels.sum()),
+        "label_log_likelihood": float(nats.mean()),
+    }
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ from harmonium.cli.coding import refuse_discriminative, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.cli.runs import load_machine
-from harmonium.cli.scores import score_each
+from harmonium.cli.scores import notes_of_rows, score_each
 from harmonium.data import DataSet
 from harmonium.report import nearest_neighbours
 from harmonium.tables import Codec
@@ -22,6 +22,11 @@ from harmonium.tables import Codec
 EXAMPLES = (
     "harmonium score runs/family new.fasta --out scores.csv",
     "harmonium score runs/family new.fasta --out scores.csv --nearest --against runs/other",
+)
+
+_OUTLIERS = (
+    "what rows show and the units of their columns decide it too; for unusual rows see hm.RBMOutlier, on the "
+    "page Tables under Outliers"
 )
 
 
@@ -50,8 +55,9 @@ def score(
     coding, source = run.load()
     refuse_discriminative(coding, "score")
     dataset = coding.read(data)
+    rows = rows_of(coding, dataset, missing=True)
     with working("scoring rows"):
-        name, values = score_each(coding, rows_of(coding, dataset, missing=True), dataset)
+        name, values = score_each(coding, rows, dataset)
     columns: dict[str, Any] = {}
     if dataset.alignment is not None and any(dataset.alignment.names):
         columns["name"] = np.array(dataset.alignment.names)
@@ -75,9 +81,13 @@ def score(
         columns["distance"] = _distances(coding, dataset)
         result["mean_distance"] = float(columns["distance"].mean())
     write_table(out, columns)
-    notes = [] if name != "energy" else [
-        "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
-    ]  # fmt: skip
+    notes = notes_of_rows(coding, rows, name)
+    if notes and coding.alphabet is None:
+        notes.append(f"{name}: {_OUTLIERS}")
+    if name == "energy":
+        notes.append(
+            "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
+        )
     return {**result, "file": out, **({"notes": notes} if notes else {})}
 
 
