@@ -1,4 +1,4 @@
-"""Convergence diagnostics: rank-normalised split R̂ and effective sample sizes, of draws and of chains."""
+"""Convergence diagnostics: rank-normalised split R̂, effective sample sizes and errors of means."""
 
 from __future__ import annotations
 
@@ -27,22 +27,28 @@ _FEWEST = 20  # draws of a chain, so that the autocorrelation of each half can f
 
 
 class Convergence(NamedTuple):
-    """Diagnostics of one quantity; NaN where all draws are equal.
+    """Diagnostics and the mean of one quantity; all but the mean are NaN where all draws are equal.
 
     Attributes:
         r_hat: ratio of the spread over all chains to the spread within one, at least about 1. Vehtari et al.
             (2021) recommend at most 1.01.
         ess_bulk: effective sample size for the centre of the distribution, of all chains together.
         ess_tail: smaller one of the effective sample sizes for the 5 % and the 95 % quantile.
+        mean: mean over all draws of all chains.
+        standard_error: Standard error of ``mean``: the standard deviation of the draws over the root of their
+            effective sample size, without ranks. NaN where all draws are equal; too small where ``r_hat`` is
+            large, since the chains have not seen all of the distribution.
     """
 
     r_hat: float
     ess_bulk: float
     ess_tail: float
+    mean: float
+    standard_error: float
 
 
 def convergence(draws: Numbers) -> Convergence:
-    """Computes R̂ and effective sample sizes of a scalar quantity (Vehtari et al. 2021, Bayesian Analysis 16).
+    """Computes R̂, effective sample sizes and the mean of a scalar quantity (Vehtari et al. 2021).
 
     Every chain is cut into halves, and draws are replaced by the normal scores of their ranks. R̂ is the
     larger one of the draws' and of their distances from the median, so that it sees both location and scale.
@@ -52,11 +58,18 @@ def convergence(draws: Numbers) -> Convergence:
         draws: (chains, sweeps), at least 20 sweeps, after a warm-up.
 
     Returns:
-        R̂ and both effective sample sizes.
+        R̂, both effective sample sizes, the mean and its standard error.
 
     Raises:
         TypeError: not an array or tensor of real numbers.
         ValueError: another shape, fewer sweeps, or draws that are not finite.
+
+    Examples:
+        >>> import torch
+        >>> import harmonium as hm
+        >>> noise = torch.randn(4, 10_000, generator=torch.Generator().manual_seed(0))
+        >>> round(hm.chains.convergence(noise).standard_error, 3)  # 1 / sqrt(40,000)
+        0.005
     """
     x = _read_draws(draws)
     half = x.shape[1] // 2
@@ -68,6 +81,8 @@ def convergence(draws: Numbers) -> Convergence:
         float(np.fmax(_find_r_hat(_score_ranks(halves)), _find_r_hat(_score_ranks(distances)))),
         _find_ess(_score_ranks(halves)),
         min(known, default=float("nan")),
+        float(x.mean()),
+        float(x.std()) / _find_ess(halves) ** 0.5,
     )
 
 
@@ -167,20 +182,24 @@ def _find_autocovariances(x: Array, about_zero: bool = False) -> Array:
 
 
 class Diagnosis(NamedTuple):
-    """Convergence diagnostics of some quantities along chains; printed as a table.
+    """Convergence diagnostics and means of some quantities along chains; printed as a table.
 
     Attributes:
-        quantities: R̂ and effective sample sizes by the quantity's name: "free energy", and for every edge
-            "edge (l, m), direction k", the projection of layer l on the coupling's k-th singular vector.
-            Where no layer is summed out the first is "energy". Observables follow by their names.
+        quantities: R̂, effective sample sizes, mean and standard error (``Convergence``) by the quantity's
+            name: "free energy", and for every edge "edge (l, m), direction k", the projection of layer l on
+            the coupling's k-th singular vector. Where no layer is summed out the first is "energy".
+            Observables follow by their names.
         draws: sweeps after the warm-up, of all chains together.
         times: Integrated autocorrelation times of every chain (replica), in sweeps, (chains,), by the
             quantity's name; see ``autocorrelation_times``.
+        info: Means over the same sweeps of the kernel's own diagnostics by name, such as the "swap_rate" of
+            ``Tempering``; empty for a kernel without any.
     """
 
     quantities: dict[str, Convergence]
     draws: int
     times: dict[str, Tensor]
+    info: dict[str, float]
 
     @property
     def r_hat(self) -> float:
@@ -190,7 +209,7 @@ class Diagnosis(NamedTuple):
     @property
     def ess(self) -> float:
         """Returns the smallest effective sample size, of bulk or tail; NaN if a quantity never moved."""
-        return float(np.min([quantity[1:] for quantity in self.quantities.values()]))
+        return float(np.min([(row.ess_bulk, row.ess_tail) for row in self.quantities.values()]))
 
     @property
     def passed(self) -> bool:
@@ -199,11 +218,14 @@ class Diagnosis(NamedTuple):
 
     def __repr__(self) -> str:
         width = max(len(name) for name in self.quantities)
-        lines = [f"{'':{width}}  {'R̂':>6} {'bulk':>8} {'tail':>8} {'time':>8}   of {self.draws} draws"]
+        head = f"{'R̂':>7} {'bulk':>8} {'tail':>8} {'time':>8} {'mean':>10} {'error':>8}"
+        lines = [f"{'':{width}} {head}   of {self.draws} draws"]
         for name, row in self.quantities.items():
             time = float(self.times[name].mean())
             sizes = f"{row.ess_bulk:>8.0f} {row.ess_tail:>8.0f} {time:>8.1f}"
-            lines.append(f"{name:{width}} {row.r_hat:>6.3f} {sizes}")
+            mean = f"{row.mean:>10.4g} {row.standard_error:>8.2g}"
+            lines.append(f"{name:{width}} {row.r_hat:>6.3f} {sizes} {mean}")
+        lines += [f"{name} {value:.3g}" for name, value in self.info.items()]
         return "\n".join(lines)
 
 
@@ -219,7 +241,7 @@ def diagnose(
     observables: Mapping[str, Observable] | None = None,
     seed: int | torch.Generator = 0,
 ) -> Diagnosis:
-    """Runs chains and computes R̂, effective sample sizes and times of what they have most trouble to mix.
+    """Runs chains and computes R̂, effective sample sizes, times and means of what mixes worst.
 
     The quantities are the free energy of the layers that are not summed out, F(v) of a machine with one
     hidden layer, and projections on the leading singular directions of every coupling, along which modes lie
@@ -249,6 +271,9 @@ def diagnose(
         >>> found = hm.chains.diagnose(machine, observables={"m": lambda states: states[0].mean(1)})
         >>> list(found.quantities)[-1], found.times["m"].shape
         ('m', torch.Size([50]))
+        >>> m = found.quantities["m"]
+        >>> abs(m.mean) < 5 * m.standard_error  # up and down are alike
+        True
     """
     kernel = Gibbs() if kernel is None else kernel
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
@@ -267,6 +292,7 @@ def diagnose(
     if taken := set(names) & set(observables):
         raise ValueError(f"observables: expected names other than {names}, received {sorted(taken)}")
     kept: list[Tensor] = []
+    totals: dict[str, float | Tensor] = {}
 
     def observe(number: int, state: KernelState, info: Info) -> None:
         if number > sweeps // 2:
@@ -274,6 +300,7 @@ def diagnose(
             places = (axis.t() @ state.states[l].double().t() for l, _, axis in axes)
             own = [_observe(function, name, state.states) for name, function in observables.items()]
             kept.append(torch.cat([free_energy, *places, *own]))
+            totals.update({name: totals.get(name, 0.0) + value for name, value in info.items()})
 
     run(machine, kernel, start, sweeps, seed=generator, observer=observe)
     draws = torch.stack(kept).cpu()  # (sweeps, quantities, chains)
@@ -282,6 +309,7 @@ def diagnose(
         {name: convergence(x) for name, x in series.items()},
         draws.shape[0] * draws.shape[2],
         {name: autocorrelation_times(x) for name, x in series.items()},
+        {name: float(total) / len(draws) for name, total in totals.items()},
     )
 
 
