@@ -224,6 +224,9 @@ def test_ages_count_rounds_since_rung_0() -> None:
             assert int(ages.min()) >= 0 and int(ages.max()) <= number
     assert traffic(state).renewed == pytest.approx(float(info["renewed"]))
     assert traffic(state).renewed > 0.5 and int(ages[0].min()) == 0
+    shown = repr(traffic(state))
+    assert shown == f"Traffic({traffic(state)})" and "tensor" not in shown and len(shown) < 200
+    assert f"{float(traffic(state).acceptance.min()):.2f} to" in shown
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,17 @@ class Traffic(NamedTuple):
     round_trips: float
     expected: float
 
+    def __str__(self) -> str:
+        low, high = float(self.acceptance.min()), float(self.acceptance.max())
+        return (
+            f"acceptance {low:.2f} to {high:.2f} of {len(self.acceptance)} pairs; {self.renewed:.0%} of the "
+            f"states renewed; {self.round_trips:.3g} round trips for each chain and round, "
+            f"{self.expected:.3g} expected"
+        )
+
+    def __repr__(self) -> str:
+        return f"Traffic({self})"
+
 
 @final
 class Ladder(Kernel):
