@@ -57,7 +57,7 @@ def test_the_numbers_have_their_closed_forms() -> None:
 def test_means_and_their_errors_have_their_closed_forms(memory: float) -> None:
     """A mean of N draws of x_t = φ x_(t-1) + noise has the variance 1 / (N (1 - φ)²) for long chains.
 
-    Of 40,000 draws its error is right to a tenth, and the mean 0 within five errors (failure rate below 1e-3).
+    Of 40,000 draws its error is right to a tenth, and the mean 0 within five errors (failure rate 1e-3).
     """
     x = autoregressive(memory, 20, 2000, seed=1)
     found = convergence(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -108,6 +109,76 @@ def test_graphs_and_matrices_of_others_come_in_as_they_are() -> None:
         assert {tuple(pair) for pair in machine.couplings[0].pairs.tolist()} == edges
         assert len(machine.graph.colours) == 2
     assert hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse([])}, [0]).energy([torch.ones(1, 3)]) == 0
+
+
+def test_a_matrix_with_values_fills_a_machine() -> None:
+    """Energies of J given whole, by one half, in another order and format, beside -xᵀJx/2."""
+    generator = np.random.default_rng(0)
+    upper = np.triu(generator.normal(size=(7, 7)) * (generator.random((7, 7)) < 0.5), 1)
+    whole = scipy.sparse.csr_matrix(upper + upper.T)
+    states = torch.from_numpy(generator.choice([-1.0, 1.0], (20, 7)))
+    expected = -np.einsum("ri,ij,rj->r", states, upper, states)
+    lower = scipy.sparse.coo_array(upper.T)
+    turned = scipy.sparse.coo_array((lower.data[::-1], (lower.row[::-1], lower.col[::-1])), lower.shape)
+    for pattern in (whole, lower, scipy.sparse.csc_array(upper), np.argwhere(upper)):
+        machine = hm.BoltzmannMachine([hm.Spin(7)], {(0, 0): hm.Sparse(pattern)}, [0]).double()
+        assert len(machine.couplings[0].pairs) == np.count_nonzero(upper)
+        for values in (whole, lower, turned, scipy.sparse.dok_array(upper)):
+            machine.couplings[0].draw_(1.0, torch.Generator().manual_seed(0))
+            machine.couplings[0].fill_(values)
+            assert machine.energy([states]).detach().numpy() == pytest.approx(expected)
+
+    between = scipy.sparse.csr_array(upper + upper.T)  # of two layers both orders are pairs of their own
+    pair = hm.BoltzmannMachine([hm.Spin(7), hm.Spin(7)], {(0, 1): hm.Sparse(between)}).double()
+    pair.couplings[0].fill_(between)
+    assert pair.couplings[0].matrix().detach().numpy() == pytest.approx(between.toarray())
+
+    potts = hm.BoltzmannMachine([hm.Categorical(7, 3)], {(0, 0): hm.Sparse(whole)}, [0]).double()
+    potts.couplings[0].fill_(whole)
+    assert potts.couplings[0].matrix().detach().numpy() == pytest.approx(
+        np.kron(upper + upper.T, np.ones((3, 3)))
+    )
+
+
+def test_matrices_that_do_not_fit_are_refused_by_name() -> None:
+    def matrix(*entries: tuple[int, int, float], size: int = 3) -> scipy.sparse.coo_array:
+        rows, columns, values = zip(*entries, strict=True)
+        return scipy.sparse.coo_array((values, (rows, columns)), (size, size))
+
+    twice = matrix((0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0))
+    with pytest.raises(ValueError, match=r"received \(0, 1\) twice; scipy\.sparse\.triu\(matrix\)"):
+        hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse(twice)}, [0])
+    made = hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse([(1, 2), (0, 1)])}, [0])
+    for wrong, message in (
+        (matrix((0, 1, 1.0)), r"an entry for every pair, received none for \(1, 2\)"),
+        (matrix((0, 1, 1.0), (1, 2, 1.0), (2, 0, 1.0)), r"at the pairs alone, received one at \(0, 2\)"),
+        (
+            matrix((0, 1, 1.0), (1, 2, 1.0), (2, 1, 2.0)),
+            r"equal halves in a layer, .* two values for \(1, 2\)",
+        ),
+        (matrix((0, 1, 1.0), (1, 2, 1.0), size=4), r"of shape \(3, 3\), received \(4, 4\)"),
+    ):
+        before = made.couplings[0].weight.clone()
+        with pytest.raises(ValueError, match=f"values: expected .*{message}"):
+            made.couplings[0].fill_(wrong)
+        assert torch.equal(made.couplings[0].weight, before)
+
+
+@pytest.mark.parametrize("make", [hm.Dense, lambda: hm.Masked(torch.ones(4, 4)), lambda: hm.Sparse([(0, 1)])])
+def test_a_coupling_is_of_one_machine(make: Callable[[], hm.couplings.Coupling]) -> None:
+    made = make()
+    with pytest.raises(ValueError, match="a coupling of its own for every edge, received one twice"):
+        hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], {(0, 0): made, (0, 1): made})
+    with pytest.raises(
+        ValueError, match="pairs: expected units below 4"
+    ):  # a machine that is refused has none
+        hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], {(0, 0): made, (0, 1): hm.Sparse([(0, 4)])})
+    machine = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): made})
+    assert machine.couplings[0].matrix().shape == (4, 4)
+    with pytest.raises(
+        ValueError, match=f"a {type(made).__name__} that belongs to another machine; make a new"
+    ):
+        hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): made})
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class Coupling(nn.Module, ABC):
 
     weight: nn.Parameter
     inner: bool
+    owned: bool = False  # by a machine, whose edge it is
     copies: int = 1
     _pattern: Tensor | None  # symmetric for an inner edge
     _tiles: tuple[slice, ...]
@@ -70,8 +71,8 @@ class Coupling(nn.Module, ABC):
 
         Raises:
             TypeError: a class without a ``kind``.
-            ValueError: a pattern that does not fit, one that joins layers already, or a ``within`` that
-                is no projection on the pattern.
+            ValueError: a pattern that does not fit, a coupling of another machine, or a ``within`` that is no
+                projection on the pattern.
         """
         self._begin(below, above)
         pattern = self.pattern(below, above)
@@ -95,8 +96,11 @@ class Coupling(nn.Module, ABC):
 
     def _begin(self, below: Layer, above: Layer) -> None:
         """Refuses what ``join`` refuses of every kind, and notes whether the edge is an inner one."""
-        if hasattr(self, "inner"):
-            raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
+        if self.owned:
+            raise ValueError(
+                f"edges: expected a coupling of no machine, received a {type(self).__name__} that belongs to "
+                "another machine; make a new one"
+            )
         if not hasattr(self, "kind"):
             raise TypeError(f"kind: expected one of {type(self).__name__}, its name in files, received none")
         self.inner = below is above

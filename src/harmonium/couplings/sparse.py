@@ -9,10 +9,10 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from harmonium import _checks, _random
-from harmonium._checks import Numbers
 from harmonium.backends import SparsityPattern
 from harmonium.couplings.coupling import Coupling, refuse_two_values
 from harmonium.layers import Layer
@@ -29,9 +29,9 @@ class Sparse(Coupling):
     Args:
         pairs: units of the first and of the second layer that are joined, (pairs, 2) whole numbers from 0: an
             array, a tensor or an iterable of pairs; a ``networkx`` graph whose nodes are 0, 1, ...; or a
-            ``scipy`` sparse matrix, whose values are not read. No pair comes twice; within a layer (i, j) and
-            (j, i) are the same pair, which is kept with the smaller unit first.
-            (Files hold it as a mapping.)
+            ``scipy`` sparse matrix, whose values ``fill_`` takes. No pair comes twice; within a layer (i, j)
+            and (j, i) are the same pair, which is kept with the smaller unit first. There a matrix whose
+            entries lie symmetrically has each pair once. (Files hold it as a mapping.)
 
     Attributes:
         weight: learnable, one for each pair, in the order given: (pairs,); where a unit has several columns,
@@ -49,6 +49,15 @@ class Sparse(Coupling):
         >>> machine = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): ring}, [0], seed=None)
         >>> machine.couplings[0].weight.shape, len(machine.graph.colours)
         (torch.Size([4]), 2)
+
+        A matrix of couplings, symmetric or with one half alone:
+
+        >>> import scipy.sparse
+        >>> J = scipy.sparse.coo_array(([0.3, 0.3, -0.5, -0.5], ([0, 1, 1, 2], [1, 0, 2, 1])), (3, 3))
+        >>> chain = hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse(J)}, [0])
+        >>> chain.couplings[0].fill_(J)
+        >>> chain.couplings[0].weight.tolist()
+        [0.30000001192092896, -0.5]
     """
 
     kind: ClassVar[str] = "sparse"
@@ -56,6 +65,7 @@ class Sparse(Coupling):
     def __init__(self, pairs: Any) -> None:
         super().__init__()
         self.pairs = _unpack(pairs) if isinstance(pairs, Mapping) else _read_pairs(pairs)
+        self._of_matrix = hasattr(pairs, "tocoo")
 
     def join(self, below: Layer, above: Layer) -> None:
         self._begin(below, above)
@@ -67,6 +77,8 @@ class Sparse(Coupling):
                     f"pairs: expected different units for a coupling in a layer, received "
                     f"{tuple(pairs[int(same[0])].tolist())} as pair {int(same[0])}"
                 )
+            if self._of_matrix and _is_symmetric(pairs):
+                pairs = pairs[pairs[:, 0] < pairs[:, 1]]
             pairs = pairs.sort(1).values
         for side, layer in enumerate((below, above)):
             if len(pairs) and int(pairs[:, side].max()) >= layer.n_units:
@@ -79,7 +91,10 @@ class Sparse(Coupling):
         again = (ordered.values[1:] == ordered.values[:-1]).nonzero()
         if len(again):
             pair = tuple(pairs[int(ordered.indices[int(again[0])])].tolist())
-            raise ValueError(f"pairs: expected every pair of units once, received {pair} twice")
+            advice = (
+                "; scipy.sparse.triu(matrix) keeps the entries above the diagonal" if self._of_matrix else ""
+            )
+            raise ValueError(f"pairs: expected every pair of units once, received {pair} twice{advice}")
         self.pairs = pairs
         p, q = below.columns_per_unit, above.columns_per_unit
         self._sparsity = SparsityPattern(pairs, (below.n_units, above.n_units), (p, q), self.inner)
@@ -123,17 +138,22 @@ class Sparse(Coupling):
         _random.normal_(self.weight, generator).mul_(std)
 
     @torch.no_grad()
-    def fill_(self, values: Numbers) -> None:
+    def fill_(self, values: Any) -> None:
         """Sets the weights.
 
         Args:
             values: in the shape of ``weight``, or one for all columns of each pair, (pairs,); or W,
-                (width_l, width_m), of which the entries of the pairs are taken, as ``Masked`` does.
+                (width_l, width_m), of which the entries of the pairs are taken, as ``Masked`` does; or a
+                ``scipy`` sparse matrix, (units of the first layer, units of the second), with an entry for
+                each pair in any order. In a layer it has one half, or both with equal values.
 
         Raises:
             TypeError: no array or tensor of real numbers.
-            ValueError: another shape.
+            ValueError: another shape; or a sparse matrix without a pair, with an entry elsewhere, or with two
+                values for a pair.
         """
+        if hasattr(values, "tocoo"):
+            values = self._read_matrix(values)
         given = _checks.tensor(values, "values", self.weight.dtype, self.weight.device)
         if given.shape == self._sparsity.shape and given.shape != self.weight.shape:
             if self.inner and not given.is_meta:
@@ -147,6 +167,38 @@ class Sparse(Coupling):
                 f"{self._sparsity.shape}, received {tuple(given.shape)}"
             )
         self.weight.copy_(given)
+
+    def _read_matrix(self, matrix: Any) -> NDArray[Any]:
+        """Returns the value of every pair, (pairs,), from a sparse matrix of scipy."""
+        shape, pairs = self._sparsity.units, self.pairs.numpy()
+        if matrix.shape != shape:
+            raise ValueError(f"values: expected a sparse matrix of shape {shape}, received {matrix.shape}")
+        entries = matrix.tocoo(copy=True)
+        entries.sum_duplicates()
+        places = np.stack([entries.row, entries.col], 1).astype(np.int64)
+        places = np.sort(places, 1) if self.inner else places
+        wanted, given = (units[:, 0] * shape[1] + units[:, 1] for units in (pairs, places))
+        for key in np.setdiff1d(given, wanted)[:1].tolist():
+            pair = divmod(key, shape[1])
+            raise ValueError(f"values: expected entries at the pairs alone, received one at {pair}")
+        for key in np.setdiff1d(wanted, given)[:1].tolist():
+            pair = divmod(key, shape[1])
+            raise ValueError(f"values: expected an entry for every pair, received none for {pair}")
+        order = np.argsort(wanted)
+        place = order[np.searchsorted(wanted, given, sorter=order)]
+        values = np.empty(len(pairs), entries.data.dtype)
+        values[place] = entries.data
+        both_nan = (values[place] != values[place]) & (entries.data != entries.data)
+        for key in given[(values[place] != entries.data) & ~both_nan][:1].tolist():
+            pair = divmod(key, shape[1])
+            raise ValueError(f"values: expected equal halves in a layer, received two values for {pair}")
+        return values
+
+
+def _is_symmetric(pairs: Tensor) -> bool:
+    """Returns whether the pairs are different, and each comes in either order."""
+    places, turned = (np.unique(units.numpy(), axis=0) for units in (pairs, pairs.flip(1)))
+    return len(places) == len(pairs) and np.array_equal(places, turned)
 
 
 def _read_pairs(pairs: Any) -> Tensor:

@@ -87,6 +87,8 @@ class BoltzmannMachine(nn.Module):
             raise ValueError(f"edges: expected one for every hidden layer, received none for layers[{l}]")
         for (l, m), coupling in joined.items():
             coupling.join(listed[l], listed[m])
+        for coupling in joined.values():
+            coupling.owned = True
         self.layers: Sequence[Layer] = nn.ModuleList(listed)  # type: ignore[assignment]
         self.couplings: Sequence[Coupling] = nn.ModuleList(joined.values())  # type: ignore[assignment]
         self._graph: Graph | None = None

@@ -371,6 +371,8 @@ def read_edges(edges: Any, layers: int) -> dict[tuple[int, int], Coupling]:
         if not 0 <= edge[0] <= edge[1] < layers:
             raise ValueError(f"edges: expected pairs l <= m of layers 0..{layers - 1}, received {edge}")
         _checks.instance(coupling, f"edges[{edge}]", Coupling, "a coupling such as hm.Dense()")
+    if len({id(coupling) for coupling in edges.values()}) < len(edges):
+        raise ValueError("edges: expected a coupling of its own for every edge, received one twice")
     return dict(edges)
 
 
