@@ -182,6 +182,22 @@ def test_words_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
     assert [(each["kind"], each["missing"]) for each in listed] == [("gaussian", 2), ("bernoulli", 20)]
 
 
+def test_numbers_as_text_are_told_before_training_alone(cli: CommandLine, tmp_path: Path) -> None:
+    """Not of a column that is ignored, and not by commands on a machine that has learned it."""
+    codes = [f"{x:05}" for x in RANDOM.integers(100, 104, 60)]
+    data = write(tmp_path / "x.csv", {"zip": codes, "age": [str(x) for x in RANDOM.integers(20, 70, 60)]})
+    run, told, out = tmp_path / "run", "column 'zip' is read as text", ("--out", tmp_path / "out.csv")
+    assert told in cli.succeed("data", data, *out).stderr
+    assert told in cli.succeed("train", data, run, "--hidden", 2).stderr
+    for command in ("score", "impute"):
+        assert told not in cli.succeed(command, run, data, *out, "--overwrite").stderr
+    assert told not in cli.succeed("evaluate", run, data).stderr
+    ignored = ("--kinds", 'zip = "ignore"')
+    assert told not in cli.succeed("data", data, *ignored).stderr
+    assert told not in cli.succeed("train", data, tmp_path / "other", "--hidden", 2, *ignored).stderr
+    assert told not in cli.succeed("score", tmp_path / "other", data, *out, "--overwrite").stderr
+
+
 def test_an_ignored_column_may_hold_anything(cli: CommandLine, tmp_path: Path) -> None:
     cells = ["113904", "B/7 31172", "9007199254740993"] * 20
     x = [f"{x:.3f}" for x in RANDOM.normal(size=60)]

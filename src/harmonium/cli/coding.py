@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from harmonium._checks import close_to
 from harmonium.data import DataSet, Rows, read_weights
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
-from harmonium.tables import Codec
+from harmonium.tables import IGNORE, Codec
 
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
@@ -213,6 +213,11 @@ def read_kinds(source: str | None) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(kind, str | dict) for kind in found.values()):
         raise ValueError(f"kinds: expected a kind for each column in {path}, such as {_KINDS}")
     return found
+
+
+def without_units(kinds: Mapping[str, Any]) -> list[str]:
+    """Lists the columns that kinds leave without a unit."""
+    return [name for name, kind in kinds.items() if kind in (IGNORE, {"kind": IGNORE})]
 
 
 def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None:

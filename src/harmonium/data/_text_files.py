@@ -235,7 +235,9 @@ def _beyond(x: float, below: NDArray[Any]) -> bool:
 # ---------------------------------------------------------------------------------
 
 
-def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = ()) -> Parts:
+def read_text(
+    path: Path, delimiter: str = ",", missing: str | Sequence[str] = (), known: Collection[str] = ()
+) -> Parts:
     """Reads samples, no labels, names of columns, types of those that are numbers alone, and texts of cells.
 
     ``holds_names`` tells what the first line is. Empty lines are passed over. Samples are float64 where every
@@ -248,13 +250,14 @@ def read_text(path: Path, delimiter: str = ",", missing: str | Sequence[str] = (
         path: Path of the file.
         delimiter: what separates its cells; where the first line has none, a comma, semicolon, tab or |.
         missing: words for missing cells beside the usual ones, a sequence or with commas.
+        known: names of columns of whose numbers that are read as text no warning tells.
 
     Raises:
         ValueError: lines of different lengths, text in another encoding, or one column of text.
     """
     words, delimiter = missing_words(missing), _separator(path, delimiter)
     try:
-        return _read(path, delimiter, words)
+        return _read(path, delimiter, words, known)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"expected text in UTF-8, received something else ({error.reason}); save it as UTF-8, such as by "
@@ -297,7 +300,7 @@ def _unpacked(file: IO[bytes], size: int) -> bytes:
     return bytes(content)
 
 
-def _read(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
+def _read(path: Path, delimiter: str, words: frozenset[str], known: Collection[str]) -> Parts:
     """Reads cells that are all numbers, but for names above them, in 8 bytes each; else by ``_table``."""
     lines = _lines(path, delimiter)
     _, first = next(lines, (0, []))
@@ -318,7 +321,7 @@ def _read(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
     long = max(np.fmax.reduce(numbers, initial=0.0), -np.fmin.reduce(numbers, initial=0.0)) >= LONG
     told = len(words) > len(_MISSING) and not table  # numbers may stand for missing cells
     if table or long or told or (header and not holds_names(path, first, None)):
-        return _table(path, delimiter, words)
+        return _table(path, delimiter, words, known)
     names = _names(first, header)
     samples = np.array(numbers, dtype=np.float64).reshape(-1, max(len(first), 1))
     texts = partial(_texts, path, delimiter, header, words)
@@ -400,7 +403,7 @@ def _text_of(cell: Any) -> str:
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-def _table(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
+def _table(path: Path, delimiter: str, words: frozenset[str], known: Collection[str]) -> Parts:
     """Reads a file with text or missing cells to objects; a column holds numbers or text, and not both."""
     lines = list(_lines(path, delimiter))
     first = lines[0][1]
@@ -426,6 +429,7 @@ def _table(path: Path, delimiter: str, words: frozenset[str]) -> Parts:
         samples[:, j] = values
         if read is _number_in:
             numeric.append(np.array(values, dtype=np.float64))
+    codes = {name: reason for name, reason in codes.items() if name not in known}
     for reason in dict.fromkeys(codes.values()):
         found = [name for name in codes if codes[name] == reason]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

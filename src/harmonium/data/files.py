@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ def read(
     alphabet: str = "auto",
     unknown: str = "gap",
     missing: str | Sequence[str] = (),
+    known: Collection[str] = (),
 ) -> DataSet:
     """Read samples, one per row, with labels where the source has them.
 
@@ -89,6 +90,7 @@ def read(
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
         missing: Words for missing cells of text files beside the usual ones, such as "?,-" or ["?", "-"].
+        known: Names of columns of text files that are read as text, such as 00123, without a warning.
 
     Raises:
         FileNotFoundError: no such path, or MNIST or Fashion-MNIST is nowhere.
@@ -107,8 +109,8 @@ def read(
     form, reader = _format(path)
     if reader is read_alignment:
         reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
-    elif missing and form.endswith("text"):
-        reader = partial(cast(Callable[..., tuple[Any, ...]], reader), missing=missing)
+    elif form.endswith("text"):
+        reader = partial(cast(Callable[..., tuple[Any, ...]], reader), missing=missing, known=known)
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")

@@ -219,7 +219,7 @@ class Codec:
         reading: dict[str, Any] = {"labels_apart": not known & set(LABELS), "missing": self.missing}
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
-        dataset = read(source, **reading).with_text(text)
+        dataset = read(source, **reading, known=self.names or ()).with_text(text)
         if dataset.alignment is not None and self._machine is not None:
             dataset.alignment.warn_of_ambiguous(dataset.name, self._usual_ambiguous())
         if self.names is None or dataset.names is None:

@@ -14,7 +14,7 @@ from harmonium._fetch import is_sparse
 from harmonium._settings import Count, Interval, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import naming, naming_alphabet, read_kinds, weights_of
+from harmonium.cli.coding import naming, naming_alphabet, read_kinds, weights_of, without_units
 from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, spelt, write_rows
 from harmonium.data import DataSet, Rows, read, write_weights
@@ -81,13 +81,15 @@ def data(
     if grid is not None:
         check_target(grid, "grid", (".png",), overwrite)
     with naming_alphabet(alphabet):
-        dataset = read(source, alphabet=alphabet or "auto", missing=missing or ())
+        told = read_kinds(kinds)
+        known = without_units(told)
+        dataset = read(source, alphabet=alphabet or "auto", missing=missing or (), known=known)
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_sequences(out, letters)
     shape = options.image_shape_of(image_shape, dataset.image_shape, needed=grid is not None)
     with naming(dataset.name):
-        result = _describe(dataset, read_kinds(kinds))
+        result = _describe(dataset, told)
         if dataset.alignment is not None:
             beside = {str(x.name): len({*x.values[~x.missing].tolist()}) for x in dataset.beside}
             result |= {"different": beside} if beside else {}
@@ -182,7 +184,7 @@ def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[s
             alphabet = dataset.alignment.alphabet
             write_rows(out, spelt(dataset.numbers(), alphabet, dataset, dataset.beside), None, None)
             return
-        table = read(source, labels_apart=False, missing=missing)
+        table = read(source, labels_apart=False, missing=missing, known=dataset.names or ())
         labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.frame(), None, None, table.names, labels, source=table)
         return

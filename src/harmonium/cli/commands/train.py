@@ -17,7 +17,15 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import naming, naming_alphabet, read_kinds, rows_of, weighted, weights_of
+from harmonium.cli.coding import (
+    naming,
+    naming_alphabet,
+    read_kinds,
+    rows_of,
+    weighted,
+    weights_of,
+    without_units,
+)
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.pretraining import check_pretraining, pretrain
 from harmonium.cli.run_file import settings_in_force
@@ -308,6 +316,7 @@ class Beginning:
             "alphabet": settings.alphabet or "auto",
             "unknown": options.unknown_of(settings.unknown) or "gap",
             "missing": settings.missing or (),
+            "known": without_units(kinds),
         }
         with naming_alphabet(settings.alphabet):
             dataset = read(data, labels_apart=label is None, **reading)
