@@ -89,6 +89,43 @@ def test_values_may_be_hidden(cli: CommandLine, table: Path, tmp_path: Path) -> 
     assert "" not in [cell for row in rows_of(out) for cell in row]
 
 
+def test_fills_of_hidden_values_are_scored(cli: CommandLine, tmp_path: Path) -> None:
+    """Column by column, from the file that was written, beside the commonest label and the mean."""
+    random, names = np.random.default_rng(0), ["x", "city", "y", "spare"]
+    rows = [
+        [
+            round(4 * k + random.normal(), 3),
+            ["Ulm", "Rom"][k],
+            round(3 * k + random.normal(), 3),
+            "a" * (1 + k),
+        ]
+        for k in random.integers(0, 2, 100)
+    ]
+    for row in rows[::7]:
+        row[2] = ""  # was never there
+    run, out = tmp_path / "run", tmp_path / "full.csv"
+    data = write(tmp_path / "table.csv", rows, names)
+    cli.succeed("train", data, run, "--kinds", 'spare = "ignore"', "--updates", 2, "--method", "chains")
+    found = cli.succeed("impute", run, data, "--missing", "random:0.3", "--out", out, "--json").json
+    hidden = hm.data.missing_at_random(100, 4, 0.3, seed=0).numpy()
+    full = rows_of(out)[1:]
+    listed = {line["column"]: line for line in found["hidden_cells"]}
+    assert [line["column"] for line in found["hidden_cells"]] == ["x", "city", "y"]
+    for j, name in enumerate(names[:3]):
+        cells = [i for i in range(100) if hidden[i, j] and rows[i][j] != ""]
+        given, filled = [rows[i][j] for i in cells], [full[i][j] for i in cells]
+        if name == "city":
+            score, fills = "accuracy", np.mean([a == b for a, b in zip(given, filled, strict=True)])
+            simplest = max(given.count("Ulm"), given.count("Rom")) / len(cells)
+        else:
+            errors = np.array(given) - np.array(filled, dtype=float)
+            score, fills = "root_mean_square_error", np.sqrt(np.mean(errors**2))
+            simplest = np.std(given)
+        assert (listed[name]["cells"], listed[name]["score"]) == (len(cells), score)
+        assert listed[name]["fills"] == pytest.approx(fills, rel=1e-3)
+        assert listed[name]["simplest"] == pytest.approx(simplest, rel=1e-3)
+
+
 def test_numbers_keep_their_names_and_fill_holes(cli: CommandLine, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     numbers = [[f"{x:.3f}", f"{x + y:.3f}"] for x, y in random.normal(size=(40, 2))]

@@ -135,6 +135,7 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         np.testing.assert_allclose(told, mean, atol=atol)
         error = np.sqrt(np.mean((told - ROWS[column].to_numpy()) ** 2))
         assert found["root_mean_square_error"] == pytest.approx(error, rel=1e-4)
+        assert found["standard_deviation"] == pytest.approx(ROWS[column].std(ddof=0), rel=1e-4)
 
 
 def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: Path) -> None:

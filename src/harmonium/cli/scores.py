@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
@@ -30,7 +33,7 @@ from harmonium.likelihood import (
 from harmonium.machine import BoltzmannMachine
 from harmonium.report.moments import PairStatistics
 from harmonium.sums import affordable, unit_updates
-from harmonium.tables import Codec
+from harmonium.tables import Codec, Labels, Place
 from harmonium.tasks import log_probabilities
 
 BASE_ROWS = 10_000  # of the base of annealing: its means are then known to a percent
@@ -299,6 +302,30 @@ def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[s
         "majority_class_accuracy": float(labels.max() / labels.sum()),
         "label_log_likelihood": float(nats.mean()),
     }
+
+
+def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
+    """Scores states of a column, (rows, states), over the rows that have it, NaN where they lack it.
+
+    Returns:
+        Accuracy beside that of the commonest label of these rows, or RMS error beside that of their mean, and
+        the number of these rows; nothing where there are none.
+    """
+    known = ~np.isnan(truth[:, 0])
+    if not known.any():
+        return {}
+    given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
+    if isinstance(place.column.coding, Labels):
+        score = {
+            "accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)])),
+            "majority_class_accuracy": max(Counter(map(str, given)).values()) / len(given),
+        }
+    else:
+        score = {
+            "root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2))),
+            "standard_deviation": float(np.std(given)),
+        }
+    return {**score, "rows_scored": int(known.sum())}
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:

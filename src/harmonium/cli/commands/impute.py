@@ -22,10 +22,11 @@ from harmonium.cli.coding import (
     source_of,
     states_of,
 )
-from harmonium.cli.output import check_target, working
+from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
-from harmonium.data import SIDES, missing_at_random, missing_half, missing_rectangles
+from harmonium.cli.scores import score_cells
+from harmonium.data import SIDES, DataSet, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
@@ -61,6 +62,9 @@ def impute(
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
     Words for missing cells in text files are those of the training (train --missing).
+
+    Of values that --missing hides in a table, the fills are scored by column beside the simplest ones: the
+    commonest label or the mean of the same cells.
 
     Args:
         data: rows to complete.
@@ -137,10 +141,39 @@ def impute(
     }
     if not bool(written.any()):
         result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
-    if missing != "nan" and bool(absent.any()) and not table:
+    if missing != "nan" and table:
+        result["hidden_cells"] = _score_fills(coding, absent, rest, states, chosen)
+    elif missing != "nan" and bool(absent.any()):
         spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
         result["agreement_of_best"] = float((states.cpu() == done.best.cpu())[spread].double().mean())
     return result
+
+
+def _score_fills(coding: Codec, absent: Tensor, rest: DataSet, states: Tensor, filled: Tensor) -> Listing:
+    """Scores what was filled in for values that were hidden, column by column, beside the simplest fills.
+
+    These are the commonest label or the mean of the same cells.
+    """
+    assert isinstance(coding.encoder, Table)
+    truth, found = states.cpu().numpy(), filled.cpu().numpy()
+    listing = Listing()
+    pairs = zip(coding.encoder.order(rest.frame()), coding.encoder.columns, strict=True)
+    for j, column in sorted(pairs, key=lambda pair: pair[0]):
+        place = coding.unit_of(str(column.name))
+        hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
+        score = score_cells(place, hidden, found[:, place.states])
+        if score:
+            (name, fills), (_, simplest), (_, cells) = score.items()
+            listing.append(
+                {
+                    "column": str(column.name),
+                    "cells": cells,
+                    "score": name,
+                    "fills": fills,
+                    "simplest": simplest,
+                }
+            )
+    return listing
 
 
 def _targets(out: Path, imputations: int | None) -> list[Path]:

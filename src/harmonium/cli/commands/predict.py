@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harmonium._settings import Setting
 from harmonium.cli import options
@@ -15,9 +13,10 @@ from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
+from harmonium.cli.scores import score_cells
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
-from harmonium.tables import Labels, OneOf, Place
+from harmonium.tables import Labels, OneOf
 from harmonium.tasks import predict_column
 
 EXAMPLES = (
@@ -100,7 +99,7 @@ def predict(
     notes = []
     if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
         notes.append("method: chains, as there are too many states to count")
-    if score := _score(place, truth, best):
+    if score := score_cells(place, truth, best):
         result |= score
         if _same(settings_of_run(run.run).get("data"), data):
             notes.append(
@@ -113,22 +112,3 @@ def predict(
 def _same(learned: Any, data: str) -> bool:
     """Returns whether the data are those of the training, by their name or their file."""
     return learned is not None and (learned == data or Path(learned).resolve() == Path(data).resolve())
-
-
-def _score(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
-    """Scores the predictions over the rows that have the column: accuracy or RMS error, and their number.
-
-    Beside the accuracy stands that of the commonest label of these rows.
-    """
-    known = ~np.isnan(truth[:, 0])
-    if not known.any():
-        return {}
-    given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
-    if isinstance(place.column.coding, Labels):
-        score = {
-            "accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)])),
-            "majority_class_accuracy": max(Counter(map(str, given)).values()) / len(given),
-        }
-    else:
-        score = {"root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2)))}
-    return {**score, "rows_scored": int(known.sum())}
