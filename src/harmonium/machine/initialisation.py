@@ -196,9 +196,11 @@ def init_by_name_(
         TypeError, ValueError: as ``read_start`` and ``init_visible_biases_``.
 
     Examples:
+        >>> import torch
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Spin(3), hm.Spin(3)])
-        >>> hm.machine.init_by_name_(machine, "orthogonal,data", [[1, -1, 1], [1, 1, -1]], seed=0)
+        >>> X = torch.tensor([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]])
+        >>> hm.machine.init_by_name_(machine, "orthogonal,data", X, seed=0)
         >>> W = machine.couplings[0].weight.detach()
         >>> bool((W @ W.t()).allclose(torch.eye(3), atol=1e-5))
         True
