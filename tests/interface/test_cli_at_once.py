@@ -58,6 +58,14 @@ def train_in(folder: Path, name: str, *options: str) -> tuple[Path, Any]:
     return folder / name, json.loads(printed.getvalue())
 
 
+def check_repeated(cli: CommandLine, run: Path, again: Path) -> bytes:
+    """Repeats a run from its settings, asserts that its machine has the same bytes, and returns them."""
+    cli.succeed("train", "--config", run / "run.toml", again)
+    kept = (run / "machine.safetensors").read_bytes()
+    assert (again / "machine.safetensors").read_bytes() == kept
+    return kept
+
+
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> tuple[Path, Any]:
     return train_in(folder, "run", "--validation", str(folder / "others.csv"))
@@ -116,9 +124,7 @@ def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(
     cli: CommandLine, folder: Path, trained: tuple[Path, Any]
 ) -> None:
     (run, _), again = trained, folder / "again"
-    cli.succeed("train", "--config", run / "run.toml", again)
-    kept = (run / "machine.safetensors").read_bytes()
-    assert (again / "machine.safetensors").read_bytes() == kept
+    kept = check_repeated(cli, run, again)
     cli.succeed("train", "--resume", run)
     assert (run / "machine.safetensors").read_bytes() == kept
     assert "holds a run" in cli.refuse("train", folder / "rows.csv", run)
@@ -278,10 +284,7 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
 def test_a_run_with_a_label_is_repeated_to_the_byte(
     cli: CommandLine, folder: Path, labelled: tuple[Path, Any]
 ) -> None:
-    (run, _), again = labelled, folder / "label again"
-    cli.succeed("train", "--config", run / "run.toml", again)
-    kept = (run / "machine.safetensors").read_bytes()
-    assert (again / "machine.safetensors").read_bytes() == kept
+    check_repeated(cli, labelled[0], folder / "label again")
 
 
 @pytest.mark.parametrize("objective", ["joint", "discriminative"])
