@@ -150,21 +150,18 @@ OURS = re.compile(
 )
 """Words that a reader does not expect; the usual ones are distribution, is at, is given, has, accepted."""
 
-IN_CODE = re.compile(r"laws?", re.IGNORECASE)  # the name of an argument, which docstrings list
-
-
 def own_words(text: str) -> list[str]:
     """Returns the sentences of a page that have words which its readers do not expect."""
     return [each for each in sentences(text) if OURS.search(each)]
 
 
 def own_words_of_code(text: str) -> list[str]:
-    """Returns the lines of docstrings that have such words, but for names of arguments."""
+    """Returns the lines of docstrings that have such words."""
     return [
         f"{line + number}: {each.strip()}"
         for line, string in docstrings(text)
         for number, each in enumerate(string.splitlines())
-        if any(not IN_CODE.fullmatch(found[0]) for found in OURS.finditer(each))
+        if OURS.search(each)
     ]
 
 

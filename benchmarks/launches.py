@@ -134,12 +134,12 @@ def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.coup
     with pretend_device() as counts, torch.no_grad():
         machine = build().to(DEVICE)
         machine.couplings[0].weight *= 60  # so that it takes some sweeps
-        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        hamiltonian, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
         for seed in range(4):
             start = machine.random_states(20, seed=seed)
             counts.clear()
             met = hm.coupled.run_pairs(
-                law, coupling, start, k=1, m=1, lag=1, max_steps=30, generator=generator
+                hamiltonian, coupling, start, k=1, m=1, lag=1, max_steps=30, generator=generator
             )
             costs.append(total(counts))
             sweeps += int(met.times.max())

@@ -160,7 +160,7 @@ def rna() -> DataSet:
         (
             f"the family's usual split, every row alike: {len(train):,} rows learnt, {len(test)} held out",
             "scikit-learn has no categorical units: it learns the one-hot columns as 0/1, and is evaluated "
-            "as the law of its machine given one state a site",
+            "as the distribution of its machine given one state a site",
         ),
     )
 

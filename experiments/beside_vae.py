@@ -41,7 +41,7 @@ def log_bernoulli(x: Tensor, logits: Tensor) -> Tensor:
 
 
 def mixture(train: Tensor, test: Tensor, components: int, seed: int) -> float:
-    """Held-out nats a row of a mixture of products of Bernoulli laws after 100 rounds."""
+    """Held-out nats a row of a mixture of products of Bernoulli distributions after 100 rounds."""
     generator = torch.Generator().manual_seed(seed)
     share = torch.rand(len(train), components, generator=generator).softmax(1)
     for _ in range(100):

@@ -1,16 +1,16 @@
 """All that a GPU has to show, in one command and one record.
 
     python experiments/gpu.py --device cuda                       # about nine minutes on one GPU
-    python experiments/gpu.py --device cuda --only laws --only likelihood
+    python experiments/gpu.py --device cuda --only distributions --only likelihood
     python experiments/gpu.py --device cpu --budget tiny          # the same code in a minute, for trying
     python experiments/gpu.py --device pretend --budget tiny      # the same under the rules of CUDA, in six
 
-In this order, or those that ``--only`` names: the tests of devices on the GPU; laws, the GPU's chains, rules
-and annealing against enumeration and against the CPU; launches, waits and seconds of an update at 784 x 500
-and 784 x 4096, in float32, tf32 and bf16; seconds to the likelihood of held-out digits by 784 x 500; the
-Gaussian machine of Liao et al. (2022), 784 x 4096 at batches of 512 and 100 sweeps, and a 784-1000-1000 deep
-machine, each trained for as long as the budget gives it, with pictures and FIDs in the features of a small
-classifier (not the published Inception features).
+In this order, or those that ``--only`` names: the tests of devices on the GPU; distributions, the GPU's
+chains, rules and annealing against enumeration and against the CPU; launches, waits and seconds of an update
+at 784 x 500 and 784 x 4096, in float32, tf32 and bf16; seconds to the likelihood of held-out digits by 784 x
+500; the Gaussian machine of Liao et al. (2022), 784 x 4096 at batches of 512 and 100 sweeps, and a
+784-1000-1000 deep machine, each trained for as long as the budget gives it, with pictures and FIDs in the
+features of a small classifier (not the published Inception features).
 
 A part that fails is recorded with its error, and the others go on. The record, gpu.json, has the GPU's name.
 MNIST is read from $HARMONIUM_DATA or ../shared/data; --data takes any other labelled set of images.
@@ -43,8 +43,8 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "tiny": {"tests": 0, "chains": 2000, "repeats": 2, "grbm": 6, "deep": 6, "hidden": (20, 40),
              "batch": 50, "sweeps": 10, "layers": (20, 20), "samples": 200, "likelihood": 250},
 }  # fmt: skip
-"""Seconds of tests and of training; chains of the laws; updates that are timed; and the sizes of it all."""
-PARTS = ("tests", "laws", "updates", "likelihood", "gaussian", "deep")
+"""Seconds of tests and of training; chains of the distributions; timed updates; and the sizes of it all."""
+PARTS = ("tests", "distributions", "updates", "likelihood", "gaussian", "deep")
 
 
 def main() -> None:
@@ -75,7 +75,7 @@ def measure(device: torch.device, arguments: argparse.Namespace) -> None:
     grey = grey / 255 if grey.max() > 1 else grey
     parts: dict[str, Callable[[], Any]] = {
         "tests": lambda: tests(device, budget),
-        "laws": lambda: laws(device, budget),
+        "distributions": lambda: distributions(device, budget),
         "updates": lambda: updates(device, budget, grey),
         "likelihood": lambda: likelihood(device, budget, grey),
         "gaussian": lambda: gaussian(device, budget, grey, images, out),
@@ -126,7 +126,7 @@ def tests(device: torch.device, budget: dict[str, Any]) -> Any:
     return {"exit_code": done.returncode, "output": done.stdout.splitlines()[-40:]}
 
 
-def laws(device: torch.device, budget: dict[str, Any]) -> dict[str, float]:
+def distributions(device: torch.device, budget: dict[str, Any]) -> dict[str, float]:
     """The largest |z| of means and of gradients against enumeration: of a right device below 4 or so."""
     found = {}
     for where in {torch.device("cpu"), device}:
@@ -278,8 +278,8 @@ def gaussian(device: torch.device, budget: dict[str, Any], grey: np.ndarray, ima
     final = run.averaged_machine
     start = final.random_states(budget["samples"], seed=1)[0]
     states = hm.chains.run(final, kernel, start, budget["sweeps"], seed=2)
-    law = final.hamiltonian()
-    shown = (law.mean(0, law.field(0, states)).detach().cpu() * deviation + mean).clamp(0, 1)
+    hamiltonian = final.hamiltonian()
+    shown = (hamiltonian.mean(0, hamiltonian.field(0, states)).detach().cpu() * deviation + mean).clamp(0, 1)
     return {"updates": run.updates, **quality(shown, grey, images, out / "gaussian.png")}
 
 
@@ -296,8 +296,8 @@ def deep(device: torch.device, budget: dict[str, Any], grey: np.ndarray, images:
     final = run.averaged_machine
     start = run.rule_state.states[0]
     states = hm.chains.run(final, hm.chains.Gibbs(), start, 500, seed=2)
-    law = final.hamiltonian()
-    shown = law.mean(0, law.field(0, states)).detach().cpu()
+    hamiltonian = final.hamiltonian()
+    shown = hamiltonian.mean(0, hamiltonian.field(0, states)).detach().cpu()
     return {
         "updates": run.updates,
         **quality(shown, (grey > 0.5).astype(np.float32), images, out / "deep.png"),

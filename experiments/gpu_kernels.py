@@ -1,11 +1,11 @@
-"""Accuracy, law and time of the kernels of backends/tensor_cores.py on one GPU, a line for each case.
+"""Accuracy, distribution and time of the kernels of backends/tensor_cores.py on one GPU, a line a case.
 
     python experiments/gpu_kernels.py                  # a minute on an H100, half of it compiling
     python experiments/gpu_kernels.py --out FILE       # the record, as JSON lines, besides
 
 Errors are the largest against float64, beside those of torch's float32. Times are of one call within a CUDA
 graph of 20, the median of 15 replays, in microseconds; tiles of tensor_cores.Tile are tried for each shape.
-Fails, at its end, if a kernel is less accurate than torch.mm in float32 or a draw has another law.
+Fails, at its end, if a kernel is less accurate than torch.mm in float32 or a draw has another distribution.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from harmonium.backends.tensor_cores import Tile
 
 SHAPES = ((100, 784, 500), (1000, 784, 500), (10_000, 784, 500), (512, 784, 4096), (512, 4096, 784))
 """Rows, units that are given and units that are drawn."""
-LAW, OF_LAW, OTHER = (10_000, 784, 500), Tile(256, 64, 128, 8, 3, cut=True), Tile(64, 64, 64, 4, 3)
-"""The shape in which draws are held against their law, how it is cut, and another way."""
+DRAWN, OF_DRAWN, OTHER = (10_000, 784, 500), Tile(256, 64, 128, 8, 3, cut=True), Tile(64, 64, 64, 4, 3)
+"""The shape in which draws are held against their distribution, how it is cut, and another way."""
 WORKERS = 14
 """Processes that compile at the start; the machine has 16 cores."""
 # rows, columns, depth, warps, stages, splits, apart, cut: cores.Tile
@@ -154,10 +154,10 @@ class Case:
             yield lambda t=tile: cores.field(x, couplings, tile=t)
         yield lambda: cores.field(x, couplings)
         yield lambda: cores.field(x, couplings, exact=False)
-        if self.shape == LAW:
+        if self.shape == DRAWN:
             for low in (0.0, -1.0):
-                yield lambda v=low: cores.half_step(x, couplings, theta, (v, 1.0), key, 1, tile=OF_LAW)
-            yield lambda: cores.half_step(x, couplings, theta, (0.0, 1.0), key, tile=OF_LAW, field=True)
+                yield lambda v=low: cores.half_step(x, couplings, theta, (v, 1.0), key, 1, tile=OF_DRAWN)
+            yield lambda: cores.half_step(x, couplings, theta, (0.0, 1.0), key, tile=OF_DRAWN, field=True)
             yield lambda: cores.half_step(x, couplings, theta, (0.0, 1.0), key, tile=OTHER)
             for q, units in ((2, 30), (5, 136), (21, 20)):
                 field = torch.zeros(2, units * q, device=x.device)
@@ -265,7 +265,7 @@ def check_accuracy(case: Case, tell: Callable[..., None]) -> bool:
 
 
 def check_one_hot(tell: Callable[..., None]) -> bool:
-    """Compares one-hot draws with their law."""
+    """Compares one-hot draws with their distribution."""
     noise = torch.Generator("cuda").manual_seed(3)
     worst = 0.0
     for q, units in ((2, 30), (5, 136), (21, 20)):
@@ -284,15 +284,15 @@ def check_one_hot(tell: Callable[..., None]) -> bool:
         enough = p * draws > 25
         z = ((count / draws - p) / (p * (1 - p) / draws).sqrt())[enough].abs().max()
         worst = max(worst, float(z))
-    tell("law", (), "one-hot", z=worst)
+    tell("distribution", (), "one-hot", z=worst)
     return worst < 4.5
 
 
-def check_law(tell: Callable[..., None]) -> bool:
-    """Compares draws with their law: means, neighbours, tails, keys; returns whether all are right."""
+def check_distribution(tell: Callable[..., None]) -> bool:
+    """Compares draws with their distribution (means, neighbours, tails, keys); returns whether all hold."""
     case = Case(10_000, 784, 500)
-    x = case.x[:1].expand(10_000, 784).contiguous()  # every row has the same law
-    tile, values = OF_LAW, (0.0, 1.0)
+    x = case.x[:1].expand(10_000, 784).contiguous()  # every row has the same distribution
+    tile, values = OF_DRAWN, (0.0, 1.0)
     couplings = cores.Couplings(case.W)
     theta = torch.linspace(-6, 6, 500, device="cuda")
     exact = theta.double() + x[0].double() @ case.W.double()
@@ -337,9 +337,9 @@ def check_law(tell: Callable[..., None]) -> bool:
             count += int((cores.draw(field, flat, values, case.key + i).state != float(s > 0)).sum())
         expected = field.numel() * 10 / (1 + torch.exp(torch.tensor(abs(s), dtype=torch.float64)).item())
         scores[f"tail {s:g}"] = (count - expected) / max(expected, 1.0) ** 0.5
-        tell("law", (), f"tail at {s:g}", count=count, expected=round(expected, 2))
+        tell("distribution", (), f"tail at {s:g}", count=count, expected=round(expected, 2))
     worst = max(scores, key=lambda name: abs(scores[name]))
-    tell("law", (), "scores", worst=worst, z={name: round(z, 2) for name, z in scores.items()})
+    tell("distribution", (), "scores", worst=worst, z={name: round(z, 2) for name, z in scores.items()})
     one, two = (cores.half_step(x, couplings, theta, values, case.key, tile=tile).state for _ in range(2))
     cut = cores.half_step(x, couplings, theta, values, case.key, tile=OTHER).state
     other = cores.half_step(x, couplings, theta, values, case.key + 1, tile=tile).state
@@ -439,7 +439,7 @@ def main() -> None:
     ended.record()
     torch.cuda.synchronize()
     tell("us", (1,), "key by torch.randint", us=round(50 * began.elapsed_time(ended), 2))
-    right &= check_law(tell)
+    right &= check_distribution(tell)
     right &= check_one_hot(tell)
     for (shape, name), (taken, tile) in best.items():
         if name in ("half-step", "statistics", "mean") or name.startswith("torch"):

@@ -68,8 +68,8 @@ class Lattice:
 
     def draw(self, rows: int, generator: torch.Generator) -> Tensor:
         """Independent states, (rows, spins), spins column by column."""
-        law = (self._alone[0] + self._ahead[0]).softmax(0)
-        now = torch.multinomial(law, rows, replacement=True, generator=generator)
+        distribution = (self._alone[0] + self._ahead[0]).softmax(0)
+        now = torch.multinomial(distribution, rows, replacement=True, generator=generator)
         columns = [now]
         for c, couplings in enumerate(self.across, 1):
             logits = self._transfer(couplings) + self._alone[c] + self._ahead[c]
@@ -84,14 +84,15 @@ class Lattice:
 
     def means(self) -> tuple[Tensor, Tensor, Tensor]:
         """Exact E of every spin and of every pair of neighbours, in the order of the attributes."""
-        laws = (self._alone + self._ahead + self._behind).softmax(-1)
+        distributions = (self._alone + self._ahead + self._behind).softmax(-1)
         across = []
         for c, couplings in enumerate(self.across):
             before = (self._alone[c] + self._behind[c]).unsqueeze(-1)
             joint = before + self._transfer(couplings) + self._alone[c + 1] + self._ahead[c + 1]
             joint = (joint - joint.max()).exp_()
             across.append(((joint @ self.states) * self.states).sum(0) / joint.sum())
-        return laws @ self.states, laws @ (self.states[:, :-1] * self.states[:, 1:]), torch.stack(across)
+        pairs = self.states[:, :-1] * self.states[:, 1:]
+        return distributions @ self.states, distributions @ pairs, torch.stack(across)
 
     def flat(self) -> Tensor:
         return torch.cat([self.bias.flatten(), self.down.flatten(), self.across.flatten()])

@@ -8,14 +8,15 @@ Published for 784-500-1000: -84.62 nats, a variational bound with ln Z by AIS (S
 after greedy pretraining of both layers).
 
 The lowest layer is trained as an RBM first. The second hidden layer is then put on top with couplings near
-zero, so that the deep machine begins near the law of the RBM, and all layers are trained jointly: Gibbs
+zero, so that the deep machine begins near the distribution of the RBM, and all layers are trained jointly:
+    Gibbs
 chains with clamped data (or mean field, --clamped mean-field), persistent chains free, centred gradient. The
-bound is E[-E] under the factorised law plus its entropy, minus ln Z by AIS; the annealed bound, of the first
-rows, is nearer to the likelihood.
+bound is E[-E] under the factorised distribution plus its entropy, minus ln Z by AIS; the annealed bound, of
+the first rows, is nearer to the likelihood.
 
 With the budget ``best`` the second layer learns alone, on an RBM that stays as it is: its likelihood is that
-of the machine as a law of what the RBM makes of the data. Half a million couplings have little to say there,
-and at a rate of 0.05 their noise cost six nats.
+of the machine as a distribution of what the RBM makes of the data. Half a million couplings have little to
+say there, and at a rate of 0.05 their noise cost six nats.
 
 MNIST is read from $HARMONIUM_DATA or ../shared/data. An interrupted run continues when the same command is
 given again.
@@ -65,7 +66,7 @@ def generator() -> torch.Generator:
 
 @torch.no_grad()
 def stacked(rbm: hm.BoltzmannMachine, v: torch.Tensor) -> hm.BoltzmannMachine:
-    """The RBM with 1000 units on top: to first order in their couplings the law of v stays as it is."""
+    """The RBM with 1000 units on top: to first order in their couplings the distribution of v stays."""
     deep = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500), hm.Bernoulli(1000)])
     for layer, trained in zip(deep.layers, rbm.layers, strict=False):
         layer.bias.copy_(trained.bias)
@@ -141,7 +142,8 @@ def main() -> None:
 
     machine = stacked(pretrained.averaged_machine, torch.from_numpy(X[:10_000]).float())
     h2 = hm.Bernoulli(1000).sample(torch.zeros(100, 1000), torch.rand(100, 1000, generator=generator()))
-    # The chains of the RBM go on: from noise they would take long to reach the law of a trained machine.
+    # The chains of the RBM go on: from noise they would take long to reach the distribution of a trained
+    # machine.
     chains, seconds = [*pretrained.rule_state.states, h2], {"rbm": pretrained.seconds}
     if "second" in budget:
         freeze(machine, True)
@@ -184,8 +186,8 @@ def main() -> None:
     }
     averaged = run.averaged_machine
     record["second_layer_couplings_std"] = float(averaged.couplings[1].weight.detach().std())
-    law = pretrained.averaged_machine.hamiltonian()
-    active = law.mean(1, law.field(1, [train, train])).detach().mean(0)
+    hamiltonian = pretrained.averaged_machine.hamiltonian()
+    active = hamiltonian.mean(1, hamiltonian.field(1, [train, train])).detach().mean(0)
     record["sum_of_hidden_variances"] = float((active * (1 - active)).sum())  # of the RBM
     (out / f"result_{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     states = hm.chains.run(averaged, hm.chains.Gibbs(), run.rule_state.states, 1000, seed=generator())

@@ -159,7 +159,8 @@ def condition(machine: hm.BoltzmannMachine, v: Tensor) -> dict[str, float]:
     - The gradient of the lowest couplings by local modes, and what is left of it once the part
       δ_v μ_hᵀ + μ_v δ_hᵀ that differences of means δ bring is taken out (norms).
     - The largest eigenvalue of the covariance of all statistics over states that belong to the data, in plain
-      and in centred coordinates, and its share of the trace: at the data's law the largest curvature of the
+      and in centred coordinates, and its share of the trace: at the data's distribution the largest curvature
+          of the
       likelihood, but for the noise of hidden units given v. Gradient ascent at a rate above 2 over it cannot
       settle there. It comes from the inner products of the statistics of all pairs of states, which cost no
       more than those of the states.

@@ -1,11 +1,11 @@
-"""What fields in tf32 and bf16 do to the law that chains sample, measured on a CPU.
+"""What fields in tf32 and bf16 do to the distribution that chains sample, measured on a CPU.
 
     python experiments/precision.py
 
-With discrete units the chains follow the law of the machine with rounded couplings, exactly: both laws are
-enumerated, by the states of the hidden units or of the visible ones, and compared. "truncated" cuts off the
-digits that "tf32" rounds, as some matrix units do. Of a Gaussian machine the visible states are
-rounded too, and the law is that of no machine: long chains are compared with its enumerated moments.
+With discrete units the chains follow the distribution of the machine with rounded couplings, exactly: both
+distributions are enumerated, by the states of the hidden units or of the visible ones, and compared.
+"truncated" cuts off the digits that "tf32" rounds, as some matrix units do. Of a Gaussian machine the visible
+states are rounded too, and the distribution is that of no machine: long chains are compared with its enumerated moments.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def cut(way: str, W: torch.Tensor) -> torch.Tensor:
     return (W.contiguous().view(torch.int32) & -(1 << 13)).view(torch.float32)
 
 
-def law_of(machine: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tensor]:
+def hidden_distribution(machine: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tensor]:
     """The hidden states and their probabilities, in float64."""
     machine = machine.double()
     states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * machine.layers[1].width)
@@ -75,16 +75,16 @@ def law_of(machine: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def discrete(machine: hm.BoltzmannMachine) -> dict[str, object]:
-    """Between the laws of the hidden units, and between the means of the visible ones."""
+    """Between the distributions of the hidden units, and between the means of the visible ones."""
     found: dict[str, object] = {"largest_weight": float(machine.couplings[0].weight.detach().abs().max())}
-    states, p = law_of(copy.deepcopy(machine))
+    states, p = hidden_distribution(copy.deepcopy(machine))
     W, b = machine.couplings[0].weight.detach(), machine.layers[0].bias.detach().double()
     means = p @ (b + states @ W.double().t()).sigmoid()
     for way in WAYS:
         other = copy.deepcopy(machine)
         with torch.no_grad():
             other.couplings[0].weight.copy_(cut(way, W))
-        _, q = law_of(other)
+        _, q = hidden_distribution(other)
         moved = q @ (b + states @ cut(way, W).double().t()).sigmoid()
         found[way] = {
             "total_variation": float((p - q).abs().sum() / 2),
@@ -96,7 +96,7 @@ def discrete(machine: hm.BoltzmannMachine) -> dict[str, object]:
 
 def gaussian(machine: hm.BoltzmannMachine, chains: int) -> dict[str, object]:
     """E[h] of chains against enumeration; what float32 has is chance."""
-    states, p = law_of(copy.deepcopy(machine))
+    states, p = hidden_distribution(copy.deepcopy(machine))
     exact, found = p @ states, dict[str, object]()
     for name in hm.backends.PRECISIONS:
         total = torch.zeros(8, dtype=torch.float64)

@@ -3,9 +3,9 @@
     python experiments/real_mnist.py --budget quick   # a reduced experiment: 5000 images
     python experiments/real_mnist.py --budget paper   # all 60,000 images
 
-Pixels in [0, 1] are 0 or follow a truncated Gaussian law. The RBM learns for 100 epochs; the paper shows
-fields like strokes and gives no numbers. Checked here: training does not diverge, samples and TAP solutions
-lie in [0, 1], and the fields are local, by the share of pixels that carry half of a field's square.
+Pixels in [0, 1] are 0 or follow a truncated Gaussian distribution. The RBM learns for 100 epochs; the paper
+shows fields like strokes and gives no numbers. Checked here: training does not diverge, samples and TAP
+solutions lie in [0, 1], and the fields are local, by the share of pixels that carry half of a field's square.
 
 MNIST is read from $HARMONIUM_DATA. A JSON record and a picture of samples and fields go to --out.
 """

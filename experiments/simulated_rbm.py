@@ -78,7 +78,7 @@ def stages_of(updates: int, points: int) -> dict[str, dict[str, list[Stage]]]:
 
 @torch.no_grad()
 def exact_draws(machine: hm.BoltzmannMachine, rows: int, generator: torch.Generator) -> torch.Tensor:
-    """Visible states from the machine's own law, by enumeration of the hidden ones."""
+    """Visible states from the machine's own distribution, by enumeration of the hidden ones."""
     hamiltonian = machine.hamiltonian()
     units = machine.layers[1].n_units
     digits = torch.arange(units)

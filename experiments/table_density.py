@@ -91,9 +91,9 @@ class Location:
 
     def _terms(self, x: np.ndarray, hot: dict[str, np.ndarray], state: list) -> np.ndarray:
         weight, means, spreads, tables = state
-        laws = [multivariate_normal(m, c).logpdf(x) for m, c in zip(means, spreads, strict=True)]
+        densities = [multivariate_normal(m, c).logpdf(x) for m, c in zip(means, spreads, strict=True)]
         of_categories = sum(codes @ logs.T for codes, logs in zip(hot.values(), tables, strict=True))
-        return np.log(weight) + np.stack(laws, 1) + of_categories
+        return np.log(weight) + np.stack(densities, 1) + of_categories
 
     def score(self, table: pd.DataFrame) -> float:
         """Nats a row."""

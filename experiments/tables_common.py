@@ -77,7 +77,7 @@ def note(path: Path, settings: dict[str, Any], records: list[dict[str, Any]]) ->
 
 
 class Quantiles:
-    """A column's quantiles onto those of the standard normal law, by straight lines.
+    """A column's quantiles onto those of the standard normal distribution, by straight lines.
 
     Beyond the last quantiles the last lines go on, or with ``even`` lines of the whole column's slope.
     """
@@ -115,9 +115,9 @@ class Lateral:
 
     Real columns that are nearly functions of each other leave a machine without such couplings a long way to
     learn. Here a full-covariance Gaussian (by expectation-maximisation, as cells are missing) gives an affine
-    map to columns without correlations, an ``hm.RBM`` learns those beside the categories, and its law, in the
-    table's own columns, is that of a machine with an inner edge. Missing real cells are drawn from the
-    Gaussian for the first fit, and from the machine for ``rounds`` - 1 more.
+    map to columns without correlations, an ``hm.RBM`` learns those beside the categories, and its
+    distribution, in the table's own columns, is that of a machine with an inner edge. Missing real cells are
+    drawn from the Gaussian for the first fit, and from the machine for ``rounds`` - 1 more.
     """
 
     def __init__(self, seed: int, rounds: int = 2, **parameters: Any) -> None:
@@ -150,10 +150,10 @@ class Lateral:
         codings = [column.coding for column in self.rbm.encoder_.columns[: len(self.numbers)]]
         centre = self.mean + self.root @ np.array([coding.mean for coding in codings])
         root = torch.from_numpy(self.root * np.array([coding.scale for coding in codings]))
-        law, first, hidden = machine.hamiltonian(), machine.visible[0], len(machine.layers) - 1
+        hamiltonian, first, hidden = machine.hamiltonian(), machine.visible[0], len(machine.layers) - 1
         back, at = torch.linalg.inv(root), torch.from_numpy(centre)
-        J = {edge: law.J[number].detach() for number, edge in enumerate(machine.edges)}
-        linear, precision = (theta.detach() for theta in law.thetas[first])
+        J = {edge: hamiltonian.J[number].detach() for number, edge in enumerate(machine.edges)}
+        linear, precision = (theta.detach() for theta in hamiltonian.thetas[first])
         joint = back.T @ (precision.unsqueeze(1) * back)
         across = back.T @ J[first, hidden]
         variance = 1 / joint.diagonal()

@@ -27,6 +27,8 @@ def request_of(
 ) -> hm.learning.ExpectationRequest:
     """The request of both phases of ``Rule.gradient`` for these arguments, with an empty sum."""
     rows, row_weights, complete = hm.rules.exact().checked(machine, v, weights)
-    generator, law = as_generator(seed, machine.device), machine.hamiltonian()
-    sums = hm.machine.Statistics(law)
-    return hm.learning.ExpectationRequest(law, rows, generator, sums, complete, row_weights=row_weights)
+    generator, hamiltonian = as_generator(seed, machine.device), machine.hamiltonian()
+    sums = hm.machine.Statistics(hamiltonian)
+    return hm.learning.ExpectationRequest(
+        hamiltonian, rows, generator, sums, complete, row_weights=row_weights
+    )

@@ -41,7 +41,7 @@ def machine_of(
 
 
 def rows_of(layers: Sequence[Layer], rows: int, seed: int) -> Any:
-    """Returns rows that these visible layers take, not from their law."""
+    """Returns rows that these visible layers take, not from their distribution."""
     choose, parts = np.random.default_rng(seed), list[Any]()
     for layer in layers:
         if layer.gaussian:
@@ -93,11 +93,13 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch, noise: Noise, begun: int) -> Non
     drawn = [0]
     usual = Hamiltonian.sample
 
-    def sample(law: Hamiltonian, layer: Any, field: Tensor, generator: torch.Generator, *more: Any) -> Tensor:
+    def sample(
+        hamiltonian: Hamiltonian, layer: Any, field: Tensor, generator: torch.Generator, *more: Any
+    ) -> Tensor:
         drawn[0] += 1
         if drawn[0] <= begun:
-            return usual(law, layer, field, generator, *more)
-        kind, theta = law.units(layer)
+            return usual(hamiltonian, layer, field, generator, *more)
+        kind, theta = hamiltonian.units(layer)
         return kind.sample(field, noise.next(len(field), kind, generator), theta)
 
     monkeypatch.setattr(trainer, "served", lambda *_: False)

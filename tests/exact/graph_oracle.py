@@ -198,7 +198,9 @@ class GraphOracle:
         p, r = -q[integrated][:, integrated], q[rest][:, integrated]
         factor, failed = torch.linalg.cholesky_ex(p)
         if failed:
-            raise ValueError("the Gaussian units' joint precision is not positive definite: no such law")
+            raise ValueError(
+                "the Gaussian units' joint precision is not positive definite: no such distribution"
+            )
         inverse, field = torch.cholesky_inverse(factor), h[integrated]
         # the square completed: (h, Q) of the remaining columns, and a constant
         constant = 0.5 * (field @ inverse @ field + len(p) * math.log(2 * math.pi))

@@ -31,7 +31,7 @@ def test_agrees_with_pymbar(sizes: tuple[int, int]) -> None:
 
 
 def test_agrees_with_the_error_of_pymbar() -> None:
-    """On the quantiles of two normal laws; pymbar's formula is the same where states follow their laws."""
+    """On the quantiles of two normal distributions; pymbar's formula is the same where states follow them."""
     x = torch.from_numpy(stats.norm.ppf((np.arange(400) + 0.5) / 400))
     a, b = ((x - 0.8) ** 2 / (2 * 1.3**2) - x**2 / 2 for x in (x, 0.8 + 1.3 * x))
     found = bennett_ratio(a, b)
@@ -52,7 +52,7 @@ def test_solves_its_equation_wherever_the_root_lies(shift: float) -> None:
     assert found.value == pytest.approx(root, abs=1e-8)
 
 
-def test_the_difference_of_two_normal_laws() -> None:
+def test_the_difference_of_two_normal_distributions() -> None:
     """F_a = x²/2 and F_b = (x - m)²/(2 s²): ln Z_b - ln Z_a = ln s. 200 repeats show the error as it is."""
     m, s, n = 0.8, 1.3, 400
     generator = torch.Generator().manual_seed(0)
@@ -69,13 +69,13 @@ def test_the_difference_of_two_normal_laws() -> None:
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.25)
 
 
-def test_equal_laws_overlap_wholly() -> None:
+def test_equal_distributions_overlap_wholly() -> None:
     found = bennett_ratio(torch.zeros(30), torch.zeros(50))
     assert found.value == pytest.approx(0, abs=1e-12) and found.overlap == pytest.approx(1)
     assert found.standard_error == 0
 
 
-def test_laws_far_apart_hardly_overlap() -> None:
+def test_distributions_far_apart_hardly_overlap() -> None:
     found = bennett_ratio(torch.linspace(20, 30, 50), torch.linspace(-30, -20, 50))
     assert found.overlap < 1e-6 and found.value == pytest.approx(0, abs=30)
 

@@ -1,8 +1,8 @@
 """The enhanced gradient: its definition, its symmetry under flips of units, and that it climbs.
 
 With x = c + D x', D = -1 and c = 1 for flipped Bernoulli units (D = -1 and c = 0 for flipped spins), the same
-law has W' = D W D and, for the location a of a layer, a' = D (a + sum of W c over the neighbouring layers);
-variances stay. The map is linear, so an update u maps to u' by the same formula.
+distribution has W' = D W D and, for the location a of a layer, a' = D (a + sum of W c over the neighbouring
+layers); variances stay. The map is linear, so an update u maps to u' by the same formula.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def named(machine: hm.BoltzmannMachine, values: dict[str, Array]) -> dict[str, A
 
 @pytest.mark.parametrize("specification", FLIPPED, ids=lambda s: s.name)
 @pytest.mark.parametrize("seed", range(3))
-def test_flipped_units_describe_the_same_law(specification: Specification, seed: int) -> None:
+def test_flipped_units_describe_the_same_distribution(specification: Specification, seed: int) -> None:
     """The map of these tests itself: no probability changes."""
     flips = random_flips(specification, seed)
     machine, v, flipped = both(specification, flips)
@@ -345,7 +345,7 @@ def test_a_small_step_along_it_raises_the_log_likelihood(specification: Specific
 
 
 def drawn(specification: Specification, seed: int) -> tuple[hm.BoltzmannMachine, Array]:
-    """The machine with larger parameters, means far from zero, and data off its law."""
+    """The machine with larger parameters, means far from zero, and data off its distribution."""
     machine = build(specification)
     rng = np.random.default_rng([seed, *specification.name.encode()])
     with torch.no_grad():
@@ -423,8 +423,8 @@ def test_centring_moves_the_chains_as_the_rule_does(rule: hm.learning.Rule) -> N
 
 def means_given(machine: hm.BoltzmannMachine, v: torch.Tensor) -> list[torch.Tensor]:
     """Of both layers of a machine with one hidden layer."""
-    law = machine.hamiltonian()
-    return [v.mean(0), law.mean(1, law.field(1, [v, v])).mean(0).detach()]
+    hamiltonian = machine.hamiltonian()
+    return [v.mean(0), hamiltonian.mean(1, hamiltonian.field(1, [v, v])).mean(0).detach()]
 
 
 @pytest.mark.nightly
@@ -561,12 +561,12 @@ def test_what_an_estimate_is_the_mean_of(rule: hm.learning.Rule, sampled: bool) 
 def test_offsets_are_the_midpoint_of_rows_and_chains() -> None:
     machine, v = build(TINY), torch.from_numpy(data(TINY, 5))
     weights = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0])
-    law, plain = machine.hamiltonian(), hm.rules.pcd(2, 7)
+    hamiltonian, plain = machine.hamiltonian(), hm.rules.pcd(2, 7)
     request = request_of(machine, v, 3, weights)
     x, _ = plain.add(request, None)[2].states
     w = weights.double() / weights.sum()
-    rows = [w @ v, (w @ law.mean(1, law.field(1, [v, v]))).detach()]
-    chains = [x.mean(0), law.mean(1, law.field(1, [x, x])).mean(0).detach()]
+    rows = [w @ v, (w @ hamiltonian.mean(1, hamiltonian.field(1, [v, v]))).detach()]
+    chains = [x.mean(0), hamiltonian.mean(1, hamiltonian.field(1, [x, x])).mean(0).detach()]
     offsets = [(a + b) / 2 for a, b in zip(rows, chains, strict=True)]
     expected = hm.learning.centred_pullback(machine, request.into, offsets)
     found = hm.rules.centred(plain).gradient(machine, v, seed=3, weights=weights)

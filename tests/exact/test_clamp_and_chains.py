@@ -303,12 +303,12 @@ def test_a_kernel_state_goes_in_and_comes_back(
 
 def test_a_state_of_another_kernel_is_refused() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)])
-    law, start = machine.hamiltonian(), machine.random_states(5, seed=0)
-    replicas = Tempering(3).init(law, start, generator())
+    hamiltonian, start = machine.hamiltonian(), machine.random_states(5, seed=0)
+    replicas = Tempering(3).init(hamiltonian, start, generator())
     for kernel, state, message in (
         (Gibbs(), replicas, r"state\.memory: expected NoneType"),
         (Tempering(4), replicas, r"state\.memory\.states\[0\]: expected .*\(20, 4\)"),
-        (Tempering(3), Gibbs().init(law, start, generator()), r"state\.memory: expected Replicas"),
+        (Tempering(3), Gibbs().init(hamiltonian, start, generator()), r"state\.memory: expected Replicas"),
         (Gibbs(), KernelState(start[:1], 0), "state: expected chains of width"),
         (Gibbs(), KernelState(start, -1), r"state\.sweeps: expected an int of at least 0"),
     ):

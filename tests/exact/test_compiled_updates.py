@@ -29,11 +29,11 @@ SIDES: dict[str, tuple[str, ...]] = {
     "more": ("bernoulli", "gaussian with a floor", "gaussian", "categorical"),
 }
 PAIRS = [((v,), h) for v, h in product(TWO_VALUED, TWO_VALUED)]
-LAWS = [*PAIRS, *((SIDES[side], h) for side, h in (("real", "spin"), ("floor", "bernoulli"),
+KINDS = [*PAIRS, *((SIDES[side], h) for side, h in (("real", "spin"), ("floor", "bernoulli"),
         ("one-hot", "spin"), ("mixed", "bernoulli")))]  # fmt: skip
 FAILURES = 1e-3  # of each statistical test, over all its comparisons
 SIZE = {"gaussian": 2, "gaussian with a floor": 2, "categorical": 2}
-Law = tuple[tuple[str, ...], str]
+Kinds = tuple[tuple[str, ...], str]
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +41,9 @@ def from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     serve_from_the_first(monkeypatch)
 
 
-def small(law: Law, m: int, dtype: torch.dtype = torch.float64) -> Any:
+def small(kinds: Kinds, m: int, dtype: torch.dtype = torch.float64) -> Any:
     """Returns a machine whose states can be listed."""
-    visible, hidden = law
+    visible, hidden = kinds
     sizes = [SIZE.get(visible[0], 3)] if len(visible) == 1 else [1] * len(visible)
     return machine_of(visible, hidden, sizes, m, dtype)
 
@@ -97,7 +97,7 @@ def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
             assert float((x - y).detach().abs().max()) < 1e-10
 
 
-# The law of a machine, written out
+# The distribution of a machine, written out
 
 
 def variance_of(layer: Any) -> Tensor:
@@ -147,12 +147,15 @@ def nodes_given(machine: Any, h: Tensor, real: bool = True) -> tuple[Tensor, Ten
                 for a, s in zip(mean, deviation, strict=True)
             ]
         elif layer.one_hot:
-            law = torch.softmax((layer.bias.flatten() + field).view(layer.n_units, -1), 1).tolist()
-            units += [[(row.tolist(), p) for row, p in zip(np.eye(len(ps)), ps, strict=True)] for ps in law]
+            probabilities = torch.softmax((layer.bias.flatten() + field).view(layer.n_units, -1), 1).tolist()
+            units += [
+                [(row.tolist(), p) for row, p in zip(np.eye(len(ps)), ps, strict=True)]
+                for ps in probabilities
+            ]
         else:
             low = layer.two_values[0]
-            law = torch.sigmoid((1 - low) * (layer.bias + field)).tolist()
-            units += [[([low], 1 - p), ([1.0], p)] for p in law]
+            probabilities = torch.sigmoid((1 - low) * (layer.bias + field)).tolist()
+            units += [[([low], 1 - p), ([1.0], p)] for p in probabilities]
     joint = [*product(*units)]
     states = torch.tensor([[x for part, _ in state for x in part] for state in joint], dtype=torch.float64)
     return states, torch.tensor([np.prod([p for _, p in state]) for state in joint], dtype=torch.float64)
@@ -169,7 +172,7 @@ def given_visible(machine: Any, v: Tensor) -> Tensor:
     return torch.stack([torch.where(h == 1, up, 1 - up).prod(1) for h in hidden_states(machine)], 1).detach()
 
 
-def law_of_hidden(machine: Any) -> Tensor:
+def hidden_distribution(machine: Any) -> Tensor:
     """Returns p(h) of all hidden states: of each, -E at a visible state less ln p(v | h)."""
     logs = []
     for h in hidden_states(machine):
@@ -182,7 +185,7 @@ def law_of_hidden(machine: Any) -> Tensor:
 
 
 def expected_gradient(machine: Any, X: Tensor, hidden: Tensor) -> Tensor:
-    """Returns the gradient of rows less that of visible states given hidden ones of this law, flat."""
+    """Returns the gradient of rows less that of visible states given hidden ones so distributed, flat."""
     value = log_weight(machine, X, mean_given(machine, X).detach()).mean()
     for h, p in zip(hidden_states(machine), hidden, strict=True):
         v, weights = nodes_given(machine, h)
@@ -203,7 +206,7 @@ def place_of(machine: Any, states: list[Tensor]) -> Any:
 
 
 def check_state(machine: Any, chains: list[Tensor], given: Tensor, probability: Tensor, share: float) -> None:
-    """Tests chains: discrete units against a law of their states, Gaussian ones given hidden states."""
+    """Tests chains: discrete units against their probabilities, Gaussian ones given hidden states."""
     if len(probability) > 1:
         counts = np.bincount(place_of(machine, chains), minlength=len(probability))
         assert stats.chisquare(counts, len(given) * probability.double().numpy()).pvalue > share
@@ -217,11 +220,11 @@ def check_state(machine: Any, chains: list[Tensor], given: Tensor, probability: 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.mostly_nightly(2)
-def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.dtype) -> None:
+def test_chains_follow_the_distribution_of_a_sweep_from_one_state(kinds: Kinds, dtype: torch.dtype) -> None:
     m, chains = 2, 40_000
-    machine = small(law, m, dtype)
+    machine = small(kinds, m, dtype)
     hidden = machine.layers[-1].mode(torch.tensor([[1.0, -1]], dtype=dtype))
     X = rows_of(machine.layers[:-1], 4, 0)
     start = [machine.split(torch.from_numpy(X).to(dtype))[l][:1] for l in machine.visible]
@@ -234,7 +237,7 @@ def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.
     exact = machine.double()
     real = any(layer.gaussian for layer in exact.layers)
     v, weights = nodes_given(exact, hidden[0].double(), real=False)
-    share = FAILURES / 2 / len(LAWS) / 12
+    share = FAILURES / 2 / len(KINDS) / 12
     if real:  # the hidden units beside Gaussian columns are looked at below
         visible = [*found[:-1], found[-1][:, :0]]
         check_state(exact, visible, start[-1].double(), weights, share)
@@ -251,10 +254,10 @@ def test_chains_follow_the_law_of_a_sweep_from_one_state(law: Law, dtype: torch.
 
 
 @pytest.mark.parametrize("sweeps", [1, 2])
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.mostly_nightly(2)
-def test_the_mean_gradient_of_contrastive_divergence_by_enumeration(law: Law, sweeps: int) -> None:
-    machine, X, copies = small(law, 2), rows_of(small(law, 2).layers[:-1], 5, 1), 2_000
+def test_the_mean_gradient_of_contrastive_divergence_by_enumeration(kinds: Kinds, sweeps: int) -> None:
+    machine, X, copies = small(kinds, 2), rows_of(small(kinds, 2).layers[:-1], 5, 1), 2_000
     rows = torch.from_numpy(X)
     transition = torch.stack([
         weights @ given_visible(machine, v)
@@ -263,7 +266,7 @@ def test_the_mean_gradient_of_contrastive_divergence_by_enumeration(law: Law, sw
     hidden = given_visible(machine, rows).mean(0) @ torch.linalg.matrix_power(transition, sweeps - 1)
     expected = expected_gradient(machine, rows, hidden)
     settings = {"rule": hm.rules.cd(sweeps), "batch_size": 5 * copies}
-    check_mean(machine, np.tile(X, (copies, 1)), expected, 2 * len(LAWS), **settings)
+    check_mean(machine, np.tile(X, (copies, 1)), expected, 2 * len(KINDS), **settings)
 
 
 def check_mean(machine: Any, X: Any, expected: Tensor, tests: int, **settings: Any) -> None:
@@ -279,13 +282,13 @@ def check_mean(machine: Any, X: Any, expected: Tensor, tests: int, **settings: A
     assert float(z.abs().max()) < stats.t(updates - 1).isf(FAILURES / tests / 2 / len(z))
 
 
-@pytest.mark.parametrize("law", [LAWS[1], *LAWS[4:]], ids=str)
+@pytest.mark.parametrize("kinds", [KINDS[1], *KINDS[4:]], ids=str)
 @pytest.mark.mostly_nightly(2)
-def test_persistent_chains_keep_the_law_and_give_the_gradient(law: Law) -> None:
+def test_persistent_chains_keep_the_distribution_and_give_the_gradient(kinds: Kinds) -> None:
     """From an exact start, at a rate of 0: no drift; and the mean gradient is that of the log-likelihood."""
     chains, updates = 20_000, 5
-    machine, generator = small(law, 3), torch.Generator().manual_seed(2)
-    hidden, probability = hidden_states(machine), law_of_hidden(machine)
+    machine, generator = small(kinds, 3), torch.Generator().manual_seed(2)
+    hidden, probability = hidden_states(machine), hidden_distribution(machine)
     h = hidden[torch.multinomial(probability, chains, replacement=True, generator=generator)]
     start = []
     for coupling, layer in zip(machine.couplings, machine.layers, strict=False):

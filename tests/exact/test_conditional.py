@@ -291,8 +291,10 @@ def test_rows_without_a_label_are_exact_beside_rows_that_lack_pixels() -> None:
     v[6:8, :3] = torch.nan
     v[8] = torch.nan
     generator = torch.Generator().manual_seed(0)
-    law = machine.hamiltonian()
-    request = hm.learning.ExpectationRequest(law, v, generator, hm.machine.Statistics(law), False)
+    hamiltonian = machine.hamiltonian()
+    request = hm.learning.ExpectationRequest(
+        hamiltonian, v, generator, hm.machine.Statistics(hamiltonian), False
+    )
     assert [(len(part.v), part.exact) for part in request.split_by_missing()] == [
         (2, True),
         (4, True),

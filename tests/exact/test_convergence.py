@@ -13,7 +13,7 @@ from harmonium.chains import autocorrelation_times, convergence, diagnose, overl
 
 
 def autoregressive(memory: float, chains: int, sweeps: int, seed: int = 0) -> np.ndarray:
-    """x_t = memory · x_(t-1) + noise, from its stationary law."""
+    """x_t = memory · x_(t-1) + noise, from its stationary distribution."""
     noise = np.random.default_rng(seed).normal(size=(chains, sweeps))
     x = np.empty_like(noise)
     x[:, 0] = noise[:, 0] / math.sqrt(1 - memory**2)

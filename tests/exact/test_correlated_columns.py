@@ -82,8 +82,8 @@ def test_the_gaussian_of_rows_with_holes() -> None:
         seen = ~row.isnan()
         if bool(seen.any()):
             spread = (root @ root.T)[seen][:, seen]
-            law = torch.distributions.MultivariateNormal(mean[seen], spread)
-            total = total + law.log_prob(row[seen])
+            distribution = torch.distributions.MultivariateNormal(mean[seen], spread)
+            total = total + distribution.log_prob(row[seen])
     for gradient in torch.autograd.grad(total / len(holed), (mean, root)):
         assert float(gradient.abs().max()) < 1e-5
 

@@ -173,7 +173,7 @@ def test_tap_is_near_where_couplings_are_weak(name: str) -> None:
 
 
 @pytest.mark.parametrize("unit", [hm.ReLU, hm.DoubleReLU])
-def test_a_curvature_that_leaves_no_law_is_said_so(unit: type[hm.layers.Layer]) -> None:
+def test_a_curvature_that_leaves_no_distribution_is_said_so(unit: type[hm.layers.Layer]) -> None:
     """γ + A ≤ 0: ψ is infinite, and TAP ends with a status in place of numbers."""
     layer = unit(2)
     assert bool(torch.isinf(layer.log_partition(torch.zeros(3, 2), -1.5)).all())
@@ -185,8 +185,8 @@ def test_a_curvature_that_leaves_no_law_is_said_so(unit: type[hm.layers.Layer]) 
     assert solution.status.tolist() == [Status.UNBOUNDED]
 
 
-def test_a_relu_fit_has_the_moments_of_the_data_where_a_law_has_them() -> None:
-    """E[x²]/E[x]² below 2: both moments; beyond, where no cut normal law is, the mean."""
+def test_a_relu_fit_has_the_moments_of_the_data_where_a_distribution_has_them() -> None:
+    """E[x²]/E[x]² below 2: both moments; beyond, where no cut normal distribution is, the mean."""
     layer = hm.ReLU(4).double()
     mean = torch.tensor([0.3, 2.0, 40.0, 1.0]).double()
     square = mean.square() * torch.tensor([1.8, 1.2, 1.0001, 7.0]).double()

@@ -138,9 +138,9 @@ def test_points_of_the_average_are_as_many_as_it_needs(spread, error, monkeypatc
 def test_fully_visible_machines_are_their_own_couplings():
     machine = made([hm.Spin(5)], edges=[(0, 0)], visible=[0])
     found = effective_couplings(machine, order=3)
-    law = machine.hamiltonian()
-    torch.testing.assert_close(found.pairs, law.J[0])
-    torch.testing.assert_close(found.fields, law.thetas[0][0].double())
+    hamiltonian = machine.hamiltonian()
+    torch.testing.assert_close(found.pairs, hamiltonian.J[0])
+    torch.testing.assert_close(found.fields, hamiltonian.thetas[0][0].double())
     assert float(found.triples.abs().max()) < 1e-12
     near = effective_couplings(machine, method="gaussian")
     torch.testing.assert_close(near.pairs, found.pairs)
@@ -176,8 +176,8 @@ def test_a_planted_model_with_three_spins_is_recovered():
         machine, states, weights, validation=states, validation_weights=weights,
         weight_decay=0.0, initial_std=0.3, max_updates=2000, seed=1,
     )  # fmt: skip
-    law = weights / weights.sum()
-    assert result.score > float(law @ law.log()) - 5e-3
+    distribution = weights / weights.sum()
+    assert result.score > float(distribution @ distribution.log()) - 5e-3
     found = effective_couplings(machine, order=3)
     expected = torch.zeros(6, 6, 6, dtype=torch.float64)
     for S, J in planted.items():

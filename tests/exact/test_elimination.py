@@ -26,12 +26,12 @@ NAMES = sorted(graphs.GRAPHS)
 @torch.no_grad()
 def eliminated(machine: hm.BoltzmannMachine, v: Tensor | None = None) -> Elimination:
     """The sum over all that rows, which lack the same, do not show."""
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     rows = 1 if v is None else len(v)
-    law = law.clamp(v, rows)
-    order = _order_of(law, rows, inf)
+    hamiltonian = hamiltonian.clamp(v, rows)
+    order = _order_of(hamiltonian, rows, inf)
     assert order is not None
-    return Elimination(law, rows, order)
+    return Elimination(hamiltonian, rows, order)
 
 
 def alike_rows(machine: hm.BoltzmannMachine) -> list[Tensor]:
@@ -61,11 +61,11 @@ def test_log_weights_are_those_of_enumeration(name: str) -> None:
 def test_expected_statistics_are_those_of_enumeration(name: str) -> None:
     machine = graphs.make(name)
     oracle = graphs.oracle_of(machine)
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     for v in [None, *alike_rows(machine)]:
         rows = 1 if v is None else len(v)
         weight = torch.linspace(0.5, 2.0, rows, dtype=torch.float64)
-        into = Statistics(law)
+        into = Statistics(hamiltonian)
         with torch.no_grad():
             eliminated(machine, v).expect(into, weight)
         expected = [oracle.expectations(None if v is None else v[i : i + 1]) for i in range(rows)]
@@ -76,7 +76,7 @@ def test_expected_statistics_are_those_of_enumeration(name: str) -> None:
         for edge, (l, m) in enumerate(machine.edges):
             terms = [w * e[1][edge] for w, e in zip(weight, expected, strict=True)]
             matrix = torch.stack(terms).sum(0) / (2 if l == m else 1)
-            pattern, coupling = law.graph.patterns[edge], machine.couplings[edge]
+            pattern, coupling = hamiltonian.graph.patterns[edge], machine.couplings[edge]
             if pattern is None:
                 pair = coupling.within(into.products[edge].clone()), coupling.within(matrix.clone())
             else:
@@ -206,14 +206,14 @@ def test_windows_under_units_of_other_kinds(units: type[hm.Gaussian]) -> None:
         mask[[k, k + 1, k + 3], k] = True
     machine = hm.BoltzmannMachine([hm.Bernoulli(9), hidden], {(0, 1): hm.Masked(mask)}).double()
     graphs.with_drawn_parameters(machine, 0.4)
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     with torch.no_grad():
         for v in (None, alike_rows(machine)[2]):
             rows = 1 if v is None else len(v)
-            clamped = law.clamp(v, rows)
+            clamped = hamiltonian.clamp(v, rows)
             listing, sums = Listing(clamped, rows, [0], [1]), eliminated(machine, v)
             torch.testing.assert_close(sums.log_weights(), listing.log_weights())
-            ours, theirs = Statistics(law), Statistics(law)
+            ours, theirs = Statistics(hamiltonian), Statistics(hamiltonian)
             weight = torch.linspace(0.5, 1.0, rows, dtype=torch.float64)
             sums.expect(ours, weight)
             listing.expect(theirs, weight)
@@ -228,8 +228,8 @@ def test_windows_under_units_of_other_kinds(units: type[hm.Gaussian]) -> None:
 
 def test_narrow_layers_of_a_deep_machine_cost_no_more_than_two_of_them() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(6) for _ in range(9)], seed=1).double()
-    law = machine.hamiltonian()
-    assert unit_updates(law) < 2**20  # of 2^24 states, and 54 columns
+    hamiltonian = machine.hamiltonian()
+    assert unit_updates(hamiltonian) < 2**20  # of 2^24 states, and 54 columns
     single = hm.BoltzmannMachine([hm.Bernoulli(6) for _ in range(3)], seed=1).double()
     assert unit_updates(single.hamiltonian()) == 2**6 * 18  # few states are listed as before
     assert hm.likelihood.exact_log_partition(machine) == pytest.approx(54 * log(2), abs=0.2)

@@ -174,19 +174,23 @@ def test_couplings_within_a_layer_are_mirrored_and_folded_tile_by_tile(name: str
     unit = torch.arange(units).repeat_interleave(states)
     joined = torch.ones(units, units).bool() if mask is None else mask | mask.t()
     allowed = (unit[:, None] < unit) & joined[unit][:, unit]
-    law, generator = hm.learning.Parametrisation(machine), torch.Generator().manual_seed(2)
+    parametrisation, generator = hm.learning.Parametrisation(machine), torch.Generator().manual_seed(2)
     for _ in range(2):
         with torch.no_grad():  # with values outside the pattern, which are not to be read
             coupling.weight.copy_(torch.randn(coupling.weight.shape, generator=generator))
         W = coupling.weight.detach() * allowed
-        for J in (law.hamiltonian().J[0], coupling.matrix(), hm.BoltzmannMachine.hamiltonian(machine).J[0]):
+        for J in (
+            parametrisation.hamiltonian().J[0],
+            coupling.matrix(),
+            hm.BoltzmannMachine.hamiltonian(machine).J[0],
+        ):
             torch.testing.assert_close(J.detach(), W + W.t(), rtol=0, atol=0)
         with torch.no_grad():
             torch.testing.assert_close(coupling.matrix(), W + W.t(), rtol=0, atol=0)
-    delta = Statistics(law.hamiltonian())
+    delta = Statistics(parametrisation.hamiltonian())
     given = torch.randn(coupling.weight.shape, generator=generator)
     delta.add_sums([[torch.zeros(units * states)]], [given.clone()])
-    pulled = law.pullback(delta)["couplings.0.weight"]
+    pulled = parametrisation.pullback(delta)["couplings.0.weight"]
     torch.testing.assert_close(pulled, (given + given.t()) * allowed, rtol=0, atol=0)
     (derived,) = torch.autograd.grad((coupling.matrix() * given).sum(), coupling.weight)
     torch.testing.assert_close(pulled, derived, rtol=0, atol=0)

@@ -57,6 +57,6 @@ def test_a_fully_visible_machine_needs_one_field() -> None:
     machine = hm.BoltzmannMachine([hm.Spin(400)], edges=[(0, 0)])
     hm.machine.normal_(machine, 0.05, torch.Generator().manual_seed(0))
     v = data_for(machine, 50)
-    law = machine.hamiltonian()
-    units = machine.layers[0].log_conditional(v, law.field(0, [v])).sum(-1, dtype=torch.float64)
+    hamiltonian = machine.hamiltonian()
+    units = machine.layers[0].log_conditional(v, hamiltonian.field(0, [v])).sum(-1, dtype=torch.float64)
     torch.testing.assert_close(pseudo_log_likelihood(machine, v), units.detach())

@@ -40,22 +40,22 @@ def drawn(name: str, scale: float = 0.25) -> hm.BoltzmannMachine:
 
 
 class Mixture:
-    """p(x) as a mixture of normal laws of all Gaussian units, a component for each state of the others."""
+    """p(x) as a mixture of normal distributions of Gaussian units, one for each state of the others."""
 
     def __init__(self, machine: hm.BoltzmannMachine) -> None:
-        law, layers = machine.hamiltonian(), machine.layers
+        hamiltonian, layers = machine.hamiltonian(), machine.layers
         ends = np.cumsum([0, *(layer.width for layer in layers)])
         self.places = [slice(ends[l], ends[l + 1]) for l in range(len(layers))]
         J, b = np.zeros((ends[-1], ends[-1])), np.zeros(ends[-1])
-        for l, m, W in law.edges:
+        for l, m, W in hamiltonian.edges:
             J[self.places[l], self.places[m]] = array(W)
             J[self.places[m], self.places[l]] = array(W).T
         gaussian = np.concatenate([np.full(layer.width, layer.gaussian) for layer in layers])
         curvature = np.zeros(ends[-1])
         for l, layer in enumerate(layers):
-            b[self.places[l]] = array(law.thetas[l][0])
+            b[self.places[l]] = array(hamiltonian.thetas[l][0])
             if layer.gaussian:
-                curvature[self.places[l]] = array(law.thetas[l][1])
+                curvature[self.places[l]] = array(hamiltonian.thetas[l][1])
         values = [layer.two_values for layer in layers for _ in range(layer.width) if not layer.gaussian]
         self.states = np.array(list(product(*values))).reshape(2 ** len(values), len(values))
         self.real, self.n = np.flatnonzero(gaussian), ends[-1]
@@ -125,9 +125,9 @@ def test_partition_likelihood_and_moments(name: str) -> None:
 @pytest.mark.parametrize("name", MACHINES)
 def test_expected_statistics(name: str) -> None:
     machine, truth = drawn(name), Mixture(drawn(name))
-    law, (mean, second) = machine.hamiltonian(), Mixture(drawn(name)).moments()
-    into = Statistics(law)
-    hm.sums.expect(law, into, 1.0)
+    hamiltonian, (mean, second) = machine.hamiltonian(), Mixture(drawn(name)).moments()
+    into = Statistics(hamiltonian)
+    hm.sums.expect(hamiltonian, into, 1.0)
     for (l, m), found in zip(machine.graph.edges, into.products, strict=True):
         expected = second[truth.places[l], truth.places[m]]
         np.testing.assert_allclose(array(found), expected / 2 if l == m else expected, atol=1e-9)
@@ -136,7 +136,7 @@ def test_expected_statistics(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pair", "bits above"])
-def test_draws_have_the_law(name: str) -> None:
+def test_draws_have_the_distribution(name: str) -> None:
     """40,000 draws, moments within 5 standard errors."""
     machine = drawn(name)
     mean, second = Mixture(machine).moments()

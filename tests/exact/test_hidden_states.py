@@ -105,11 +105,11 @@ def test_gradient_of_the_rule(name: str, weighted: bool, small_blocks: None) -> 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_value_and_gradient_at_once(name: str, weighted: bool, small_blocks: None) -> None:
     machine = made(name)
-    v, law = rows_of(machine), hm.learning.Parametrisation(machine)
+    v, parametrisation = rows_of(machine), hm.learning.Parametrisation(machine)
     weights = torch.linspace(0.0, 3.0, ROWS, dtype=torch.float64) if weighted else None
     oracle = oracle_of(machine)
     rows, each = oracle.log_likelihood_observed(v), torch.ones(ROWS) if weights is None else weights
-    for given in (machine, law):
+    for given in (machine, parametrisation):
         value, found = hm.learning.exact_gradient(given, v, weights)
         assert value == pytest.approx(((each * rows).sum() / each.sum()).item(), abs=1e-8)
         expected = oracle.gradient(v, weights)
@@ -146,13 +146,13 @@ def test_moments_of_missing_entries(name: str) -> None:
     machine = made(name)
     oracle, v = oracle_of(machine), rows_of(machine)
     found = HiddenStates(machine.hamiltonian()).posterior(v).moments()
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     for row, mean, variance in zip(v, found.mean, found.variance, strict=True):
         x = oracle._joint(row.unsqueeze(0))
         h, q = (part.detach().requires_grad_() for part in oracle._form())
         by_h, by_q = torch.autograd.grad(oracle._log_sum(x, h, q).sum(), (h, q))
         second = (by_q + by_q.T).diagonal()
-        columns = torch.cat([torch.arange(len(h))[oracle.columns[l]] for l in law.graph.visible])
+        columns = torch.cat([torch.arange(len(h))[oracle.columns[l]] for l in hamiltonian.graph.visible])
         missing = row.isnan()
         close(mean[missing], by_h[columns][missing])
         close(variance[missing], (second - by_h.square())[columns][missing])
@@ -214,8 +214,8 @@ def grid_of(layer: Layer) -> tuple[Tensor, Tensor]:
 def slow_rows(machine: hm.BoltzmannMachine, v: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """For every row ln Σ exp(-E) over what it lacks, and mean and second moment of every entry, by loops."""
     layer, hidden = machine.layers
-    law = machine.hamiltonian()
-    J, size = law.J[0].detach(), layer.width // layer.n_units
+    hamiltonian = machine.hamiltonian()
+    J, size = hamiltonian.J[0].detach(), layer.width // layer.n_units
     grid, log_cell = grid_of(layer)
     for row in v:
         logs, firsts, seconds = [], [], []
@@ -243,11 +243,11 @@ def slow_rows(machine: hm.BoltzmannMachine, v: Tensor) -> Iterator[tuple[Tensor,
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_unit(kind: str) -> None:
     machine = unit_machine(kind)
-    layer, law = machine.layers[0], machine.hamiltonian()
+    layer, hamiltonian = machine.layers[0], machine.hamiltonian()
     v = data_for(machine, 6)
     noise = layer.noise(v.shape, generator=torch.Generator().manual_seed(1)).double()
     v = holes(machine, layer.sample(torch.zeros_like(v), noise).detach())
-    table = HiddenStates(law)
+    table = HiddenStates(hamiltonian)
     found = table.posterior(v)
     moments = found.moments()
     for i, (total, mean, second) in enumerate(slow_rows(machine, v)):

@@ -573,7 +573,7 @@ def test_sample_is_deterministic_given_noise(case: Case) -> None:
 
 @discrete
 @pytest.mark.parametrize(("dtype", "offset"), [(torch.float32, 0.0), (torch.float64, 0.5)], ids=str)
-def test_sample_has_the_right_law(case: Case, dtype: torch.dtype, offset: float) -> None:
+def test_sample_has_the_right_distribution(case: Case, dtype: torch.dtype, offset: float) -> None:
     """Over a regular grid of N uniforms each state appears in a fraction P of them, to 1/N."""
     layer = case.build(dtype)
     exact = truth_layer(layer)
@@ -606,14 +606,14 @@ def test_gaussian_sample_is_mean_plus_deviation_times_noise(dtype: torch.dtype) 
 
 
 @pytest.mark.statistical
-def test_noise_has_its_law() -> None:
+def test_noise_has_its_distribution() -> None:
     """Uniform or standard normal, by Kolmogorov-Smirnov; fails by chance for 5e-4 of all seeds."""
     generator = torch.Generator().manual_seed(20240)
     for case in CASES:
         layer = case.build()
         noise = layer.noise((20_000, layer.width), generator=generator)
-        law = "norm" if issubclass(case.cls, hm.layers.GaussianUnits) else "uniform"
-        assert stats.kstest(array(noise).reshape(-1), law).pvalue > 1e-4, case.name
+        distribution = "norm" if issubclass(case.cls, hm.layers.GaussianUnits) else "uniform"
+        assert stats.kstest(array(noise).reshape(-1), distribution).pvalue > 1e-4, case.name
 
 
 @discrete

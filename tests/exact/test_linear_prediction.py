@@ -120,18 +120,21 @@ def test_means_along_a_curve_are_those_of_cells() -> None:
     table = Table.fit(np.exp(random.normal(size=(200, 1))), {0: {"kind": "gaussian", "transform": "log"}})
     machine = hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(1)], seed=0).double()
     machine.couplings[0].fill_(torch.tensor([[1.5]]))
-    law, v = hm.likelihood.HiddenStates.of(machine), torch.full((400, 1), torch.nan, dtype=torch.float64)
+    hidden_states, v = (
+        hm.likelihood.HiddenStates.of(machine),
+        torch.full((400, 1), torch.nan, dtype=torch.float64),
+    )
     nodes = np.linspace(-9, 9, 4001)  # of a standard normal number, whose cells stay within those seen
     weights = np.exp(-(nodes**2) / 2)
     (column,) = table.columns
     assert column.support is not None and column.support.filled is not None
     low, high = column.support.filled
-    p, means = law.posterior(v[:1]).probabilities[0], law.parts[0].means[:, 0].detach()
+    p, means = hidden_states.posterior(v[:1]).probabilities[0], hidden_states.parts[0].means[:, 0].detach()
     value = sum(
         float(q) * weights @ column.coding.decode(float(m) + nodes).clip(low, high) / weights.sum()
         for q, m in zip(p, means, strict=True)
     )
-    drawn = expected_cells(law, table, v, torch.Generator().manual_seed(0))
+    drawn = expected_cells(hidden_states, table, v, torch.Generator().manual_seed(0))
     error = float(drawn.std()) / len(v) ** 0.5
     assert abs(float(drawn.mean()) - value) < 4 * error  # fails by chance once in 15,000 seeds
     states = mean_states(machine, table, v, torch.zeros_like(v), torch.Generator().manual_seed(0))

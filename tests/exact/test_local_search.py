@@ -178,14 +178,14 @@ MACHINES = {
 def test_compiled_chains_end_where_eager_ones_do(monkeypatch, name, held, dtype):
     machine = MACHINES[name]().to(dtype)
     start = machine.random_states(100, seed=generator())
-    law = machine.hamiltonian().tempered(0.7).clamp({l: start[l] for l in held}, 100)
+    hamiltonian = machine.hamiltonian().tempered(0.7).clamp({l: start[l] for l in held}, 100)
     free = set(range(len(machine.layers))) - set(held)
-    serves = choice.search(law, free)
+    serves = choice.search(hamiltonian, free)
     assert serves == (any(l in free and m in free for l, m in machine.edges))
     with torch.no_grad():
-        fast, sweeps = search(law, start, generator())
+        fast, sweeps = search(hamiltonian, start, generator())
         monkeypatch.setattr(choice, "COMPILED", False)
-        slow, expected = search(law, start, generator())
+        slow, expected = search(hamiltonian, start, generator())
     assert torch.equal(sweeps, expected)
     # More than what all chains do together, but where a single unit decides.
     assert not serves or int(sweeps.max()) > 3 or name == "one unit between"
@@ -224,12 +224,12 @@ def test_a_cycle_is_noticed(monkeypatch):
             1 - right(self, field, theta) if self is machine.layers[0] else right(self, field, theta)
         ),
     )
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     with torch.no_grad():
-        step, sweeps = search(law, machine.random_states(8, seed=generator()), generator())
+        step, sweeps = search(hamiltonian, machine.random_states(8, seed=generator()), generator())
         assert int(sweeps.max()) > _PATIENCE // 2
         for l in range(2):
-            assert torch.equal(step.fields[l], law.field(l, step.states))
+            assert torch.equal(step.fields[l], hamiltonian.field(l, step.states))
 
 
 @pytest.mark.usefixtures("compiled")
@@ -244,11 +244,11 @@ def test_the_fields_are_those_of_the_modes(seed, kind):
         W.copy_(torch.randint(-3, 4, W.shape, generator=source) * 0.1)
         for layer in machine.layers:
             layer.bias.zero_()
-        law = machine.hamiltonian()
-        step, _ = search(law, machine.random_states(40, seed=source), generator(1))
+        hamiltonian = machine.hamiltonian()
+        step, _ = search(hamiltonian, machine.random_states(40, seed=source), generator(1))
         assert step.fields.keys() == {0, 1}
         for l, field in step.fields.items():
-            torch.testing.assert_close(field, law.field(l, step.states))
+            torch.testing.assert_close(field, hamiltonian.field(l, step.states))
 
 
 def test_real_units_in_both_parities_are_refused():

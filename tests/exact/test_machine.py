@@ -366,6 +366,6 @@ def test_a_constant_added_to_all_states_of_a_unit_changes_no_probability() -> No
 
 @pytest.mark.parametrize("beta", [2, np.float32(2), np.int64(2)], ids=["int", "float32", "int64"])
 def test_an_inverse_temperature_is_any_number(beta):
-    law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)], seed=0).hamiltonian()
+    hamiltonian = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)], seed=0).hamiltonian()
     states = [torch.ones(4, 3), torch.ones(4, 2)]
-    assert torch.equal(law.tempered(beta).energy(states), law.tempered(2.0).energy(states))
+    assert torch.equal(hamiltonian.tempered(beta).energy(states), hamiltonian.tempered(2.0).energy(states))

@@ -80,7 +80,7 @@ def test_the_means_are_a_fixed_point(specification: Specification, clamped: bool
 
 @every
 def test_independent_units_are_solved_exactly(specification: Specification) -> None:
-    """Without couplings mean field is the law itself: -F = ln Z, exact moments, at once."""
+    """Without couplings mean field is the distribution itself: -F = ln Z, exact moments, at once."""
     machine = build(specification)
     with torch.no_grad():
         for coupling in machine.couplings:

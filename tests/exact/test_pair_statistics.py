@@ -15,7 +15,7 @@ from harmonium.report.moments import PairStatistics
 
 
 def correlated(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
-    """Rows of zeros and ones of one law, whatever the seed."""
+    """Rows of zeros and ones of one distribution, whatever the seed."""
     mixing = torch.randn(columns, columns, generator=torch.Generator().manual_seed(99))
     mixed = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)) @ mixing
     return (mixed > torch.linspace(-3, 3, columns)).float()
@@ -70,8 +70,8 @@ def test_weights_count_rows_as_often() -> None:
         resampling(machine, X, weights=torch.ones(59))
 
 
-def test_the_curve_is_that_of_the_chains_law() -> None:
-    """The law of v after t sweeps from noise by products of conditional laws; 12 replicates of 2,000 chains.
+def test_the_curve_is_that_of_the_chains_distribution() -> None:
+    """The distribution of v after t sweeps from noise by conditional ones; 12 replicates of 2,000 chains.
 
     Student's t over 4 times shares a rate of 1e-3; 0.003 is left for the bias of a correlation of estimates.
     """
@@ -87,14 +87,14 @@ def test_the_curve_is_that_of_the_chains_law() -> None:
         return np.exp(up).T
 
     down, up = given(b + h @ W.T, v), given(c + v @ W, h)
-    law, expected = np.full(8, 1 / 8) @ down, {}
+    distribution, expected = np.full(8, 1 / 8) @ down, {}
     above = np.triu_indices(5, 1)
     data = np.cov(X.double().numpy().T, bias=True)[above]
     for t in range(1, 9):
-        mean = law @ v
-        covariance = (v * law[:, None]).T @ v - np.outer(mean, mean)
+        mean = distribution @ v
+        covariance = (v * distribution[:, None]).T @ v - np.outer(mean, mean)
         expected[t] = np.corrcoef(data, covariance[above])[0, 1]
-        law = law @ up @ down
+        distribution = distribution @ up @ down
     found = [resampling(machine, X, chains=2000, sweeps=8, seed=seed) for seed in range(12)]
     assert found[0].sweeps.tolist() == [1, 2, 4, 8]
     curves = torch.stack([each.correlation for each in found])

@@ -55,7 +55,9 @@ def test_pairs_that_met_are_not_read_again(marginalise, monkeypatch):
     monkeypatch.setattr(
         Statistics,
         "add",
-        lambda self, law, states, *more: read.append(len(states[0])) or add(self, law, states, *more),
+        lambda self, hamiltonian, states, *more: (
+            read.append(len(states[0])) or add(self, hamiltonian, states, *more)
+        ),
     )
     rule = hm.rules.ucd_lmi(marginalise=marginalise)
     v = made.random_states(16, seed=torch.Generator().manual_seed(0))[0]

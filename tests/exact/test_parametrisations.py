@@ -1,4 +1,4 @@
-"""Parametrisations of Gaussian units: one law, and the gradient of each by its own chain rule in numpy."""
+"""Parametrisations of Gaussian units: one distribution, and the gradient of each by the chain rule."""
 
 from __future__ import annotations
 

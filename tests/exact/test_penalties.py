@@ -70,8 +70,8 @@ def test_a_letter_that_no_row_has_gets_a_finite_field() -> None:
         updates=300, weight_decay=0.1, penalties="fields=0.1", progress=False,
     )  # fmt: skip
     assert run.status == "stopped"
-    law = made.hamiltonian()
-    unseen = law.mean(0, law.field(0, [rows]))[:, 2].mean()
+    hamiltonian = made.hamiltonian()
+    unseen = hamiltonian.mean(0, hamiltonian.field(0, [rows]))[:, 2].mean()
     torch.testing.assert_close(unseen, -0.1 * made.layers[0].bias.detach()[0, 2], rtol=1e-6, atol=0)
 
 

@@ -52,8 +52,8 @@ def test_the_mixture_is_the_density(hidden):
     v = torch.randn(9, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
     density = np.zeros(len(v))
     for log_weight, mean in zip(parts.log_weights, parts.means, strict=True):
-        law = stats.multivariate_normal(mean.numpy(), np.diag(parts.variance.numpy()))
-        density += np.exp(float(log_weight)) * law.pdf(v.numpy())
+        distribution = stats.multivariate_normal(mean.numpy(), np.diag(parts.variance.numpy()))
+        density += np.exp(float(log_weight)) * distribution.pdf(v.numpy())
     np.testing.assert_allclose(exact_log_likelihood(made, v).numpy(), np.log(density), rtol=1e-10)
 
 

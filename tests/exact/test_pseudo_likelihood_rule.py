@@ -49,7 +49,7 @@ def machine(name: str, seed: int = 5) -> hm.BoltzmannMachine:
 
 
 def log_pseudo_likelihood(machine: hm.BoltzmannMachine, v: Tensor) -> Tensor:
-    """Σ_i ln p(x_i | x_without_i), (rows,): fields from the matrices, laws from the layers."""
+    """Σ_i ln p(x_i | x_without_i), (rows,): fields from the matrices, distributions from the layers."""
     states = list(machine.split(v).values())
     order = list(machine.split(v))
     x = {l: states[i] for i, l in enumerate(order)}

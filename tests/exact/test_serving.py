@@ -34,11 +34,11 @@ def test_a_saved_program_gives_what_the_machine_does(name: str) -> None:
     buffer = io.BytesIO()
     torch.export.save(hm.exchange.to_program(machine), buffer)
     buffer.seek(0)
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     states = machine.random_states(7, seed=2)
-    v = law.visible_states(states)
+    v = hamiltonian.visible_states(states)
     means, energies = torch.export.load(buffer).module()(v)
-    expected = [law.mean(l, law.field(l, law.split(v))) for l in machine.hidden]
+    expected = [hamiltonian.mean(l, hamiltonian.field(l, hamiltonian.split(v))) for l in machine.hidden]
     torch.testing.assert_close(means, torch.cat(expected, 1) if expected else v.new_zeros(7, 0))
     torch.testing.assert_close(energies, machine.free_energy(v) if expected else machine.energy(states))
 

@@ -33,8 +33,8 @@ def gradient(sharded, made, v, state=None, *, seed, weights=None):
     """As ``Rule.gradient``, of shards."""
     v, row_weights, observed = sharded.rule.checked(made, v, weights)
     generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
-    law = hm.learning.Parametrisation(made)
-    return sharded.estimate(law, v, state, generator, row_weights, observed)
+    parametrisation = hm.learning.Parametrisation(made)
+    return sharded.estimate(parametrisation, v, state, generator, row_weights, observed)
 
 
 @pytest.mark.parametrize("shards", [1, 4])
@@ -142,14 +142,14 @@ def test_terms_are_added_neighbours_first_and_each_when_it_is_made(count: int) -
 
 def test_bits_of_a_shard_do_not_depend_on_shards_before_it() -> None:
     """There are rows enough for products by bits, but too few in one shard for either side of J."""
-    law = hm.BoltzmannMachine([hm.Bernoulli(120), hm.Bernoulli(100)], seed=0).hamiltonian()
+    hamiltonian = hm.BoltzmannMachine([hm.Bernoulli(120), hm.Bernoulli(100)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(1)
     states = [(torch.rand(128, width, generator=generator) < 0.3).float() for width in (120, 100)]
     with torch.no_grad():
-        whole = law.without_cache()
+        whole = hamiltonian.without_cache()
         parts = [whole.of_shard(4) for _ in range(3)]
         fields = [[part.field(l, states).clone() for l in (1, 0, 0, 0)] for part in parts]
-        alone = [law.without_cache().of_shard(4).field(l, states) for l in (1, 0)]
+        alone = [hamiltonian.without_cache().of_shard(4).field(l, states) for l in (1, 0)]
     for made in fields:
         assert all(torch.equal(x, y) for x, y in zip(made, [alone[0], *3 * [alone[1]]], strict=True))
     assert len({id(part.J.factors[0]._fixed) for part in parts}) == 1

@@ -1,4 +1,4 @@
-"""Couplings stored by pair: the law is that of a matrix with zeros, and nothing is made of its size."""
+"""Couplings stored by pair: the distribution is that of a matrix with zeros; nothing has its size."""
 
 from __future__ import annotations
 

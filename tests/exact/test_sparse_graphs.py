@@ -34,7 +34,7 @@ def planted() -> tuple[Tensor, Tensor]:
 
 
 def learned(machine: hm.BoltzmannMachine, planted: tuple[Tensor, Tensor]) -> float:
-    """Trains a machine without noise and returns how far it is from the planted law, in nats."""
+    """Trains a machine without noise and returns how far it is from the planted distribution, in nats."""
     rows, p = planted
     hm.train(
         machine, rows, rule=hm.rules.pseudo_likelihood(), sample_weight=p, updates=150, batch_size=len(rows),

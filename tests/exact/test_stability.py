@@ -172,15 +172,15 @@ def test_other_units_with_variances_of_their_own(visible: hm.layers.Layer) -> No
     solution = hm.meanfield.tap(machine, machine.random_states(1, seed=0)[0], **TIGHT)
     assert bool(solution.converged[0])
     W, theta = torch.from_numpy(J[:2, 2:]), machine.hamiltonian().thetas[0]
-    laws = torch.stack([solution.fields[0][0], solution.curvatures[0][0]]).double().numpy()
+    fields = torch.stack([solution.fields[0][0], solution.curvatures[0][0]]).double().numpy()
 
     def unit_entropy(a: np.ndarray, c: np.ndarray) -> float:
-        def miss(law: np.ndarray) -> np.ndarray:
-            B, A = torch.from_numpy(law).view(2, 2)
+        def miss(fields: np.ndarray) -> np.ndarray:
+            B, A = torch.from_numpy(fields).view(2, 2)
             mean, variance = layer.moments(B, A, theta)
             return np.concatenate([array(mean) - a, array(variance) - c])
 
-        found = root(miss, laws.flatten(), tol=1e-13).x
+        found = root(miss, fields.flatten(), tol=1e-13).x
         B, A = torch.from_numpy(found).view(2, 2)
         return float(layer.log_partition(B, A, theta).detach().sum()) + float(
             (-array(B) * a + array(A) * (a**2 + c) / 2).sum()

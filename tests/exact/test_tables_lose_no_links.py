@@ -40,22 +40,25 @@ def test_links_of_states_have_a_wide_prior(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @torch.no_grad()
-def test_another_root_leaves_a_hidden_unit_its_law() -> None:
+def test_another_root_leaves_a_hidden_unit_its_distribution() -> None:
     """By enumeration; what hidden units tell of x stays, too."""
     machine = hm.machine.join_layers([hm.Gaussian(3), hm.Categorical(1, 3)], [hm.Bernoulli(1)]).double()
     hm.machine.normal_(machine, 1.5, 3)
     generator = torch.Generator().manual_seed(4)
     before, after = (torch.eye(3).double() + torch.rand(3, 3, generator=generator).tril() for _ in range(2))
 
-    def law(made: hm.BoltzmannMachine, root: Tensor) -> tuple[Tensor, Tensor]:
+    def hamiltonian(made: hm.BoltzmannMachine, root: Tensor) -> tuple[Tensor, Tensor]:
         table = hm.likelihood.HiddenStates(hm.tables.fold(made, {0: root}).hamiltonian())
         nothing = table.posterior(table.nothing_seen(1))
         return nothing.probabilities[0], table.parts[0].means
 
     moved = change_roots(machine, {0: before}, {0: after})
-    for one, other in zip(law(machine, before), law(moved, after), strict=True):
+    for one, other in zip(hamiltonian(machine, before), hamiltonian(moved, after), strict=True):
         torch.testing.assert_close(one, other)
     several = hm.machine.join_layers([hm.Gaussian(3)], [hm.Bernoulli(2)]).double()
     hm.machine.normal_(several, 0.3, 3)
-    p, q = law(several, before)[0], law(change_roots(several, {0: before}, {0: after}), after)[0]
+    p, q = (
+        hamiltonian(several, before)[0],
+        hamiltonian(change_roots(several, {0: before}, {0: after}), after)[0],
+    )
     assert float((p - q).abs().max()) < 0.1

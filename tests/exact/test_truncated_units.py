@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 import harmonium as hm
-from harmonium.layers._truncated import truncated_law, truncated_mode, truncated_quantile
+from harmonium.layers._truncated import truncated_mode, truncated_moments, truncated_quantile
 
 from . import oracle
 from .machines import array
@@ -48,18 +48,18 @@ def test_log_mass_mean_and_variance_against_quadrature(low: float, high: float, 
     """On 4000 nodes. A mean or ψ near 0 is a difference of large parts: 1e-2 of their size is its scale."""
     arguments, exact = corners(low, high, dtype)
     expected = truth(*exact)
-    law = truncated_law(*arguments)
+    moments = truncated_moments(*arguments)
     tolerance = TOLERANCE[dtype]
     for actual, value, scale in (
-        (law.log_mass, expected.log_partition, 1.0),
-        (law.mean, expected.mean[:, 0], 0.0 if low == 0 else max(abs(low), abs(high))),
-        (law.variance, expected.variance[:, 0], 0.0),
+        (moments.log_mass, expected.log_partition, 1.0),
+        (moments.mean, expected.mean[:, 0], 0.0 if low == 0 else max(abs(low), abs(high))),
+        (moments.variance, expected.variance[:, 0], 0.0),
     ):
         assert actual.dtype == dtype
         assert np.isfinite(array(actual)).all()
         np.testing.assert_allclose(array(actual), value, rtol=tolerance, atol=1e-2 * tolerance * scale)
     if dtype == torch.float64:
-        np.testing.assert_allclose(array(law.variance), expected.variance[:, 0], rtol=1e-10)
+        np.testing.assert_allclose(array(moments.variance), expected.variance[:, 0], rtol=1e-10)
 
 
 @ends
@@ -69,18 +69,18 @@ def test_gradients_are_finite_and_right(low: float, high: float, dtype: torch.dt
     (slope, curvature, *bounds), _ = corners(low, high, dtype)
     slope.requires_grad_()
     curvature.requires_grad_()
-    law = truncated_law(slope, curvature, *bounds)
-    first, second = torch.autograd.grad(law.log_mass.sum(), (slope, curvature), create_graph=True)
+    moments = truncated_moments(slope, curvature, *bounds)
+    first, second = torch.autograd.grad(moments.log_mass.sum(), (slope, curvature), create_graph=True)
     tolerance = 1e-9 if dtype == torch.float64 else 1e-3
     size = max(abs(low), abs(high))
-    np.testing.assert_allclose(array(first), array(law.mean), rtol=tolerance, atol=tolerance * size)
-    square = array(law.mean) ** 2 + array(law.variance)
+    np.testing.assert_allclose(array(first), array(moments.mean), rtol=tolerance, atol=tolerance * size)
+    square = array(moments.mean) ** 2 + array(moments.variance)
     np.testing.assert_allclose(array(second), -square / 2, rtol=tolerance, atol=tolerance * size**2)
-    for output in (law.mean, law.variance, first, second):
+    for output in (moments.mean, moments.variance, first, second):
         for gradient in torch.autograd.grad(output.sum(), (slope, curvature), retain_graph=True):
             assert bool(torch.isfinite(gradient).all())
-    (of_mean,) = torch.autograd.grad(law.mean.sum(), slope, retain_graph=True)
-    np.testing.assert_allclose(array(of_mean), array(law.variance), rtol=100 * tolerance, atol=tolerance)
+    (of_mean,) = torch.autograd.grad(moments.mean.sum(), slope, retain_graph=True)
+    np.testing.assert_allclose(array(of_mean), array(moments.variance), rtol=100 * tolerance, atol=tolerance)
 
 
 @ends
@@ -132,7 +132,7 @@ def test_modes() -> None:
 @pytest.mark.parametrize("cls", [hm.TruncatedGaussian, hm.TruncatedGaussBernoulli])
 @pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
 @pytest.mark.mostly_nightly(2)
-def test_samples_have_the_law(cls: type, dtype: torch.dtype, wrong: bool) -> None:
+def test_samples_have_the_distribution(cls: type, dtype: torch.dtype, wrong: bool) -> None:
     """Kolmogorov-Smirnov at 60 corners, and χ² of the zeros; the failure rate is 1e-3 for all of them.
 
     A sampler that draws at a slope one deviation aside must be caught at nearly every corner.
@@ -167,8 +167,8 @@ def test_samples_have_the_law(cls: type, dtype: torch.dtype, wrong: bool) -> Non
         logs = (field[unit].item() - 0.5 * layer.quadratic[unit].item() * edges) * edges
         mass = np.exp(logs - logs.max())
         table = np.concatenate([[0.0], mass.cumsum() / mass.sum()])
-        law = stats.kstest(values, lambda x, table=table: np.interp(x, grid, table))
-        failed += law.pvalue < FAILURE_RATE / (2 * units)
+        result = stats.kstest(values, lambda x, table=table: np.interp(x, grid, table))
+        failed += result.pvalue < FAILURE_RATE / (2 * units)
     assert failed > 0.9 * units if wrong else failed == 0
 
 

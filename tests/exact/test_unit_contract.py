@@ -102,7 +102,7 @@ def test_values_are_the_states_or_there_are_none(kind: str) -> None:
 
 
 @every(lambda layer: layer.two_values is not None)
-def test_two_values_have_the_law_that_they_promise(kind: str) -> None:
+def test_two_values_have_the_distribution_that_they_promise(kind: str) -> None:
     layer = make(kind)
     low, high = layer.two_values
     assert layer.values()[:, 0].tolist() == [low, high]
@@ -117,8 +117,8 @@ def test_a_gaussian_unit_is_normal(kind: str) -> None:
     layer = make(kind)
     B = fields(layer)
     U, V = layer.natural()
-    law = torch.distributions.Normal((U + B) / V, V.rsqrt())
-    torch.testing.assert_close(layer.log_conditional(B / 3, B), law.log_prob(B / 3))
+    distribution = torch.distributions.Normal((U + B) / V, V.rsqrt())
+    torch.testing.assert_close(layer.log_conditional(B / 3, B), distribution.log_prob(B / 3))
 
 
 @every(lambda layer: layer.square is not None)

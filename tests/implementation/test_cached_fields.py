@@ -29,7 +29,7 @@ MACHINES = {
 ROWS = 40
 
 
-def law(name: str, held: bool) -> hm.machine.Hamiltonian:
+def made_hamiltonian(name: str, held: bool) -> hm.machine.Hamiltonian:
     made = hm.BoltzmannMachine(MACHINES[name], seed=0).double()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def law(name: str, held: bool) -> hm.machine.Hamiltonian:
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
-    hamiltonian = law(name, held)
+    hamiltonian = made_hamiltonian(name, held)
     generator = torch.Generator().manual_seed(1)
     states = [hamiltonian.pure_noise(l, ROWS, generator) for l in range(len(hamiltonian.layers))]
     state = kernel.init(hamiltonian, hamiltonian.clamp_states(states), generator, planned=5)
@@ -66,7 +66,7 @@ def test_a_sweep_that_goes_on_is_the_sweep_from_its_states(kernel, name, held):
     ("kernel", "products"), [(GibbsLangevin(0.1, 10, "metropolis"), 2), (Langevin(0.1), 3)], ids=repr
 )
 def test_a_tested_sweep_computes_no_field_again(kernel, products, monkeypatch):
-    hamiltonian = law("rbm", held=False)
+    hamiltonian = made_hamiltonian("rbm", held=False)
     counted = []
     times = PreparedMatrix.times
     monkeypatch.setattr(
@@ -104,19 +104,19 @@ def test_fields_of_what_is_held_are_those_of_the_states():
     made = hm.BoltzmannMachine(layers, edges=[(0, 1), (0, 2), (1, 2)], visible=(0, 1), seed=0).double()
     states = made.random_states(ROWS, seed=torch.Generator().manual_seed(0))
     free = made.hamiltonian()
-    law = free.clamp(free.visible_states(states), ROWS)
-    assert law.is_clamped(0)
-    assert law.is_clamped(1)
+    hamiltonian = free.clamp(free.visible_states(states), ROWS)
+    assert hamiltonian.is_clamped(0)
+    assert hamiltonian.is_clamped(1)
     rows = torch.tensor([3, 3, 0])
     for _ in range(2):
         for l in (0, 1, 2, 2):
-            field = law.field(l, states)
+            field = hamiltonian.field(l, states)
             torch.testing.assert_close(field, free.field(l, states))
             some = [x[rows] for x in states]
-            torch.testing.assert_close(law.select_rows(rows).field(l, some), free.field(l, some))
+            torch.testing.assert_close(hamiltonian.select_rows(rows).field(l, some), free.field(l, some))
             field.add_(1.0)  # the caller's own
         other = made.random_states(ROWS, seed=torch.Generator().manual_seed(1))
-        torch.testing.assert_close(law.field(2, other), free.field(2, other))
+        torch.testing.assert_close(hamiltonian.field(2, other), free.field(2, other))
         for coupling in made.couplings:
             coupling.weight.mul_(2)
 
@@ -156,7 +156,7 @@ def test_pairs_begin_with_the_fields_they_were_drawn_from(monkeypatch):
 @torch.no_grad()
 @pytest.mark.parametrize("name", MACHINES)
 def test_fields_of_a_completed_state_are_its_own(name):
-    hamiltonian = law(name, held=False)
+    hamiltonian = made_hamiltonian(name, held=False)
     v = hamiltonian.pure_noise(0, ROWS, torch.Generator().manual_seed(0))
     state = hm.chains.fill_hidden(hamiltonian, v, torch.Generator().manual_seed(1))
     assert state.fields

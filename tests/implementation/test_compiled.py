@@ -1,4 +1,4 @@
-"""Compiled code has the law of the eager code beside it, whatever the number of threads.
+"""Compiled code has the distribution of the eager code beside it, whatever the number of threads.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -40,7 +40,7 @@ def grid(*layers: hm.layers.Layer) -> torch.Tensor:
     return whole
 
 
-# Every path returns what it drew, (rows, units), with all states and their law by enumeration.
+# Every path returns what it drew, (rows, units), with all states and their distribution by enumeration.
 
 
 def half_step(made, generator):
@@ -61,8 +61,8 @@ def mirrored_half_step(made, generator):
     one = (1 - both - none) / 2
     states = grid(layer, layer)
     a, b = (states > 0).chunk(2, 1)
-    law = torch.where(a & b, both, torch.where(a | b, one, none)).prod(1)
-    yield torch.cat(x.chunk(2), 1), states, law
+    distribution = torch.where(a & b, both, torch.where(a | b, one, none)).prod(1)
+    yield torch.cat(x.chunk(2), 1), states, distribution
 
 
 def coupled_half_step(made, generator):
@@ -70,24 +70,26 @@ def coupled_half_step(made, generator):
     fields = [hamiltonian.field(l, made.random_states(1, seed=generator)) for _ in range(2)]
     p, q = (Block(hamiltonian, (Part(l),), (field.expand(ROWS, -1),)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, generator)
-    laws = [conditional(made.layers[l], field) for field in fields]
-    yield drawn.x[0], *laws[0]
-    yield drawn.y[0], *laws[1]
-    overlap = torch.minimum(laws[0][1], laws[1][1]).sum()
+    distributions = [conditional(made.layers[l], field) for field in fields]
+    yield drawn.x[0], *distributions[0]
+    yield drawn.y[0], *distributions[1]
+    overlap = torch.minimum(distributions[0][1], distributions[1][1]).sum()
     together = (drawn.x[0] == drawn.y[0]).all(-1, keepdim=True)
     yield together.double(), torch.eye(2)[:, 1:].double(), torch.stack((1 - overlap, overlap))
 
 
 def coupled_sweep(made, generator):
-    """Both chains of pairs in the machine's law, after a sweep."""
-    x, y = (own_law(made, generator) for _ in range(2))
+    """Both chains of pairs in the machine's distribution, after a sweep."""
+    x, y = (equilibrium_states(made, generator) for _ in range(2))
     both = ChainState([torch.cat(pair) for pair in zip(x, y, strict=True)], {})
     place, _ = Gibbs().coupled(made.hamiltonian(), both, generator)
     exact = made.hamiltonian().to(torch.float64)
     states = grid(*made.layers)
-    law = (-exact.energy(list(torch.split(states, [layer.width for layer in made.layers], 1)))).softmax(0)
+    distribution = (
+        -exact.energy(list(torch.split(states, [layer.width for layer in made.layers], 1)))
+    ).softmax(0)
     for half in zip(*(x.chunk(2) for x in place.states), strict=True):
-        yield torch.cat(half, 1), states, law
+        yield torch.cat(half, 1), states, distribution
 
 
 def small_pairs(made, generator, antithetic=False):
@@ -103,14 +105,14 @@ def small_pairs(made, generator, antithetic=False):
 
 
 def mirrored_small_pairs(made, generator):
-    ((end, v, law),) = small_pairs(made, generator, antithetic=True)
+    ((end, v, distribution),) = small_pairs(made, generator, antithetic=True)
     for half in end.chunk(2):
-        yield half, v, law
+        yield half, v, distribution
 
 
 def small_chains(made, generator):
-    """Hidden states after sweeps with a Metropolis test from the machine's own law."""
-    hamiltonian, start = made.hamiltonian(), own_law(made, generator)
+    """Hidden states after sweeps with a Metropolis test from the machine's own distribution."""
+    hamiltonian, start = made.hamiltonian(), equilibrium_states(made, generator)
     kernel, into = GibbsLangevin(0.2, 5, "metropolis"), Statistics(hamiltonian)
     state = kernel.init(hamiltonian, start, generator)
     if choice.small_chains(hamiltonian):
@@ -126,7 +128,7 @@ def small_chains(made, generator):
     yield end.states[1], h, (-free).softmax(0)
 
 
-def own_law(made, generator):
+def equilibrium_states(made, generator):
     return [x.float() for x in exact_states(deepcopy(made).double(), ROWS, generator)]
 
 
@@ -161,7 +163,7 @@ PATHS = {
 @pytest.mark.parametrize("name", range(3))
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
 @pytest.mark.mostly_nightly(4)
-def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, compiled):
+def test_every_path_has_the_enumerated_distribution(request, monkeypatch, path, name, compiled):
     """By χ²; compiled paths draw the same bits on one thread and on two."""
     if "small" in path.__name__:
         monkeypatch.setattr(choice, "WORTHWHILE", 1 << 60)
@@ -177,8 +179,8 @@ def test_every_path_has_the_enumerated_law(request, monkeypatch, path, name, com
                 runs.append(list(path(make(), torch.Generator().manual_seed(1))))
     finally:
         torch.set_num_threads(before)
-    for drawn, states, law in runs[0]:
-        assert p_value(drawn.double(), states, law) > FAILURE_RATE / len(runs[0])
+    for drawn, states, distribution in runs[0]:
+        assert p_value(drawn.double(), states, distribution) > FAILURE_RATE / len(runs[0])
     assert all(torch.equal(a[0], b[0]) for a, b in zip(runs[0], runs[-1], strict=True))
 
 

@@ -291,12 +291,12 @@ def windows(device: Any) -> hm.BoltzmannMachine:
 def summed_out(machine: hm.BoltzmannMachine) -> Any:
     """ln Z and E[S] of rows that lack the same cells, by tables over neighbours."""
     v = HOLES[:1].to(machine.device)
-    law = machine.hamiltonian().clamp(v, 1)
-    order = _order_of(law, 1, inf)
+    hamiltonian = machine.hamiltonian().clamp(v, 1)
+    order = _order_of(hamiltonian, 1, inf)
     assert order is not None
-    into = Statistics(law)
+    into = Statistics(hamiltonian)
     with torch.no_grad():
-        sums = Elimination(law, 1, order)
+        sums = Elimination(hamiltonian, 1, order)
         sums.expect(into, 0.5)
         return sums.log_weights(), into.thetas, into.products
 
@@ -417,11 +417,11 @@ def test_a_sweep_waits_for_nothing(name: str) -> None:
     build, kernel = SWEEPS[name]
     with pretend_device() as counts, torch.no_grad():
         machine = build(DEVICE)
-        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
-        state = kernel.init(law, machine.random_states(6, seed=2), generator)
-        state = hm.chains.run_kernel(law, kernel, state, 1, generator)  # the first may make constants
+        hamiltonian, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        state = kernel.init(hamiltonian, machine.random_states(6, seed=2), generator)
+        state = hm.chains.run_kernel(hamiltonian, kernel, state, 1, generator)  # the first may make constants
         counts.clear()
-        hm.chains.run_kernel(law, kernel, state, 3, generator)
+        hm.chains.run_kernel(hamiltonian, kernel, state, 3, generator)
     assert counts.launches.total() > 0 and counts.waits.total() == counts.sent == 0
 
 
@@ -433,13 +433,13 @@ def test_pairs_wait_at_looks(build: Any, records: bool, monkeypatch: pytest.Monk
     with pretend_device() as counts, torch.no_grad():
         machine = build(DEVICE)
         machine.couplings[0].weight *= 150
-        law, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
+        hamiltonian, generator = machine.hamiltonian(), torch.Generator(DEVICE).manual_seed(1)
         waits = sweeps = looks = 0
         for seed in range(4):
             start = machine.random_states(60, seed=seed)
             counts.clear()
             pairs = hm.coupled.run_pairs(
-                law, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_steps=17, generator=generator
+                hamiltonian, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_steps=17, generator=generator
             )
             waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
             last = int(pairs.times.max())
@@ -526,7 +526,7 @@ def test_a_run_goes_from_device_to_device(tmp_path: Path) -> None:
         return machine.couplings[0].weight.detach().cpu()
 
     stayed = go_on(9, "cpu", tmp_path / "stayed")
-    moves = "device: the run to resume was on .* and goes on, on .*, in the same law but not in the same bits"
+    moves = "device: the run to resume was on .*, in the same distribution but not in the same bits"
     with pretend_device():
         go_on(3, DEVICE, tmp_path / "moved")
     with pytest.warns(RuntimeWarning, match=moves):

@@ -73,7 +73,7 @@ def make(name: str, scale: float = 0.6, dtype: torch.dtype = torch.float32) -> h
     return with_drawn_parameters(MACHINES[name]().to(dtype), scale)
 
 
-def exact_law(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
+def exact_hamiltonian(machine: hm.BoltzmannMachine) -> tuple[list[Tensor], Tensor]:
     """All states and their probabilities, from an oracle that shares no code with the library."""
     states, probability = oracle_of(machine.double()).probabilities()
     machine.float()
@@ -93,27 +93,27 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(choice, "HALF_STEP", 0)
     monkeypatch.setattr(choice, "NARROW", 0)
 
-    def noted_sparse(law, layer, states, keys, metropolis=False):
+    def noted_sparse(hamiltonian, layer, states, keys, metropolis=False):
         names.extend(["sweep_two_valued"] * len(keys))
-        return sweep_two_valued(law, layer, states, keys, metropolis)
+        return sweep_two_valued(hamiltonian, layer, states, keys, metropolis)
 
     monkeypatch.setattr(calls, "over", noted)
     monkeypatch.setattr(calls, "sweep_two_valued", noted_sparse)
     yield names
 
 
-def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None = None) -> tuple:
+def plainly(hamiltonian: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None = None) -> tuple:
     """A layer after a draw of its units in turn by tensor code, and the noise that it was drawn with.
 
     Without noise to use it is within 1e-10 of where the draw would change.
     """
     generator = torch.Generator().manual_seed(7)
-    layer, moved, used = law.layers[l], list(states), {}
+    layer, moved, used = hamiltonian.layers[l], list(states), {}
     columns = torch.arange(layer.width).view(layer.n_units, -1)
-    for i in law.graph.in_turn[l][0].tolist():
+    for i in hamiltonian.graph.in_turn[l][0].tolist():
         part = Part(l, columns[i], layer.part([i]))
-        units, theta = law.units(part)
-        field = law.field(part, moved)
+        units, theta = hamiltonian.units(part)
+        field = hamiltonian.field(part, moved)
         if noise is None:
             u = thresholds(units, field, theta, generator)
             side = torch.randint(2, u.shape, generator=generator) * 2 - 1
@@ -121,7 +121,9 @@ def plainly(law: Hamiltonian, l: int, states: list[Tensor], noise: Tensor | None
         else:
             u = noise[i]
         used[i] = u
-        moved[l] = law.apply_clamp(l, part.put_states(units.sample(field, u.unsqueeze(-1), theta), moved[l]))
+        moved[l] = hamiltonian.apply_clamp(
+            l, part.put_states(units.sample(field, u.unsqueeze(-1), theta), moved[l])
+        )
     return moved[l], torch.stack([used[i] for i in range(layer.n_units)])
 
 
@@ -138,23 +140,23 @@ def thresholds(units, field, theta, generator):
 @pytest.mark.parametrize("what", ["free", "held", "tempered"])
 @pytest.mark.nightly
 def test_the_draws_of_tensor_code_in_float64(name, what):
-    """Given noise within 1e-10 of where a draw changes: conditional laws are equal to that."""
+    """Given noise within 1e-10 of where a draw changes: conditional distributions are equal to that."""
     machine = make(name, dtype=torch.float64)
     generator, rows = torch.Generator().manual_seed(1), 150
     states = machine.random_states(rows, seed=generator)
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     if what == "tempered":
-        law = law.tempered(torch.rand(rows, 1, dtype=torch.float64, generator=generator))
+        hamiltonian = hamiltonian.tempered(torch.rand(rows, 1, dtype=torch.float64, generator=generator))
     if what == "held":
-        law = law.clamp(clamped(machine, rows, generator), rows)
-        states = law.clamp_states(states)
+        hamiltonian = hamiltonian.clamp(clamped(machine, rows, generator), rows)
+        states = hamiltonian.clamp_states(states)
     with torch.no_grad():
-        for l in law.graph.inner:
-            if not law.layers[l].one_hot:
+        for l in hamiltonian.graph.inner:
+            if not hamiltonian.layers[l].one_hot:
                 continue
             for _ in range(3):
-                expected, noise = plainly(law, l, states)
-                found = draw_in_turn(law, l, states, _random.key(generator), noise)
+                expected, noise = plainly(hamiltonian, l, states)
+                found = draw_in_turn(hamiltonian, l, states, _random.key(generator), noise)
                 assert torch.equal(found, expected)
                 states[l] = found
 
@@ -188,11 +190,11 @@ def test_a_layer_around_another_is_left_to_tensor_code():
 def test_many_lots_of_rows():
     machine = make("Potts, masked", dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
-    law, states = machine.hamiltonian(), machine.random_states(2500, seed=generator)
+    hamiltonian, states = machine.hamiltonian(), machine.random_states(2500, seed=generator)
     noise = torch.rand(6, 2500, dtype=torch.float64, generator=generator)
     with torch.no_grad():
-        expected, _ = plainly(law, 0, states, noise)
-        assert torch.equal(draw_in_turn(law, 0, states, _random.key(generator), noise), expected)
+        expected, _ = plainly(hamiltonian, 0, states, noise)
+        assert torch.equal(draw_in_turn(hamiltonian, 0, states, _random.key(generator), noise), expected)
 
 
 @pytest.mark.parametrize("bias", [-torch.inf, -1e4])
@@ -201,11 +203,11 @@ def test_states_without_probability_are_not_drawn(served, bias):
     machine = make("Potts")
     with torch.no_grad():
         machine.layers[0].bias[:, 1] = bias
-        law, generator = machine.hamiltonian(), torch.Generator().manual_seed(0)
+        hamiltonian, generator = machine.hamiltonian(), torch.Generator().manual_seed(0)
         start = machine.layers[0].from_digits(torch.zeros(5000, 4))
         for x in (
-            draw_in_turn(law, 0, [start], _random.key(generator)),
-            law.sample(0, law.field(0, [start]), generator),
+            draw_in_turn(hamiltonian, 0, [start], _random.key(generator)),
+            hamiltonian.sample(0, hamiltonian.field(0, [start]), generator),
         ):
             assert float(x.view(-1, 4, 3)[..., 1].sum()) == 0
             assert bool((x.view(-1, 4, 3).sum(-1) == 1).all())
@@ -228,7 +230,7 @@ def start_at(states: list[Tensor], probability: Tensor, generator: torch.Generat
 
 
 def drift(machine, states, probability, clamp=None, generator=None):
-    """The largest z of the means of states and of pairs, after sweeps of chains that begin at their law."""
+    """The largest z of the means of states and of pairs, after sweeps of chains that begin exactly."""
     generator = torch.Generator().manual_seed(1) if generator is None else generator
     begun = start_at(states, probability, generator)
     moved = hm.chains.run(machine, hm.chains.Gibbs(), begun, SWEEPS, clamp, seed=generator)
@@ -244,7 +246,7 @@ def drift(machine, states, probability, clamp=None, generator=None):
 @pytest.mark.nightly
 def test_no_drift(served, name):
     machine = make(name)
-    z, limit, _ = drift(machine, *exact_law(machine))
+    z, limit, _ = drift(machine, *exact_hamiltonian(machine))
     assert z < limit
     assert len(served) >= SWEEPS
 
@@ -259,10 +261,10 @@ def test_no_drift(served, name):
     ids=str,
 )
 @pytest.mark.mostly_nightly(2)
-def test_joint_states_have_their_law(served, name, kernel):
+def test_joint_states_have_their_distribution(served, name, kernel):
     """By χ² over all joint states, from chains that begin elsewhere and have forgotten it."""
     machine = make(name)
-    states, probability = exact_law(machine)
+    states, probability = exact_hamiltonian(machine)
     generator = torch.Generator().manual_seed(3)
     begun = machine.random_states(ROWS, seed=generator)
     (x,) = hm.chains.run(machine, kernel, begun, 60, seed=generator)
@@ -309,19 +311,21 @@ def test_the_acceptance_of_sparse_layers(served, monkeypatch):
 
 
 def test_couplings_that_change_are_read_again(served):
-    """Sums that were made of them are kept with the law, and made again where an optimiser steps in place."""
+    """Sums of them are kept with the distribution, and made again where an optimiser steps in place."""
     machine = make("spins, sparse")
-    law, start = machine.hamiltonian(), machine.random_states(500, seed=0)
+    hamiltonian, start = machine.hamiltonian(), machine.random_states(500, seed=0)
     keys = np.arange(3, dtype=np.uint64)
     with torch.no_grad():
-        before = calls.sweep_two_valued(law, 0, start, keys)
-        assert torch.equal(calls.sweep_two_valued(law, 0, start, keys), before)
-        law.J[0].fill_(3.0)
-        after = calls.sweep_two_valued(law, 0, start, keys)
+        before = calls.sweep_two_valued(hamiltonian, 0, start, keys)
+        assert torch.equal(calls.sweep_two_valued(hamiltonian, 0, start, keys), before)
+        hamiltonian.J[0].fill_(3.0)
+        after = calls.sweep_two_valued(hamiltonian, 0, start, keys)
         assert not torch.equal(after, before)
-        free = Hamiltonian(law.layers, law.graph, law.thetas, (torch.zeros_like(law.J[0]),))
+        free = Hamiltonian(
+            hamiltonian.layers, hamiltonian.graph, hamiltonian.thetas, (torch.zeros_like(hamiltonian.J[0]),)
+        )
         expected = calls.sweep_two_valued(free, 0, start, keys)
-        assert torch.equal(calls.sweep_two_valued(law.tempered(0.0), 0, start, keys), expected)
+        assert torch.equal(calls.sweep_two_valued(hamiltonian.tempered(0.0), 0, start, keys), expected)
 
 
 @pytest.mark.statistical
@@ -330,7 +334,7 @@ def test_couplings_that_change_are_read_again(served):
 @pytest.mark.nightly
 def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
     machine = make(name, scale=0.9)
-    states, probability = exact_law(machine)
+    states, probability = exact_hamiltonian(machine)
     if wrong == "an edge forgotten":
         if name in TWO_VALUED:
             rows = machine.graph.rows_in_turn(0)
@@ -341,12 +345,14 @@ def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
         monkeypatch.setitem(machine.graph.in_turn, 0, (order, starts, others))
     else:  # as if the fields were not updated where units change
 
-        def at_once(law, l, x, key):
-            return law.sample(l, law.field(l, x), torch.Generator().manual_seed(int(key) >> 1))
+        def at_once(hamiltonian, l, x, key):
+            return hamiltonian.sample(
+                l, hamiltonian.field(l, x), torch.Generator().manual_seed(int(key) >> 1)
+            )
 
-        def all_at_once(law, l, x, keys, metropolis=False):
+        def all_at_once(hamiltonian, l, x, keys, metropolis=False):
             for key in keys:
-                x = [at_once(law, l, x, key)]
+                x = [at_once(hamiltonian, l, x, key)]
             return x[0]
 
         monkeypatch.setattr(calls, "draw_in_turn", at_once)
@@ -358,10 +364,10 @@ def test_a_wrong_kernel_is_caught(served, monkeypatch, name, wrong):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.nightly
-def test_held_units_stay_and_others_have_their_conditional_law(served, name):
+def test_held_units_stay_and_others_have_their_conditional_distribution(served, name):
     """The first unit of the first layer is held in every other row only, at its most probable state."""
     machine = make(name)
-    states, probability = exact_law(machine)
+    states, probability = exact_hamiltonian(machine)
     columns = machine.layers[0].width // machine.layers[0].n_units
     value = states[0][int(probability.argmax()), :columns]
     fits = (states[0][:, :columns] == value).all(-1)
@@ -382,23 +388,23 @@ def test_held_units_stay_and_others_have_their_conditional_law(served, name):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["Potts, masked", "spins"])
 @pytest.mark.nightly
-def test_tempered_chains_keep_the_law(served, name):
-    """β differs by chain: replicas at their own laws are at rest together."""
+def test_tempered_chains_keep_the_distribution(served, name):
+    """β differs by chain: replicas at their own distributions are at rest together."""
     kernel, generator = hm.chains.Tempering(3), torch.Generator().manual_seed(4)
     lots = []
     for beta in kernel.betas:
         warm = make(name)
         with torch.no_grad():
             warm.couplings[0].weight.mul_(beta)
-        lots.append(start_at(*exact_law(warm), generator))
+        lots.append(start_at(*exact_hamiltonian(warm), generator))
     machine = make(name)
-    states, probability = exact_law(machine)
-    law = machine.hamiltonian()
-    state = kernel.init(law, lots[0], generator, SWEEPS)
+    states, probability = exact_hamiltonian(machine)
+    hamiltonian = machine.hamiltonian()
+    state = kernel.init(hamiltonian, lots[0], generator, SWEEPS)
     replicas = [torch.cat(parts) for parts in zip(*lots, strict=True)]
     state = state._replace(memory=replace(state.memory, states=replicas))
     with torch.no_grad():
-        (x,) = hm.chains.run_kernel(law, kernel, state, SWEEPS, generator).states
+        (x,) = hm.chains.run_kernel(hamiltonian, kernel, state, SWEEPS, generator).states
     pairs = torch.triu_indices(x.shape[1], x.shape[1])
     seen, all_ = (torch.cat([y, y[:, pairs[0]] * y[:, pairs[1]]], 1) for y in (x.double(), states[0]))
     z, limit = largest_z(seen, probability @ all_)
@@ -409,14 +415,14 @@ def test_tempered_chains_keep_the_law(served, name):
 @pytest.mark.statistical
 @pytest.mark.parametrize(("units", "n_states"), [(1, 2), (3, 3), (2, 21)])
 @pytest.mark.nightly
-def test_half_steps_have_the_law_of_the_units(served, units, n_states):
+def test_half_steps_have_the_distribution_of_the_units(served, units, n_states):
     machine = hm.BoltzmannMachine([Categorical(units, n_states), Bernoulli(2)])
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         machine.layers[0].bias.copy_(torch.randn(units, n_states, generator=generator))
-        law = machine.hamiltonian()
+        hamiltonian = machine.hamiltonian()
         field = torch.randn(1, units * n_states, generator=generator)
-        x = law.sample(0, field.expand(ROWS, -1), generator)
+        x = hamiltonian.sample(0, field.expand(ROWS, -1), generator)
     states = all_states(machine.layers[0])
     log_p = machine.layers[0].double().log_conditional(states, field.double().expand_as(states)).sum(-1)
     assert p_value(x.double(), states, log_p.detach().exp()) > FAILURE_RATE
@@ -449,9 +455,13 @@ def test_the_given_states_are_not_changed(served):
     machine = make("semi-restricted Potts")
     start = machine.random_states(300, seed=0)
     copies = [x.clone() for x in start]
-    law, kernel, generator = machine.hamiltonian(), hm.chains.Gibbs(), torch.Generator().manual_seed(0)
+    hamiltonian, kernel, generator = (
+        machine.hamiltonian(),
+        hm.chains.Gibbs(),
+        torch.Generator().manual_seed(0),
+    )
     with torch.no_grad():
-        kernel.step(law, kernel.init(law, start, generator), generator)
+        kernel.step(hamiltonian, kernel.init(hamiltonian, start, generator), generator)
     assert all(torch.equal(x, y) for x, y in zip(start, copies, strict=True))
     assert "sweep_categorical" in served
 
@@ -459,30 +469,34 @@ def test_the_given_states_are_not_changed(served):
 @pytest.mark.nightly
 def test_fields_that_a_sweep_keeps_are_those_of_its_states(served):
     machine = make("semi-restricted Potts")
-    law, kernel, generator = machine.hamiltonian(), hm.chains.Gibbs(), torch.Generator().manual_seed(0)
-    state = kernel.init(law, machine.random_states(300, seed=0), generator)
+    hamiltonian, kernel, generator = (
+        machine.hamiltonian(),
+        hm.chains.Gibbs(),
+        torch.Generator().manual_seed(0),
+    )
+    state = kernel.init(hamiltonian, machine.random_states(300, seed=0), generator)
     with torch.no_grad():
         for _ in range(3):
-            state, _ = kernel.step(law, state, generator)
+            state, _ = kernel.step(hamiltonian, state, generator)
             for l, field in state.fields.items():
-                np.testing.assert_allclose(field, law.field(l, state.states), rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(field, hamiltonian.field(l, state.states), rtol=1e-5, atol=1e-5)
     assert set(state.fields) == {1}
 
 
 @pytest.mark.nightly
 def test_what_is_left_to_tensor_code(monkeypatch):
     machine, rows = make("Potts"), 4000
-    law = machine.hamiltonian()
-    assert layers_in_turn(law, rows) == {0}
-    assert layers_in_turn(law, 10) == set()  # few units
-    assert layers_in_turn(law.to(torch.float64), rows) == set()
+    hamiltonian = machine.hamiltonian()
+    assert layers_in_turn(hamiltonian, rows) == {0}
+    assert layers_in_turn(hamiltonian, 10) == set()  # few units
+    assert layers_in_turn(hamiltonian.to(torch.float64), rows) == set()
     with hm.backends.precision("bf16"):
-        assert layers_in_turn(law, rows) == set()
-    theirs = tuple((p.expand(rows, -1),) for (p,) in law.thetas)
-    by_row = Hamiltonian(law.layers, law.graph, theirs, law.J)
+        assert layers_in_turn(hamiltonian, rows) == set()
+    theirs = tuple((p.expand(rows, -1),) for (p,) in hamiltonian.thetas)
+    by_row = Hamiltonian(hamiltonian.layers, hamiltonian.graph, theirs, hamiltonian.J)
     assert layers_in_turn(by_row, rows) == set()
     monkeypatch.setattr(choice, "COMPILED", False)
-    assert layers_in_turn(law, rows) == set()
+    assert layers_in_turn(hamiltonian, rows) == set()
     real = hm.BoltzmannMachine([hm.Gaussian(40), Bernoulli(40)], edges=[(0, 1), (1, 1)])
     monkeypatch.undo()
     assert layers_in_turn(real.hamiltonian(), rows) == {1}
@@ -495,8 +509,8 @@ def test_antithetic_draws_of_categorical_units_mirror_each_other(served):
     """They are left to tensor code."""
     machine = hm.BoltzmannMachine([Categorical(5, 2), Bernoulli(2)])
     with torch.no_grad():
-        law = machine.hamiltonian()
-        x = law.sample(0, torch.zeros(400, 10), torch.Generator().manual_seed(0), antithetic=True)
+        hamiltonian = machine.hamiltonian()
+        x = hamiltonian.sample(0, torch.zeros(400, 10), torch.Generator().manual_seed(0), antithetic=True)
     assert torch.equal(x[:200], 1 - x[200:])
     assert served == []
 
@@ -508,7 +522,7 @@ def test_annealing_draws_units_in_turn(served, name):
     """ln Z within its errors of enumeration, either way along the path, where the compiled draw serves."""
     machine = make(name)
     exact = hm.likelihood.exact_log_partition(machine)
-    states, probability = exact_law(machine)
+    states, probability = exact_hamiltonian(machine)
     rows = start_at(states, probability, torch.Generator().manual_seed(5))
     data = machine.hamiltonian().visible_states(rows)[:4000]
     found = hm.likelihood.ais(machine, 4000, 10, data=data, seed=1)
@@ -524,7 +538,9 @@ def test_annealing_at_another_temperature_is_caught(served, monkeypatch, name):
     machine, draw = make(name), calls.draw_in_turn
     exact = hm.likelihood.exact_log_partition(machine)
     monkeypatch.setattr(
-        calls, "draw_in_turn", lambda law, l, x, key: draw(replace(law, beta=0.5 * law.beta), l, x, key)
+        calls,
+        "draw_in_turn",
+        lambda hamiltonian, l, x, key: draw(replace(hamiltonian, beta=0.5 * hamiltonian.beta), l, x, key),
     )
     rows = machine.hamiltonian().visible_states(machine.random_states(4000, seed=0))
     found = hm.likelihood.ais(machine, 4000, 10, data=rows, reverse=False, seed=1)

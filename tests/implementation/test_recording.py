@@ -489,9 +489,9 @@ def test_replayed_searches_are_those_made_one_by_one(
         made = list[torch.Tensor]()
         for seed in range(4):
             hm.machine.normal_(machine, 0.3 + 0.1 * seed, seed=seed)
-            generator, law = torch.Generator().manual_seed(seed), machine.hamiltonian()
-            noise = [law.pure_noise(l, 60, generator) for l in range(len(law.layers))]
-            found, sweeps = hm.chains.search(law, noise, generator, owner)
+            generator, hamiltonian = torch.Generator().manual_seed(seed), machine.hamiltonian()
+            noise = [hamiltonian.pure_noise(l, 60, generator) for l in range(len(hamiltonian.layers))]
+            found, sweeps = hm.chains.search(hamiltonian, noise, generator, owner)
             made += [*found.states, *found.fields.values(), sweeps]
         return made
 
@@ -537,9 +537,9 @@ def test_replayed_searches_go_on_one_by_one_after_their_patience(monkeypatch: py
         made = list[torch.Tensor]()
         for seed in range(9):
             hm.machine.normal_(machine, 0.5, seed=seed)
-            generator, law = torch.Generator().manual_seed(seed), machine.hamiltonian()
-            noise = [law.pure_noise(l, 60, generator) for l in range(2)]
-            found, sweeps = hm.chains.search(law, noise, generator, owner)
+            generator, hamiltonian = torch.Generator().manual_seed(seed), machine.hamiltonian()
+            noise = [hamiltonian.pure_noise(l, 60, generator) for l in range(2)]
+            found, sweeps = hm.chains.search(hamiltonian, noise, generator, owner)
             made += [*found.states, sweeps]
         return made
 

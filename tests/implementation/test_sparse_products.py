@@ -56,26 +56,30 @@ def test_a_sweep_leaves_the_states_that_it_was_given_alone() -> None:
     assert moved[0].is_contiguous() and not torch.equal(moved[0], before[0])
 
 
-def test_laws_that_share_couplings_share_what_is_made_of_them(monkeypatch):
+def test_distributions_that_share_couplings_share_what_is_made_of_them(monkeypatch):
     """Other temperatures, rows or held entries of a machine make no factor anew."""
     machine = make("semi-restricted and sparse").float()
     made = []
     monkeypatch.setattr(
         coupling_matrices, "PreparedMatrix", lambda *y, **how: made.append(y) or PreparedMatrix(*y, **how)
     )
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     generator = torch.Generator().manual_seed(0)
     states = machine.random_states(4, seed=generator)
     with torch.no_grad():
-        hm.chains.Gibbs().step(law, KernelState(states, 0), generator)
+        hm.chains.Gibbs().step(hamiltonian, KernelState(states, 0), generator)
         first = len(made)
         clamp = {1: torch.full((4, 4), torch.nan).index_fill(1, torch.tensor([0]), 1.0)}
-        for other in (law.tempered(0.5), law.clamp(clamp, 4), law.clamp(clamp, 4).select_rows(slice(0, 4))):
+        for other in (
+            hamiltonian.tempered(0.5),
+            hamiltonian.clamp(clamp, 4),
+            hamiltonian.clamp(clamp, 4).select_rows(slice(0, 4)),
+        ):
             hm.chains.Gibbs().step(other, KernelState(states, 0), generator)
-            assert other.J.transposed is law.J.transposed
+            assert other.J.transposed is hamiltonian.J.transposed
         assert first > 0 and len(made) == first
         double = KernelState([x.double() for x in states], 0)
-        hm.chains.Gibbs().step(law.to(torch.float64), double, generator)
+        hm.chains.Gibbs().step(hamiltonian.to(torch.float64), double, generator)
     assert len(made) > first
 
 

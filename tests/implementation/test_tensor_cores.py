@@ -129,39 +129,39 @@ def rows(name: str) -> Tensor:
 def test_statistics_are_those_without_matrix_units(
     name: str, weighted: bool, units: pytest.MonkeyPatch
 ) -> None:
-    made, law = machine(name), machine(name).hamiltonian()
+    made, hamiltonian = machine(name), machine(name).hamiltonian()
     weights: Any = torch.rand(60, generator=torch.Generator().manual_seed(2)) if weighted else 0.3
     lots = [made.random_states(60, seed=seed) for seed in range(3)]
     found = []
     for there in (True, False):
         units.setattr(choice, "matrix_units", lambda device, there=there: there)
-        sums = Statistics(law)
+        sums = Statistics(hamiltonian)
         with torch.no_grad():
             for lot in lots:
-                sums.add(law, lot, weights, summed=law.graph.summed)
+                sums.add(hamiltonian, lot, weights, summed=hamiltonian.graph.summed)
         found.append([x for theta in sums.thetas for x in theta] + sums.products)
     # Lots of one weight are one product; lots with weights of rows are two and one.
-    assert USED.count("statistics") == (2 if weighted else 1) * len(law.graph.edges)
+    assert USED.count("statistics") == (2 if weighted else 1) * len(hamiltonian.graph.edges)
     for ours, plain in zip(*found, strict=True):
         assert torch.allclose(ours, plain, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("waiting", [1 << 24, 3000])
 def test_lots_that_wait_for_others_are_all_counted(waiting: int, units: pytest.MonkeyPatch) -> None:
-    made, law = machine("shallow"), machine("shallow").hamiltonian()
+    made, hamiltonian = machine("shallow"), machine("shallow").hamiltonian()
     units.setattr(statistics_module, "_WAITING", waiting)
-    sums, total = Statistics(law), 0.0
+    sums, total = Statistics(hamiltonian), 0.0
     with torch.no_grad():
         for seed, weight in enumerate((0.5, -0.1, -0.1, -0.1, 0.5, -0.1, 0.2, -0.1, -0.1)):
             v, h = made.random_states(60, seed=seed)
-            sums.add(law, (v, h), weight)
+            sums.add(hamiltonian, (v, h), weight)
             total = total + weight * (v.t() @ h)
         assert torch.allclose(sums.products[0], total, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("units")
 @pytest.mark.parametrize("name", ["shallow", "spins", "deep", "categorical"])
-def test_chains_follow_the_law(name: str) -> None:
+def test_chains_follow_the_distribution(name: str) -> None:
     made = machine(name)
     chains = hm.chains.run(made, hm.chains.Gibbs(), made.random_states(20_000, seed=1), 40, seed=2)
     assert {"half_step", "field"} & {*USED}
@@ -176,7 +176,7 @@ def test_chains_follow_the_law(name: str) -> None:
 @pytest.mark.usefixtures("units")
 @pytest.mark.parametrize("name", ["shallow", "spins", "categorical"])
 def test_a_gradient_is_right_on_average(name: str) -> None:
-    """Over many chains that have come to the machine's law, the gradient is that of enumeration."""
+    """Over many chains that have come to the machine's distribution, the gradient is that of enumeration."""
     made, v, generator, state = machine(name), rows(name), torch.Generator().manual_seed(3), None
     wanted = hm.rules.exact().gradient(made, v, seed=0).parameters
     for _ in range(20):

@@ -45,7 +45,7 @@ def pairs_of(made: hm.BoltzmannMachine, rows: int, share: float):
 
 @pytest.mark.parametrize("kinds", [("bernoulli",), ("spin",), ("bernoulli", "spin")], ids="-".join)
 @pytest.mark.parametrize("gap", [0.1, 1.5])
-def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, gap):
+def test_both_marginals_are_exact_and_meet_as_often_as_the_distributions_overlap(kinds, gap):
     """A block of one layer, and of two kinds of unit at once."""
     generator = torch.Generator().manual_seed(2)
     layers = tuple(LAYERS[kind](4 if len(kinds) == 1 else 2) for kind in kinds)
@@ -67,17 +67,17 @@ def test_both_marginals_are_exact_and_meet_as_often_as_the_laws_overlap(kinds, g
     states = parts[0] if len(parts) == 1 else torch.cat(
         [parts[0].repeat_interleave(len(parts[1]), 0), parts[1].repeat(len(parts[0]), 1)], 1
     )  # fmt: skip
-    laws = []
+    distributions = []
     for fields, value in ((first, drawn.x), (second, drawn.y)):
         split = torch.split(states, [layer.width for layer in layers], 1)
         log_p = sum(
             layer.log_conditional(s, field.expand_as(s)).sum(-1)
             for layer, s, field in zip(layers, split, fields, strict=True)
         )
-        laws.append(log_p.double().detach().softmax(0))
-        assert p_value(torch.cat(value, 1), states, laws[-1]) > FAILURE_RATE / 3
+        distributions.append(log_p.double().detach().softmax(0))
+        assert p_value(torch.cat(value, 1), states, distributions[-1]) > FAILURE_RATE / 3
     equal = (torch.cat(drawn.x, 1) == torch.cat(drawn.y, 1)).all(-1).double().unsqueeze(-1)
-    z, limit = largest_z(equal, torch.minimum(*laws).sum().unsqueeze(0))
+    z, limit = largest_z(equal, torch.minimum(*distributions).sum().unsqueeze(0))
     assert z < limit
     assert bool((drawn.tries[equal.squeeze(-1) == 0] > 0).all())
 
@@ -156,7 +156,7 @@ def test_other_units_and_types_take_the_general_way():
 
 
 @pytest.mark.parametrize("gap", [1e-3, 4.99, 19.9, 39.9, 41.0])
-def test_ratios_of_laws_that_differ_everywhere_stay_in_range(gap):
+def test_ratios_of_distributions_that_differ_everywhere_stay_in_range(gap):
     from harmonium.backends import per_unit
 
     s = np.repeat(np.array([-0.1, 0.1], np.float32), 500)
@@ -169,10 +169,10 @@ def test_ratios_of_laws_that_differ_everywhere_stay_in_range(gap):
 
 
 @pytest.mark.parametrize("gap", [1e-6, 1e-3, 1.0])
-def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
-    """Of log-partitions in single precision the difference would be off by more than the laws differ.
+def test_ratios_of_wide_distributions_that_nearly_agree_keep_their_digits(gap):
+    """In single precision the difference of log-partitions would be off by more than they differ.
 
-    Then one law would seem to exceed the other nowhere, and rejection would find nothing left over.
+    Then one distribution would seem to exceed the other nowhere, and rejection would find nothing left over.
     """
     from harmonium.backends import per_unit
 
@@ -204,7 +204,7 @@ def test_ratios_of_wide_laws_that_nearly_agree_keep_their_digits(gap):
     ids=str,
 )
 @pytest.mark.parametrize("kind", LAYERS)
-def test_saturated_units_keep_their_law(kind, first, second):
+def test_saturated_units_keep_their_distribution(kind, first, second):
     """Two units of which the first is nearly certain in one chain; its log-odds are 2 · field for spins."""
     layer = LAYERS[kind](2)
     scale = 0.5 if kind == "spin" else 1.0
@@ -213,16 +213,18 @@ def test_saturated_units_keep_their_law(kind, first, second):
     p, q = (Block(hamiltonian, (Part(0),), (field,)) for field in fields)
     drawn = Maximal(common_noise=True).draw(p, q, torch.Generator().manual_seed(6))
     states = all_states(layer).float()
-    laws = []
+    distributions = []
     for field, value in zip(fields, (drawn.x[0], drawn.y[0]), strict=True):
-        law = layer.double().log_conditional(states.double(), field[:1].double()).sum(-1).exp().detach()
-        laws.append(law)
+        distribution = (
+            layer.double().log_conditional(states.double(), field[:1].double()).sum(-1).exp().detach()
+        )
+        distributions.append(distribution)
         counts = (value.unsqueeze(1) == states).all(-1).sum(0)
-        for count, probability in zip(counts.tolist(), law.tolist(), strict=True):
+        for count, probability in zip(counts.tolist(), distribution.tolist(), strict=True):
             p_value = stats.binomtest(count, ROWS, min(probability, 1.0)).pvalue
             assert p_value > FAILURE_RATE / 9
     together = int((drawn.x[0] == drawn.y[0]).all(-1).sum())
-    overlap = min(float(torch.minimum(*laws).sum()), 1.0)
+    overlap = min(float(torch.minimum(*distributions).sum()), 1.0)
     assert stats.binomtest(together, ROWS, overlap).pvalue > FAILURE_RATE / 9
 
 

@@ -99,7 +99,7 @@ def test_a_table_is_trained_as_the_estimator_trains_it(
     assert "rule" not in settings and "updates" not in settings
 
 
-def test_what_is_drawn_and_filled_comes_from_the_exact_law(
+def test_what_is_drawn_and_filled_comes_from_the_exact_distribution(
     cli: CommandLine, folder: Path, trained: tuple[Path, Any]
 ) -> None:
     run, _ = trained

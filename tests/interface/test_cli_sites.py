@@ -56,7 +56,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    """What is drawn stands beside the law that was learned: relatives counted less there too."""
+    """What is drawn stands beside the distribution that was learned: relatives counted less there too."""
     few = ("--hidden", 0, "--updates", 20, "--threads", 1)
     cli.succeed("train", family, tmp_path / "near", *few, "--reweight", 0.6)
     dataset = hm.data.read(family)
@@ -352,7 +352,7 @@ def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("gauge", ["zero-sum", "lattice-gas"])
-def test_couplings_of_a_gauge_have_the_same_law(
+def test_couplings_of_a_gauge_have_the_same_distribution(
     cli: CommandLine, run: Path, family: Path, tmp_path: Path, gauge: str
 ) -> None:
     cli.succeed("couplings", run, "--out", tmp_path / "potts.dat", "--gauge", gauge)

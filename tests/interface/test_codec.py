@@ -100,7 +100,7 @@ DATA: dict[str, Callable[[], Any]] = {
 def test_an_estimator_reads_rows_twice_and_encodes_them_once(name: str, counts: Counts) -> None:
     X = DATA[name]()
     hm.RBM(4, method="chains", epochs=3, random_state=0).fit(X)
-    assert len(X) <= counts.read <= 2 * len(X) + 512  # of which simple laws are fitted to a few
+    assert len(X) <= counts.read <= 2 * len(X) + 512  # of which simple distributions are fitted to a few
     assert counts.encoded <= len(X) + 1  # a row of zeros tells the width
 
 
@@ -122,7 +122,7 @@ def test_the_command_reads_a_table_twice(
     counts.read = counts.encoded = 0
     by_chains = ("--method", "chains", "--hidden", 4, "--updates", 50)
     cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", *by_chains, *options)
-    some = 512  # rows that simple laws are fitted to, where there is no label
+    some = 512  # rows that simple distributions are fitted to, where there is no label
     assert counts.read <= 2 * len(table) + some and counts.encoded <= len(table) + some
 
 

@@ -264,7 +264,7 @@ def test_visible_means_given_hidden_values_are_conditional(rbm) -> None:
     assert list(rbm.reconstruct(HOLED)) == list(FRAME)
 
 
-def test_imputation_and_draws_take_the_exact_law_by_default(rbm) -> None:
+def test_imputation_and_draws_take_the_exact_distribution_by_default(rbm) -> None:
     exact = rbm.impute(HOLED, method="exact", random_state=0)
     pandas.testing.assert_frame_equal(rbm.impute(HOLED, random_state=0), exact)
     several = rbm.imputations(HOLED, 2, random_state=0)

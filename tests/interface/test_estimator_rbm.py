@@ -59,9 +59,9 @@ class Spy(Kernel):
     def __init__(self):
         self.seen = []
 
-    def step(self, law, state, generator):
+    def step(self, hamiltonian, state, generator):
         self.seen.append([x.clone() for x in state.states])
-        return Gibbs().step(law, state, generator)
+        return Gibbs().step(hamiltonian, state, generator)
 
     def __repr__(self):
         return "Spy()"

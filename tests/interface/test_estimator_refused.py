@@ -104,11 +104,11 @@ class Failing(Kernel):
     def __init__(self) -> None:
         self._sweeps = 0
 
-    def step(self, law: Any, state: Any, generator: Any) -> Any:
+    def step(self, hamiltonian: Any, state: Any, generator: Any) -> Any:
         self._sweeps += 1
         if self._sweeps == 3:
             raise OSError("broken")
-        return Gibbs().step(law, state, generator)
+        return Gibbs().step(hamiltonian, state, generator)
 
 
 def raising(error: BaseException, at: int = 0) -> Any:

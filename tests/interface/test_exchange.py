@@ -29,8 +29,8 @@ def drawn(layers, edges=None, visible=None, seed=0):
 
 
 def rows_of(machine, rows=20):
-    law = machine.hamiltonian()
-    return law.visible_states(machine.random_states(rows, seed=1)).detach()
+    hamiltonian = machine.hamiltonian()
+    return hamiltonian.visible_states(machine.random_states(rows, seed=1)).detach()
 
 
 def same(one, other):

@@ -95,9 +95,11 @@ def test_intervals_hold_their_share_of_the_draws():
 def test_intervals_on_steps_are_the_shortest_that_hold_enough_draws():
     """Beside all intervals of values: of distributions with one peak, the shortest ones that hold 90 %."""
     random, number = np.random.default_rng(0), 400
-    laws = [binom.pmf(range(n + 1), n, p) for n in (1, 2, 5, 12) for p in (0.02, 0.07, 0.3, 0.5, 0.9)]
-    laws += [np.sort(random.dirichlet(np.full(k, 0.7)))[::-1] for k in (2, 4, 7) for _ in range(20)]
-    draws = np.stack([np.sort(random.choice(len(p), number, p=p / p.sum())) for p in laws], 1)
+    distributions = [
+        binom.pmf(range(n + 1), n, p) for n in (1, 2, 5, 12) for p in (0.02, 0.07, 0.3, 0.5, 0.9)
+    ]
+    distributions += [np.sort(random.dirichlet(np.full(k, 0.7)))[::-1] for k in (2, 4, 7) for _ in range(20)]
+    draws = np.stack([np.sort(random.choice(len(p), number, p=p / p.sum())) for p in distributions], 1)
     entries = torch.from_numpy(draws).double().unsqueeze(1)
     low, high = hm.tasks.Imputation(entries[0], entries[0], entries, "exact").interval(0.9)
     central, shorter = np.quantile(draws, [0.05, 0.95], axis=0), 0

@@ -1,4 +1,4 @@
-"""Where machines start: seeds, laws of the initialisers, and visible parameters from data."""
+"""Where machines start: seeds, distributions of the initialisers, and visible parameters from data."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def parameters(made: hm.BoltzmannMachine) -> dict[str, torch.Tensor]:
     return {name: x.detach().clone() for name, x in made.named_parameters()}
 
 
-def ks(sample: torch.Tensor, law: stats.rv_frozen) -> float:
-    return float(stats.kstest(sample.detach().double().flatten().numpy(), law.cdf).pvalue)
+def ks(sample: torch.Tensor, distribution: stats.rv_frozen) -> float:
+    return float(stats.kstest(sample.detach().double().flatten().numpy(), distribution.cdf).pvalue)
 
 
 # Seeds -----------------------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ def test_logistic_biases(location: float, scale: float, dtype: torch.dtype) -> N
         logistic_biases_(made, generator(3))
     else:
         logistic_biases_(made, generator(3), location=location, scale=scale)
-    law = stats.logistic(loc=location, scale=scale)
+    distribution = stats.logistic(loc=location, scale=scale)
     for l, parameter in ((0, made.layers[0].mean), *((l, made.layers[l].bias) for l in (2, 3, 4))):
-        assert ks(parameter, law) > FAILURE_RATE / 4, l
+        assert ks(parameter, distribution) > FAILURE_RATE / 4, l
         assert bool(torch.isfinite(parameter).all())
         assert parameter.dtype == dtype
     assert torch.equal(made.layers[0].log_variance, before["layers.0.log_variance"])

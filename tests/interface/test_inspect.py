@@ -10,7 +10,7 @@ import torch
 
 import harmonium as hm
 from harmonium.cli.commands.inspect import strongest_pairs
-from harmonium.ladder.rungs import as_rung, law_of
+from harmonium.ladder.rungs import as_rung, hamiltonian_of
 from harmonium.tables import Codec
 
 from .command_line import CommandLine
@@ -25,8 +25,8 @@ def test_singular_vectors_make_the_couplings_again() -> None:
         visible=[0, 3],
     )
     hm.machine.normal_(made, 1.0, seed=0)
-    found, law = hm.tasks.directions(made), made.hamiltonian()
-    J = {(l, m): x.detach().double() for l, m, x in law.edges}
+    found, hamiltonian = hm.tasks.directions(made), made.hamiltonian()
+    J = {(l, m): x.detach().double() for l, m, x in hamiltonian.edges}
     whole = torch.cat([torch.cat([J[0, 1], J[0, 2]], 1), torch.cat([J[1, 3].T, J[2, 3].T], 1)])
     torch.testing.assert_close((found.visible * found.values) @ found.hidden.T, whole)
     torch.testing.assert_close(found.visible.T @ found.visible, torch.eye(6).double())
@@ -97,17 +97,19 @@ def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> No
     made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
     with torch.no_grad():
         made.couplings[0].weight.fill_(0.5)
-    law, top = made.hamiltonian(), as_rung(made)
+    hamiltonian, top = made.hamiltonian(), as_rung(made)
     ages = [0.0, 0.05, 0.09, 0.12, 0.3, 0.5]
-    laws = [law_of(law, [x * (age / 0.5 if x.dim() == 2 else 1) for x in top]) for age in ages]
+    hamiltonians = [
+        hamiltonian_of(hamiltonian, [x * (age / 0.5 if x.dim() == 2 else 1) for x in top]) for age in ages
+    ]
     X = torch.ones(6, 10)
     X[:2] = -1
     X[2, 0] = -1
-    tree = hm.meanfield.solution_tree(made, laws, ages, X, order=1)
+    tree = hm.meanfield.solution_tree(made, hamiltonians, ages, X, order=1)
     assert tree.solutions.tolist() == [1, 1, 1, 2, 2, 2] and tree.basin.tolist() == [0, 0, 1, 1, 1, 1]
     assert tree.newick == "(2:0.41,4:0.41)6;" and tree.root.age == 0.09
-    with pytest.raises(ValueError, match="ages: expected one for each of 6 laws, not falling"):
-        hm.meanfield.solution_tree(made, laws, ages[::-1], X)
+    with pytest.raises(ValueError, match="ages: expected one for each of 6 distributions, not falling"):
+        hm.meanfield.solution_tree(made, hamiltonians, ages[::-1], X)
 
 
 @pytest.mark.nightly

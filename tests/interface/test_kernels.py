@@ -31,12 +31,12 @@ class Adaptive(Kernel):
 
     invariant = False
 
-    def init(self, law, states, generator, planned=None):
+    def init(self, hamiltonian, states, generator, planned=None):
         return KernelState(list(states), 0, {"step": 1.0, "mean": [torch.zeros(x.shape[1]) for x in states]})
 
-    def step(self, law, state, generator):
+    def step(self, hamiltonian, state, generator):
         size, means = state.memory["step"], state.memory["mean"]
-        after, info = Metropolis(step=size).step(law, state, generator)
+        after, info = Metropolis(step=size).step(hamiltonian, state, generator)
         size *= math.exp((float(info["acceptance"]) - 0.6) / math.sqrt(after.sweeps))
         means = [(mean + x.mean(0)) / 2 for mean, x in zip(means, after.states, strict=True)]
         return after._replace(memory={"step": size, "mean": means}), {**info, "step_size": size}
@@ -48,11 +48,11 @@ class Counting(Kernel):
     invariant = True
     seen: ClassVar[list[tuple[int, int]]] = []
 
-    def init(self, law, states, generator, planned=None):
+    def init(self, hamiltonian, states, generator, planned=None):
         return KernelState(list(states), 0, {"count": 0})
 
-    def step(self, law, state, generator):
-        after, info = Gibbs().step(law, state, generator)
+    def step(self, hamiltonian, state, generator):
+        after, info = Gibbs().step(hamiltonian, state, generator)
         count = state.memory["count"] + 1
         self.seen.append((count, after.sweeps))
         return after._replace(memory={"count": count}), info
@@ -208,7 +208,7 @@ def test_a_state_that_a_kernel_did_not_return_is_refused(
 
 
 @pytest.mark.parametrize("kernel", [Gibbs(), Langevin(0.3), Tempering(3)], ids=repr)
-def test_what_a_sweep_has_computed_ends_with_the_law(kernel: Kernel) -> None:
+def test_what_a_sweep_has_computed_ends_with_the_distribution(kernel: Kernel) -> None:
     """Chains go on in a machine that has learned, as chains do of which nothing is known but themselves."""
     machine = real()
     with torch.no_grad():
@@ -231,12 +231,14 @@ def test_a_step_changes_nothing_that_it_was_given(kernel: Kernel, held: bool) ->
     """States, memory and caches are the same bits, in the same containers, after each of three sweeps."""
     machine, generator = real(), torch.Generator().manual_seed(0)
     v = torch.zeros(20, 4) if held else None
-    law = machine.hamiltonian().clamp(v, 20)
-    state = kernel.init(law, law.clamp_states(machine.random_states(20, seed=0)), generator, 3)
+    hamiltonian = machine.hamiltonian().clamp(v, 20)
+    state = kernel.init(
+        hamiltonian, hamiltonian.clamp_states(machine.random_states(20, seed=0)), generator, 3
+    )
     for _ in range(3):
         given = [state.states, state.memory, dict(state.fields)]
         before = map_leaves(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, given)
-        after, _ = kernel.step(law, state, generator)
+        after, _ = kernel.step(hamiltonian, state, generator)
         assert_same(before, given)
         assert dict(state.fields).keys() == before[2].keys()
         state = after
@@ -260,8 +262,8 @@ def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
     class Naming(Kernel):
         invariant = True
 
-        def step(self, law, state, generator):
-            return Gibbs().step(law, state, generator)[0], {"step": 0.5}
+        def step(self, hamiltonian, state, generator):
+            return Gibbs().step(hamiltonian, state, generator)[0], {"step": 0.5}
 
     with pytest.raises(
         ValueError, match=r"diagnostics: expected other names than step, .*received \['step'\]"
@@ -274,8 +276,8 @@ def test_what_is_no_pair_of_a_state_and_diagnostics_is_refused(place: Any) -> No
     class Short(Kernel):
         invariant = True
 
-        def step(self, law, state, generator):
-            return list(Gibbs().step(law, state, generator))[place]
+        def step(self, hamiltonian, state, generator):
+            return list(Gibbs().step(hamiltonian, state, generator))[place]
 
     with pytest.raises(TypeError, match=r"kernel: expected step of Short\(\) to return a pair, .* received"):
         train(Short())
@@ -325,9 +327,9 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
         def __init__(self, step: float = 0.1) -> None:
             self.size = step
 
-        def step(self, law, state, generator):
+        def step(self, hamiltonian, state, generator):
             self.steps.append(self.size)
-            return Gibbs().step(law, state, generator)
+            return Gibbs().step(hamiltonian, state, generator)
 
     assert words(Kernel.registry)("no") == ["noting"]
     cli.train("bars-and-stripes", tmp_path / "run", "--kernel", "noting", "--step", "0.5")
@@ -356,9 +358,9 @@ def test_estimators_and_tasks_take_what_is_registered() -> None:
         invariant = True
         sweeps: ClassVar[list[int]] = []
 
-        def step(self, law, state, generator):
+        def step(self, hamiltonian, state, generator):
             self.sweeps.append(state.sweeps)
-            return Gibbs().step(law, state, generator)
+            return Gibbs().step(hamiltonian, state, generator)
 
     rows = (X > 0).astype(float)
     rbm = hm.RBM(3, max_updates=5, random_state=0).fit(rows)

@@ -1,4 +1,4 @@
-"""Was a table learned: links, marginals and simple laws beside a machine."""
+"""Was a table learned: links, marginals and simple distributions beside a machine."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_other_columns_are_refused():
         compare_links(table(), table().drop(columns="other"))
 
 
-def test_baselines_are_the_laws_of_their_definition():
+def test_baselines_are_the_distributions_of_their_definition():
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(500, 3, generator=generator, dtype=torch.float64)
     rows[:, 1] += rows[:, 0]
@@ -96,7 +96,7 @@ def test_baselines_are_the_laws_of_their_definition():
     assert found.pairs == pytest.approx(float(joined + bits), abs=1e-2)
 
 
-def test_pairs_are_the_law_of_rows_that_a_tree_made():
+def test_pairs_are_the_distribution_of_rows_that_a_tree_made():
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.rand, 4000, generator=generator, dtype=torch.float64)
     a, chance = draw() < 0.3, torch.tensor([0.1, 0.8], dtype=torch.float64)

@@ -88,10 +88,10 @@ def test_a_row_that_is_refused_is_so_before_others_are_summed(monkeypatch: pytes
 
 def test_the_cost_of_rows_is_that_of_their_sum(model: hm.RBM) -> None:
     v = torch.cat([*model._require_fitted().states(HOLED)])
-    law = model.machine_.double().hamiltonian()
-    each = unit_updates_by_row(law, v)
+    hamiltonian = model.machine_.double().hamiltonian()
+    each = unit_updates_by_row(hamiltonian, v)
     assert each.shape == (40,)
-    assert float(each.sum()) == unit_updates(law, v)
+    assert float(each.sum()) == unit_updates(hamiltonian, v)
     missing = HOLED.isna().sum(axis=1).to_numpy()
     assert (each.numpy()[missing == 0] == 0).all()
     assert (np.diff(each.numpy()[np.argsort(missing)]) >= 0).all()

@@ -329,6 +329,21 @@ def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
     assert not gone, "\n".join(gone)
 
 
+REPLACED = {"law": "hamiltonian", "laws": "hamiltonians"}
+"""Words that must not name a parameter, a variable, an attribute or an option, and those in their place."""
+
+
+def test_one_concept_has_one_name() -> None:
+    found = [
+        f"{path}:{node.lineno}: {name}, expected {REPLACED[name]}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        for name in (getattr(node, field, None) for field in ("id", "arg", "attr", "name"))
+        if isinstance(name, str) and name.strip("_") in REPLACED
+    ]
+    assert not found, "\n".join(found)
+
+
 @cache
 def texts_by_name() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Bit-planes of ±1 units: grey levels go in and come out as with 0/1 units, and the law is the same."""
+"""Bit-planes of ±1 units: grey levels go in and come out as with 0/1 units, of the same distribution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GREY = np.random.Generator(np.random.PCG64(3)).integers(0, 256, (40, 2, 2)).asty
 
 
 def as_spins(machine: hm.BoltzmannMachine) -> hm.BoltzmannMachine:
-    """Returns the machine with x = (1 + s) / 2 in its visible layer, whose law is that of the bits."""
+    """Returns the machine with x = (1 + s) / 2 in its visible layer: the distribution of the bits."""
     spins = hm.BoltzmannMachine([hm.Spin(machine.layers[0].n_units), hm.Bernoulli(3)]).double()
     W = machine.couplings[0].weight
     with torch.no_grad():
@@ -61,10 +61,10 @@ def test_likelihoods_are_those_of_the_bits() -> None:
     log_z = np.logaddexp.reduce(log_weights)
     x = BitPlanes().encode(X).astype(float)
     expected = x @ b + np.logaddexp(0, x @ W + c).sum(1) - log_z
-    for kind, law in (("bernoulli", machine), ("spin", spins)):
+    for kind, variant in (("bernoulli", machine), ("spin", spins)):
         codec = Codec.fit(X, visible=kind, binarise="bit-planes")
         states = codec.rows(X, torch.float64).all()
-        found = hm.likelihood.log_likelihood(law, states, hm.likelihood.exact_log_partition(law))
+        found = hm.likelihood.log_likelihood(variant, states, hm.likelihood.exact_log_partition(variant))
         np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-10)
         assert bool((codec.log_slopes(states) == 0).all())
 

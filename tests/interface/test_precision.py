@@ -110,16 +110,18 @@ def test_a_hamiltonian_made_outside_is_refused_inside_autocast() -> None:
     made = machine("gaussian")
     v = made.random_states(2, seed=generator())[0]
     states = [v, torch.ones(len(v), 3)]
-    law, gibbs = made.hamiltonian(), hm.chains.Gibbs()
-    sums = hm.machine.Statistics(law)
+    hamiltonian, gibbs = made.hamiltonian(), hm.chains.Gibbs()
+    sums = hm.machine.Statistics(hamiltonian)
     calls = {
-        "field": lambda: law.field(1, states),
-        "energy": lambda: law.energy(states),
-        "weight": lambda: law.log_weight(0, v),
-        "free energy": lambda: law.free_energy(states, (1,)),
-        "chains": lambda: hm.chains.run_kernel(law, gibbs, hm.chains.KernelState(states, 0), 1, generator()),
-        "couplings": lambda: law.coupling_energy(states),
-        "statistics": lambda: sums.add(law, states, 1.0),
+        "field": lambda: hamiltonian.field(1, states),
+        "energy": lambda: hamiltonian.energy(states),
+        "weight": lambda: hamiltonian.log_weight(0, v),
+        "free energy": lambda: hamiltonian.free_energy(states, (1,)),
+        "chains": lambda: hm.chains.run_kernel(
+            hamiltonian, gibbs, hm.chains.KernelState(states, 0), 1, generator()
+        ),
+        "couplings": lambda: hamiltonian.coupling_energy(states),
+        "statistics": lambda: sums.add(hamiltonian, states, 1.0),
     }
     for name, call in calls.items():
         with torch.autocast("cpu"), pytest.raises(ValueError, match=r'outside torch\.autocast\("cpu"\)'):

@@ -42,18 +42,18 @@ def rbm() -> RBM:
 
 
 @torch.no_grad()
-def law(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np.ndarray:
+def hamiltonian(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np.ndarray:
     """p(value | rest) of every row by weights of its states with that of each value, (rows, values).
 
     Scores are of cells, which may lie beyond the last state of a count.
     """
-    table, law = rbm.encoder_, rbm._fitted.double().hamiltonian()
+    table, hamiltonian = rbm.encoder_, rbm._fitted.double().hamiltonian()
     known, v = table.columns[[c.name for c in table.columns].index(column)], table.encode(rows)
     start = sum(c.coding.width for c in table.columns[: table.columns.index(known)])
     place, weights = slice(start, start + known.coding.width), []
     for state in known.coding.encode(values[:, None]):
         v[:, place] = state
-        weights.append(log_weights(law, torch.from_numpy(v)).numpy())
+        weights.append(log_weights(hamiltonian, torch.from_numpy(v)).numpy())
     scores = np.stack(weights, 1)
     p = np.exp(scores - scores.max(1, keepdims=True))
     return p / p.sum(1, keepdims=True)
@@ -62,7 +62,7 @@ def law(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarray) -> np
 @every_hole
 def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     rows, values = HOLES[holes], np.arange(7.0)
-    p = law(rbm, rows, "visits", values)
+    p = hamiltonian(rbm, rows, "visits", values)
     mean, deviation = p @ values, np.sqrt(p @ values**2 - (p @ values) ** 2)
     assert np.abs(mean - p.argmax(1)).max() > 0.2  # the mode is another answer
     np.testing.assert_allclose(rbm.predict_column(rows, "visits", method="exact"), mean, atol=1e-6)
@@ -81,7 +81,7 @@ def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
 def test_a_real_number_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     """Against the density on a grid."""
     rows, grid = HOLES[holes], np.linspace(140.0, 205.0, 131)
-    mean = law(rbm, rows, "height", grid) @ grid
+    mean = hamiltonian(rbm, rows, "height", grid) @ grid
     told = rbm.predict_column(rows, "height", sweeps=150, random_state=0)
     np.testing.assert_allclose(told, mean, atol=1.0)  # of a deviation of 3 to 4; here too z is below 5
 
@@ -89,7 +89,7 @@ def test_a_real_number_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
 @every_hole
 def test_a_label_is_the_most_probable_one(rbm: RBM, holes: str) -> None:
     rows = HOLES[holes]
-    p = law(rbm, rows, "city", np.array(["Rom", "Ulm"]))
+    p = hamiltonian(rbm, rows, "city", np.array(["Rom", "Ulm"]))
     likely = np.array(["Rom", "Ulm"])[p.argmax(1)]
     assert rbm.predict_column(rows, "city", method="exact").tolist() == likely.tolist()
     clear = np.abs(p[:, 0] - 0.5) > 0.1
@@ -130,7 +130,7 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
             header, *cells = csv.reader(file)
         told = np.array([float(cell) for (cell,) in cells])
         values = np.arange(7.0) if column == "visits" else np.linspace(140.0, 205.0, 131)
-        mean = law(rbm, UNRELATED, column, values) @ values
+        mean = hamiltonian(rbm, UNRELATED, column, values) @ values
         assert header == [column]
         np.testing.assert_allclose(told, mean, atol=atol)
         error = np.sqrt(np.mean((told - ROWS[column].to_numpy()) ** 2))
@@ -151,7 +151,7 @@ def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: 
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:
     rows, values = HOLES[holes], np.linspace(140, 205, 131)
-    mean = law(rbm, rows, "height", values) @ values
+    mean = hamiltonian(rbm, rows, "height", values) @ values
     for method in ("auto", "exact"):
         np.testing.assert_allclose(rbm.predict_column(rows, "height", method=method), mean, rtol=1e-5)
     done = rbm.impute(rows.assign(height=np.nan), method="exact", value="mean")

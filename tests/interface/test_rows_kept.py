@@ -50,7 +50,7 @@ def two_modes() -> tuple[hm.BoltzmannMachine, float]:
     return machine, wide - log(1 - SHARE)
 
 
-def law(rows: int) -> np.ndarray:
+def draw_normal(rows: int) -> np.ndarray:
     narrow = RANDOM.random((rows, 1)) < SHARE
     on = 1 / (1 + np.exp(-COUPLING * narrow))
     return (RANDOM.random((rows, UNITS)) < on).astype(np.float64)
@@ -70,7 +70,7 @@ def test_rows_of_both_modes_bound_the_truth(kind: type, holes: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         alone = hm.likelihood.ais(machine, 100, 500, seed=0)
-        X = law(2000)
+        X = draw_normal(2000)
         if holes:
             X[RANDOM.random(X.shape) < 0.1] = np.nan
         found = kind.from_machine(machine, X, **settings).log_partition_

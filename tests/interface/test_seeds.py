@@ -224,7 +224,9 @@ def test_all_that_a_user_calls_takes_a_seed() -> None:
         "Rule.estimate",
     }
     for name in inside:
-        assert {"hamiltonian", "law"} & inspect.signature(public[name]).parameters.keys()  # not a machine
+        assert {"hamiltonian", "parametrisation"} & inspect.signature(
+            public[name]
+        ).parameters.keys()  # not a machine
     for name, value in public.items():
         if inspect.isroutine(value) and callable(value) and "seed" in inspect.signature(value).parameters:
             annotation = str(inspect.signature(value).parameters["seed"].annotation)

@@ -64,7 +64,7 @@ def test_what_is_over_a_limit_is_found(text: str, limits: set[str]) -> None:
             'def f(law):\n    """Returns it.\n\n    law: the machine, as is told.\n    """',
             ["4: law: the machine, as is told."],
         ),
-        ('def f(law):\n    """Returns the law."""', []),
+        ('def f(law):\n    """Returns the law."""', ["2: Returns the law."]),
         ('x = "is told"', []),
     ],
 )

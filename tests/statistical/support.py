@@ -59,7 +59,7 @@ def all_states(layer: Layer) -> Tensor:
 
 
 def exact_states(made: hm.BoltzmannMachine, rows: int, generator: torch.Generator) -> list[Tensor]:
-    """Independent draws from the machine's own law: one colour by enumeration, the other given it."""
+    """Independent draws from the machine's distribution: one colour by enumeration, the other given it."""
     hamiltonian = made.hamiltonian()
     layers, other = hamiltonian.graph.sides("exact draws")
     if not all(made.layers[l].discrete for l in layers):

@@ -64,10 +64,10 @@ MACHINES = {
 @pytest.mark.parametrize("name", MACHINES)
 def test_modes_are_drawn_by_their_weight(name: str) -> None:
     """Of 4,000 draws the share of the heavier mode is within 4 standard errors: 6e-5 for each machine."""
-    law = MACHINES[name]().hamiltonian()
+    hamiltonian = MACHINES[name]().hamiltonian()
     generator = torch.Generator().manual_seed(0)
-    down = [-torch.ones(10, layer.width, dtype=torch.float64) for layer in law.layers]
-    x = draw_likely_modes(law, [down], 4000, 5, generator)[0]
+    down = [-torch.ones(10, layer.width, dtype=torch.float64) for layer in hamiltonian.layers]
+    x = draw_likely_modes(hamiltonian, [down], 4000, 5, generator)[0]
     assert set(x.sum(1).tolist()) <= {-float(x.shape[1]), float(x.shape[1])}
     share = float((x[:, 0] > 0).double().mean())
     expected = 1 / (1 + exp(-2))
@@ -77,10 +77,10 @@ def test_modes_are_drawn_by_their_weight(name: str) -> None:
 @pytest.mark.parametrize("name", ["gaussian-bernoulli", "binomial-relu", "sparse-bernoulli"])
 def test_machines_of_real_and_truncated_units_have_starts(name: str) -> None:
     made = small_machine(name)
-    law = made.hamiltonian()
-    x = draw_likely_modes(law, [], 7, 3, torch.Generator().manual_seed(0))
+    hamiltonian = made.hamiltonian()
+    x = draw_likely_modes(hamiltonian, [], 7, 3, torch.Generator().manual_seed(0))
     made.check_states(x)
-    assert [len(each) for each in x] == [7] * len(law.layers)
+    assert [len(each) for each in x] == [7] * len(hamiltonian.layers)
 
 
 def test_reverse_runs_that_are_heavier_are_counted() -> None:

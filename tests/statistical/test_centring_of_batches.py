@@ -1,9 +1,10 @@
 """Batches of few rows, drawn anew, move a centred machine nowhere that it should not go.
 
-Where data have the machine's own law the mean direction over batches and chains is 0. Offsets made of the
-batch alone would take 2/rows of the covariance of units away from the data, as a decay of couplings would; at
-the midpoint of as many rows and chains what both do to them cancels. Rules whose estimate is no mean over
-chains take the rows of the batch before, and states where coupled chains begin, which know nothing of either.
+Where data have the machine's own distribution the mean direction over batches and chains is 0. Offsets made
+of the batch alone would take 2/rows of the covariance of units away from the data, as a decay of couplings
+would; at the midpoint of as many rows and chains what both do to them cancels. Rules whose estimate is no
+mean over chains take the rows of the batch before, and states where coupled chains begin, which know nothing
+of either.
 
 Failure rate of a correct program on a fresh seed: 1e-3, shared over the parameters.
 """
@@ -35,7 +36,7 @@ def drawn(machine: hm.BoltzmannMachine, rows: int) -> list[torch.Tensor]:
 
 
 def directions(rule: hm.learning.Rule, units: tuple[int, ...], times: int) -> torch.Tensor:
-    """One for every batch, (times, parameters), from chains that have the machine's law."""
+    """One for every batch, (times, parameters), from chains that have the machine's distribution."""
     machine, generator = made(units), torch.Generator().manual_seed(2)
     data, chains = drawn(machine, ROWS * times)[0], drawn(machine, 2 * ROWS * times)
     result = []

@@ -1,4 +1,4 @@
-"""Kernels leave the machine's law where it is: chains that start exactly there do not drift.
+"""Kernels leave the machine's distribution where it is: chains that start exactly there do not drift.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -32,9 +32,9 @@ class Simultaneous(Kernel):
 
     invariant = False
 
-    def step(self, law, state, generator):
-        fields = [law.field(l, state.states) for l in range(len(state.states))]
-        states = [law.sample(l, field, generator) for l, field in enumerate(fields)]
+    def step(self, hamiltonian, state, generator):
+        fields = [hamiltonian.field(l, state.states) for l in range(len(state.states))]
+        states = [hamiltonian.sample(l, field, generator) for l, field in enumerate(fields)]
         return KernelState(states, state.sweeps + 1), {}
 
 
@@ -80,7 +80,7 @@ def test_a_wrong_kernel_is_caught(name):
 @pytest.mark.parametrize(
     "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(5)], ids=repr
 )
-def test_chains_reach_the_law_from_noise(kernel):
+def test_chains_reach_the_distribution_from_noise(kernel):
     """20 sweeps from noise on a machine that mixes fast: the bias left is far below the Monte-Carlo error."""
     made = machine("spin-bernoulli-categorical", scale=0.4)
     hamiltonian = made.hamiltonian()
@@ -94,8 +94,8 @@ def test_chains_reach_the_law_from_noise(kernel):
 @pytest.mark.parametrize(
     "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(4)], ids=repr
 )
-def test_clamped_chains_follow_the_conditional_law(kernel):
-    """Half of the visible units held: the rest follows the law of exact draws that agree with them."""
+def test_clamped_chains_follow_the_conditional_distribution(kernel):
+    """Half of the visible units clamped: the rest is distributed as exact draws that agree with them."""
     made = machine("bernoulli-spin")
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(4)
@@ -134,16 +134,18 @@ def test_adapted_temperatures_swap_equally_often():
     """A ferromagnet of 60 spins, all joined: evenly spaced ones swap once in eight to five times in six."""
     machine = hm.BoltzmannMachine([hm.Spin(60)], {(0, 0): hm.Dense()}, [0], seed=None)
     machine.couplings[0].fill_(2 / 60 * (1 - torch.eye(60)))
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
 
     def acceptance(kernel: hm.chains.Tempering) -> torch.Tensor:
         generator, shares = torch.Generator().manual_seed(9), []
-        state = kernel.init(law, machine.random_states(300, seed=generator), generator)
+        state = kernel.init(hamiltonian, machine.random_states(300, seed=generator), generator)
         steps = -torch.tensor(kernel.betas, dtype=torch.float64).diff().unsqueeze(-1)
         for number in range(160):
-            state, _ = kernel.step(law, state, generator)
+            state, _ = kernel.step(hamiltonian, state, generator)
             if number >= 80:
-                coupling = law.coupling_energy(state.memory.states).view(len(kernel.betas), -1).detach()
+                coupling = (
+                    hamiltonian.coupling_energy(state.memory.states).view(len(kernel.betas), -1).detach()
+                )
                 shares.append((steps * coupling.diff(dim=0)).clamp(max=0).exp().mean(1))
         return torch.stack(shares).mean(0)
 

@@ -1,4 +1,4 @@
-"""Coupled chains: every marginal is the single law, equal chains stay equal, and the estimates are unbiased.
+"""Coupled chains: each marginal is that of a single chain, equal chains stay equal, estimates are unbiased.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -75,7 +75,7 @@ def probabilities(block: Block, states: torch.Tensor) -> torch.Tensor:
 
 
 def p_value(x: torch.Tensor, states: torch.Tensor, expected: torch.Tensor) -> float:
-    """Of the χ² test of drawn states against their law, rare states taken together."""
+    """Of the χ² test of drawn states against their distribution, rare states taken together."""
     counts = (x.unsqueeze(1) == states).all(-1).double().sum(0)
     assert int(counts.sum()) == len(x)
     expected = expected * len(x)
@@ -93,13 +93,13 @@ def test_both_marginals_are_exact(kind, coupling, gap):
     p, q = blocks(KINDS[kind](), gap)
     states = all_states(p.hamiltonian.layers[0])
     drawn = coupling.draw(p, q, torch.Generator().manual_seed(1))
-    for value, law in ((drawn.x[0], p), (drawn.y[0], q)):
-        assert p_value(value, states, probabilities(law, states)) > FAILURE_RATE / 2
+    for value, side in ((drawn.x[0], p), (drawn.y[0], q)):
+        assert p_value(value, states, probabilities(side, states)) > FAILURE_RATE / 2
 
 
 @pytest.mark.parametrize("coupling", [Maximal(), Maximal(common_noise=True)], ids=repr)
 @pytest.mark.parametrize("kind", KINDS)
-def test_maximal_couplings_meet_as_often_as_the_laws_overlap(kind, coupling):
+def test_maximal_couplings_meet_as_often_as_the_distributions_overlap(kind, coupling):
     p, q = blocks(KINDS[kind](), 1.0)
     states = all_states(p.hamiltonian.layers[0])
     overlap = torch.minimum(probabilities(p, states), probabilities(q, states)).sum()
@@ -117,8 +117,8 @@ def test_gaussian_couplings(coupling):
         layer.log_variance.copy_(torch.tensor([-2.0, 0.0, 1.0]))
     p, q = blocks(layer, 0.7)
     drawn = coupling.draw(p, q, torch.Generator().manual_seed(3))
-    for value, law in ((drawn.x[0], p), (drawn.y[0], q)):
-        mean, variance = law.hamiltonian.layers[0].moments(law.fields[0][0])
+    for value, side in ((drawn.x[0], p), (drawn.y[0], q)):
+        mean, variance = side.hamiltonian.layers[0].moments(side.fields[0][0])
         standard = ((value - mean) / variance.sqrt()).detach()
         moments = torch.cat([standard, standard.square(), standard[:, :1] * standard[:, 1:]], 1)
         z, limit = largest_z(moments, torch.tensor([0.0] * 3 + [1.0] * 3 + [0.0] * 2).double())
@@ -138,7 +138,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *REAL])
-def test_equal_laws_always_meet(kind):
+def test_equal_distributions_always_meet(kind):
     layer = {**KINDS, **REAL}[kind]()
     p, _ = blocks(layer, 1.0, rows=2000)
     for coupling in [*COUPLINGS, *([Reflection()] if kind == "gaussian" else [])]:
@@ -152,7 +152,7 @@ def kernels_for(name: str):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_each_chain_of_a_pair_alone_stays_in_the_machines_law(name):
+def test_each_chain_of_a_pair_alone_stays_in_the_machines_distribution(name):
     """Both chains start exactly, apart from each other, and must not drift in four coupled sweeps."""
     made = machine(name)
     hamiltonian = made.hamiltonian()
@@ -262,7 +262,9 @@ def test_looks_between_sweeps_leave_the_estimate_unbiased(async_device, name, ho
 
 @pytest.mark.parametrize("kernel", [Gibbs(), Metropolis()], ids=repr)
 @pytest.mark.parametrize("max_steps", [None, 6])
-def test_meetings_have_the_law_that_they_have_with_a_look_at_every_sweep(async_device, kernel, max_steps):
+def test_meetings_have_the_distribution_that_they_have_with_a_look_at_every_sweep(
+    async_device, kernel, max_steps
+):
     """Meeting times by χ² on two samples; sweeps, proposals and changed units by their means."""
     made = machine("bernoulli-spin", scale=0.4)
     met = []
@@ -284,18 +286,18 @@ def test_meetings_have_the_law_that_they_have_with_a_look_at_every_sweep(async_d
 @pytest.mark.parametrize(("k", "m", "lag"), [(2, 9, 1), (3, 7, 3), (50, 60, 2)])
 @pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli"])
 def test_pairs_that_meet_before_the_horizon_go_on_to_it(async_device, name, k, m, lag):
-    """A pair that met costs one chain until m; X_m has the law that it has with a look at every sweep.
+    """A pair that met costs one chain until m; X_m is distributed as with a look at every sweep.
 
     The means of all units of 3,000 pairs are compared by z-scores, shared among six cases.
     """
     made = machine(name, scale=0.6)
-    law, start = made.hamiltonian(), made.random_states(3000, seed=1)
+    hamiltonian, start = made.hamiltonian(), made.random_states(3000, seed=1)
     start = [x * 0 + x[:1] for x in start]  # all alike, so that they remember it
     means = []
     for seed, records in enumerate([frozenset[str](), frozenset(("cpu",))]):
         async_device.setattr("harmonium.backends.choice.RECORDS", records)
         generator = torch.Generator().manual_seed(seed)
-        met = run_pairs(law, Gibbs(), start, k=k, m=m, lag=lag, max_steps=None, generator=generator)
+        met = run_pairs(hamiltonian, Gibbs(), start, k=k, m=m, lag=lag, max_steps=None, generator=generator)
         assert torch.equal(met.cost, lag + 2 * (met.times - lag) + (m - met.times).clamp(min=0))
         assert bool((met.times < m).any()) and bool((met.times > lag).any())
         states = torch.cat(met.states, 1).double()
@@ -334,7 +336,7 @@ def test_antithetic_pairs_are_unbiased_and_vary_less(monkeypatch, name, fast):
 
 
 @pytest.mark.parametrize(("scale", "fast"), [(0.7, False), (0.7, True), (2.0, True)])
-def test_jumps_leave_the_law_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
+def test_jumps_leave_the_distribution_where_it_is_and_the_estimate_unbiased(monkeypatch, scale, fast):
     if fast:
         pytest.importorskip("numba")
     monkeypatch.setattr("harmonium.backends.choice.small_pairs", lambda *_: fast)
@@ -392,7 +394,7 @@ def test_without_its_correction_the_estimate_is_caught():
     assert z > 2 * limit
 
 
-def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
+def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch):
     """Meeting times compared by χ² on binned counts, means of the statistics by z."""
     pytest.importorskip("numba")
     made = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Spin(9)])
@@ -427,14 +429,14 @@ def test_the_compiled_kernel_has_the_law_of_the_eager_one(monkeypatch):
 
 
 def visible_kernel(made: hm.BoltzmannMachine) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The visible states, their law, and the transition matrix of a Gibbs sweep, by enumeration."""
+    """The visible states, their distribution, and the transition matrix of a Gibbs sweep, by enumeration."""
     hamiltonian = made.hamiltonian()
     v, h = (all_states(layer) for layer in made.layers)
     empty = torch.empty(0)
-    law = (-hamiltonian.free_energy([v, empty], (1,))).softmax(0)
+    distribution = (-hamiltonian.free_energy([v, empty], (1,))).softmax(0)
     up = (v @ hamiltonian.J[0] @ h.T + hamiltonian.log_weight(1, h)).softmax(-1)
     down = (h @ hamiltonian.J[0].T @ v.T + hamiltonian.log_weight(0, v)).softmax(-1)
-    return v, law.detach(), (up @ down).detach()
+    return v, distribution.detach(), (up @ down).detach()
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.7, 1.0, 1.5, 2.0])
@@ -443,7 +445,7 @@ def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
     with torch.no_grad():
         for p in made.parameters():
             p.copy_(scale * torch.randn(p.shape, generator=torch.Generator().manual_seed(3)))
-    v, law, P = visible_kernel(made)
+    v, distribution, P = visible_kernel(made)
     pairs = 4000
     meetings = meet(
         made,
@@ -458,7 +460,7 @@ def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
     row[0] = 1
     distances = []
     for _ in steps:
-        distances.append(0.5 * (row - law).abs().sum())
+        distances.append(0.5 * (row - distribution).abs().sum())
         row = row @ P
     true = torch.stack(distances)
     # The bound is a mean of 0/1 variables here (lag beyond the meeting times): its standard error is known.

@@ -1,4 +1,4 @@
-"""Kernels, pairs and rules on graphs of layers: no drift, each chain's own law, unbiased gradients.
+"""Kernels, pairs and rules on graphs of layers: no drift, each chain's own distribution, unbiased gradients.
 
 Exact draws and expectations come from an oracle that shares no code with the library. Failure rate of every
 test on a fresh seed: at most 1e-3, shared over its comparisons.
@@ -64,17 +64,17 @@ def seen(name: str, states: list[torch.Tensor]) -> torch.Tensor:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: repr(kernel).replace(", step=1", ""))
 def test_no_drift(name, kernel):
-    """Replicas start at the laws of their own temperatures: only all of them together are at rest."""
+    """Replicas start at the distributions of their temperatures: only all of them together are at rest."""
     generator = torch.Generator().manual_seed(1)
     betas = kernel.betas if isinstance(kernel, hm.chains.Tempering) else (1.0,)
     lots = [exact_draws(name, ROWS, generator, beta) for beta in betas]
-    law = make(name).hamiltonian()
-    state = kernel.init(law, lots[0], generator, SWEEPS)
+    hamiltonian = make(name).hamiltonian()
+    state = kernel.init(hamiltonian, lots[0], generator, SWEEPS)
     if len(betas) > 1:
         replicas = [torch.cat(parts) for parts in zip(*lots, strict=True)]
         state = state._replace(memory=replace(state.memory, states=replicas))
     with torch.no_grad():
-        states = hm.chains.run_kernel(law, kernel, state, SWEEPS, generator).states
+        states = hm.chains.run_kernel(hamiltonian, kernel, state, SWEEPS, generator).states
     z, limit = largest_z(seen(name, states), expected(name))
     assert z < limit
 
@@ -90,8 +90,8 @@ def test_a_wrong_kernel_is_caught(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("coupling", [hm.coupled.Gibbs(), hm.coupled.Metropolis()], ids=repr)
-def test_both_chains_of_a_pair_keep_the_law(name, coupling):
-    """Pairs that start independently at the law, moved together: each chain alone does not drift."""
+def test_both_chains_of_a_pair_keep_the_distribution(name, coupling):
+    """Pairs that start independently at the distribution, moved together: each chain alone does not drift."""
     machine = make(name)
     hamiltonian = machine.hamiltonian()
     generator = torch.Generator().manual_seed(2)
@@ -125,7 +125,7 @@ def test_pairs_that_met_stay_together(name):
 
 @pytest.mark.parametrize("name", [NAMES[i] for i in (0, 1, 3, 4, 5, 6, 8)])
 def test_coupled_chains_estimate_the_statistics_without_bias(name):
-    """H_{k:m} from noise, far from the law, against the oracle's expectations."""
+    """H_{k:m} from noise, far from the distribution, against the oracle's expectations."""
     machine = make(name).float()
     hamiltonian, total = machine.hamiltonian(), Statistics(machine.hamiltonian())
     generator = torch.Generator().manual_seed(0)
@@ -197,7 +197,7 @@ def test_annealed_importance_sampling(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_chains_with_entries_held_follow_the_conditional_law(name):
+def test_chains_with_entries_held_follow_the_conditional_distribution(name):
     """The first column of every visible layer's first unit held at its most probable state."""
     machine = make(name)
     generator = torch.Generator().manual_seed(4)

@@ -1,4 +1,4 @@
-"""Draws from the exact law against the law itself, and rules that sample against the exact rule.
+"""Draws from the exact distribution against its moments, and rules that sample against the exact rule.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -45,7 +45,7 @@ def joined() -> hm.BoltzmannMachine:
     return with_drawn_parameters(machine.double(), 0.35)
 
 
-def test_whole_rows_follow_the_enumerated_law() -> None:
+def test_whole_rows_follow_the_enumerated_distribution() -> None:
     machine = with_drawn_parameters(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Spin(3)]).double(), 1.0)
     grid = all_states(machine.layers[0])
     p = exact_log_likelihood(machine, grid).exp()
@@ -63,16 +63,16 @@ def test_whole_rows_follow_the_enumerated_law() -> None:
 def test_conditional_draws_have_the_moments_of_pairs(make) -> None:
     """E[x] and E[x xᵀ] of what a row lacks, hidden units included by their means given each draw."""
     machine = make()
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     row = holes(machine, data_for(machine, 5))[3:4]
     row[:, 0] = torch.nan
-    hidden = HiddenStates(law)
-    exact = Statistics(law)
+    hidden = HiddenStates(hamiltonian)
+    exact = Statistics(hamiltonian)
     hidden.expect(exact, 1.0, row)
     drawn = hidden.draw(row, torch.Generator().manual_seed(GENERATOR), DRAWS)[:, 0]
-    states = [x if len(x) else torch.empty(0) for x in law.split(drawn)]
+    states = [x if len(x) else torch.empty(0) for x in hamiltonian.split(drawn)]
     for m in machine.hidden:
-        states[m] = law.mean(m, law.field(m, states)).detach()
+        states[m] = hamiltonian.mean(m, hamiltonian.field(m, states)).detach()
     found, expected = [], []
     for l, layer in enumerate(machine.layers):
         if l not in machine.hidden:
@@ -90,17 +90,17 @@ def test_conditional_draws_have_the_moments_of_pairs(make) -> None:
 
 
 def chains_at(machine: hm.BoltzmannMachine, count: int, generator: torch.Generator) -> list[Tensor]:
-    """Joint states from the exact law."""
-    law = machine.hamiltonian()
-    states = law.split(sample(machine, count, method="exact", seed=generator).rows)
+    """Joint states from the exact distribution."""
+    hamiltonian = machine.hamiltonian()
+    states = hamiltonian.split(sample(machine, count, method="exact", seed=generator).rows)
     for m in machine.hidden:
-        states[m] = law.sample(m, law.field(m, states), generator).detach()
+        states[m] = hamiltonian.sample(m, hamiltonian.field(m, states), generator).detach()
     return states
 
 
 @pytest.mark.parametrize("make", [table, joined])
-def test_persistent_chains_at_the_law_agree_with_the_exact_rule(make) -> None:
-    """The gradient by chains that begin at the law is right on average, for rows with holes too."""
+def test_persistent_chains_at_the_distribution_agree_with_the_exact_rule(make) -> None:
+    """The gradient by chains that begin at the distribution is right on average, for rows with holes too."""
     machine = make()
     v = holes(machine, data_for(machine, 8))
     exact = hm.rules.exact().gradient(machine, v, seed=0).parameters
@@ -128,15 +128,15 @@ def test_sampled_holes_agree_with_summed_ones() -> None:
     """
     machine = table(hidden=9, scale=0.2)
     v = holes(machine, data_for(machine, 4))
-    law = machine.hamiltonian()
-    exact = Statistics(law)
-    HiddenStates(law).expect(exact, 1 / len(v), v)
+    hamiltonian = machine.hamiltonian()
+    exact = Statistics(hamiltonian)
+    HiddenStates(hamiltonian).expect(exact, 1 / len(v), v)
     truth = flat(exact)
     clamped, found = hm.learning.ClampedChains(20), []
     generator = torch.Generator().manual_seed(GENERATOR)
     for _ in range(25):
-        into = Statistics(law)
-        task = hm.learning.ExpectationRequest(law, v.repeat(50, 1), generator, into, False)
+        into = Statistics(hamiltonian)
+        task = hm.learning.ExpectationRequest(hamiltonian, v.repeat(50, 1), generator, into, False)
         assert not task.exact
         clamped.add(task)
         found.append(flat(into))

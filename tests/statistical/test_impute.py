@@ -1,4 +1,4 @@
-"""Imputation against the conditional law by enumeration.
+"""Imputation against the conditional distribution by enumeration.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """

@@ -49,7 +49,7 @@ def test_transfer_matrices_sum_over_all_states(lattice: Any) -> None:
     np.testing.assert_allclose(torch.cat([down.flatten(), across.flatten()]), expected, atol=1e-12)
 
 
-def test_draws_follow_the_law(lattice: Any) -> None:
+def test_draws_follow_the_distribution(lattice: Any) -> None:
     """Failure rate on a fresh seed: 1e-3."""
     X = lattice.draw(ROWS, torch.Generator().manual_seed(1))
     i, j = torch.triu_indices(12, 12, 1)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.ladder import KeptLadder, Ladder, lead_to, load_ladder, save_ladder
-from harmonium.ladder.rungs import law_of
+from harmonium.ladder.rungs import hamiltonian_of
 from harmonium.training.seeds import stream_seed
 
 from .test_ladder_partition import exact
@@ -47,9 +47,11 @@ def test_exchanges_succeed_as_asked_and_ln_z_of_every_age_is_right(name: str) ->
     ladder = run.ladder
     assert len(ladder.rungs) >= 3 and ladder.ages[0] == 0 and run.updates / 2 < ladder.ages[-1] <= run.updates
     found = hm.ladder.log_partitions(made, ladder, chains=50, rounds=60, seed=1)
-    seen, law = found.traffic.acceptance, made.hamiltonian()
+    seen, hamiltonian = found.traffic.acceptance, made.hamiltonian()
     assert bool(((seen[:-1] - 0.5).abs() < 0.2).all()) and seen[-1] > 0.3  # 200 pilots placed them
-    truth = torch.tensor([*(exact(law_of(law, rung)) for rung in ladder.rungs), exact(law)])
+    truth = torch.tensor(
+        [*(exact(hamiltonian_of(hamiltonian, rung)) for rung in ladder.rungs), exact(hamiltonian)]
+    )
     error = (found.values - truth).abs()
     assert float(error.max()) < 0.2 and bool((error[1:] < 4 * found.standard_errors[1:]).all())
     if name == "binary":

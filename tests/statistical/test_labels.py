@@ -68,9 +68,9 @@ def test_quadrature_integrates_what_rows_do_not_observe(visible: type[hm.layers.
 
 
 def of_persistent_chains(kernel: Kernel, dtype: torch.dtype) -> tuple[float, float]:
-    """Largest |z| of E[S] over persistent chains, begun in the machine's law, after updates of one sweep."""
+    """Largest |z| of E[S] over persistent chains, begun at equilibrium, after updates of one sweep."""
     made = machine("gaussian-bernoulli")
-    law, exact = made.hamiltonian(), exact_statistics(made.hamiltonian())
+    hamiltonian, exact = made.hamiltonian(), exact_statistics(made.hamiltonian())
     generator = torch.Generator().manual_seed(1)
     state = [x.to(dtype) for x in exact_states(made, CHAINS, generator)]
     rule = hm.rules.pcd(1, CHAINS, kernel=kernel)
@@ -78,12 +78,14 @@ def of_persistent_chains(kernel: Kernel, dtype: torch.dtype) -> tuple[float, flo
     for _ in range(2 * UPDATES):  # first sweeps need as many again to be forgotten
         state = rule.gradient(updated, v, state, seed=generator).state
     states = [x.double() for x in state.states]
-    return largest_z(row_statistics(law, states).detach(), exact)
+    return largest_z(row_statistics(hamiltonian, states).detach(), exact)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kernel", KEEP, ids=repr)
-def test_persistent_chains_of_kernels_that_keep_the_law_are_asymptotic(kernel: Kernel, dtype: torch.dtype):
+def test_persistent_chains_of_kernels_that_keep_the_distribution_are_asymptotic(
+    kernel: Kernel, dtype: torch.dtype
+):
     """In single precision by the compiled chains. An ``adjust`` beyond the sweeps of an update ends too."""
     assert kernel.invariant and hm.rules.pcd(1, kernel=kernel).bias == "asymptotic"
     z, limit = of_persistent_chains(kernel, dtype)
@@ -97,10 +99,10 @@ def test_persistent_chains_of_other_kernels_are_biased(kernel: Kernel) -> None:
     assert z > limit
 
 
-def test_a_kernel_has_to_declare_whether_it_keeps_the_law() -> None:
+def test_a_kernel_has_to_declare_whether_it_keeps_the_distribution() -> None:
     class Silent(Kernel):
-        def step(self, law, state, generator):
-            return Gibbs().step(law, state, generator)
+        def step(self, hamiltonian, state, generator):
+            return Gibbs().step(hamiltonian, state, generator)
 
     with pytest.raises(TypeError, match="invariant"):
         Silent()
@@ -130,12 +132,12 @@ def test_replicas_follow_the_schedule_of_their_kernel() -> None:
         invariant = True
         inner = Langevin(0.4, adjust=2, anneal=True)
 
-        def init(self, law, states, generator, planned=None):
-            return self.inner.init(law, states, generator, planned)
+        def init(self, hamiltonian, states, generator, planned=None):
+            return self.inner.init(hamiltonian, states, generator, planned)
 
-        def step(self, law, state, generator):
+        def step(self, hamiltonian, state, generator):
             seen.append(self.inner.relaxation(state))
-            return self.inner.step(law, state, generator)
+            return self.inner.step(hamiltonian, state, generator)
 
     made = machine("gaussian-bernoulli")
     hm.chains.run(made, Tempering(3, kernel=Noting()), made.random_states(5, seed=0), 4, seed=0)

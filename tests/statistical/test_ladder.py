@@ -1,4 +1,4 @@
-"""Ladders: exchanges keep the law of every rung, carry states between modes, and count what they do.
+"""Ladders: exchanges keep the distribution of every rung, carry states between modes, and count what they do.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons, unless it says another.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.chains import KernelState, Metropolis
 from harmonium.ladder import Ladder, lead_to, traffic
-from harmonium.ladder.rungs import as_rung, law_of, mix
+from harmonium.ladder.rungs import as_rung, hamiltonian_of, mix
 from harmonium.machine import Hamiltonian
 
 from .support import FAILURE_RATE, all_states, exact_states, exact_statistics, flat, machine
@@ -25,7 +25,7 @@ ROWS, ROUNDS = 8_000, 5
 
 
 def spins_in_two_modes() -> hm.BoltzmannMachine:
-    """A ferromagnet in a weak field: 0.6457 of its law points up."""
+    """A ferromagnet in a weak field: 0.6457 of its distribution points up."""
     made = hm.BoltzmannMachine([hm.Spin(10), hm.Spin(10)])
     with torch.no_grad():
         made.couplings[0].weight.fill_(0.6)
@@ -55,50 +55,52 @@ SIX = {
 }
 
 
-def made_of(law: Hamiltonian) -> hm.BoltzmannMachine:
-    """Something with the law that ``exact_states`` asks for."""
+def made_of(hamiltonian: Hamiltonian) -> hm.BoltzmannMachine:
+    """Something with the distribution that ``exact_states`` asks for."""
 
     class Made:
-        layers = law.layers
+        layers = hamiltonian.layers
 
         def hamiltonian(self) -> Hamiltonian:
-            return law
+            return hamiltonian
 
     return Made()  # type: ignore[return-value]
 
 
-def draw(law: Hamiltonian, rows: int, generator: torch.Generator) -> list[Tensor]:
-    """Independent draws from a law, by enumeration."""
-    if not law.graph.inner:
-        return exact_states(made_of(law), rows, generator)
-    grids = [all_states(layer) for layer in law.layers]
+def draw(hamiltonian: Hamiltonian, rows: int, generator: torch.Generator) -> list[Tensor]:
+    """Independent draws from a distribution, by enumeration."""
+    if not hamiltonian.graph.inner:
+        return exact_states(made_of(hamiltonian), rows, generator)
+    grids = [all_states(layer) for layer in hamiltonian.layers]
     index = torch.tensor(list(product(*(range(len(grid)) for grid in grids))))
     states = [grid[column] for grid, column in zip(grids, index.T, strict=True)]
-    drawn = torch.multinomial((-law.energy(states)).softmax(0), rows, replacement=True, generator=generator)
+    drawn = torch.multinomial(
+        (-hamiltonian.energy(states)).softmax(0), rows, replacement=True, generator=generator
+    )
     return [x[drawn] for x in states]
 
 
-def statistics_of(law: Hamiltonian, states: list[Tensor]) -> Tensor:
+def statistics_of(hamiltonian: Hamiltonian, states: list[Tensor]) -> Tensor:
     """S(x) of every row, in the order of ``flat``."""
-    parts = [t for layer, x in zip(law.layers, states, strict=True) for t in layer.statistics(x)]
-    for l, m in law.graph.edges:
+    parts = [t for layer, x in zip(hamiltonian.layers, states, strict=True) for t in layer.statistics(x)]
+    for l, m in hamiltonian.graph.edges:
         pair = (states[l].unsqueeze(-1) * states[m].unsqueeze(-2)).flatten(1)
         parts.append(pair / 2 if l == m else pair)
     return torch.cat(parts, 1)
 
 
-def largest_z(law: Hamiltonian, states: list[Tensor]) -> float:
+def largest_z(hamiltonian: Hamiltonian, states: list[Tensor]) -> float:
     """The largest |z| of mean statistics against enumeration."""
-    samples, expected = statistics_of(law, states), exact_statistics(law)
+    samples, expected = statistics_of(hamiltonian, states), exact_statistics(hamiltonian)
     error = samples.std(0) / len(samples) ** 0.5
     moving = error > 1e-12
-    if law.graph.inner:  # units beside themselves count for nothing
+    if hamiltonian.graph.inner:  # units beside themselves count for nothing
         moving &= expected != 0
     return float(((samples.mean(0) - expected).abs()[moving] / error[moving]).max())
 
 
-def limit(law: Hamiltonian, laws: int) -> float:
-    comparisons = laws * len(exact_statistics(law))
+def limit(hamiltonian: Hamiltonian, hamiltonians: int) -> float:
+    comparisons = hamiltonians * len(exact_statistics(hamiltonian))
     return float(stats.norm.isf(FAILURE_RATE / (2 * comparisons)))
 
 
@@ -106,24 +108,29 @@ def limit(law: Hamiltonian, laws: int) -> float:
 def drift(made: hm.BoltzmannMachine, kernel: Ladder, seed: int = 1) -> tuple[float, float]:
     """The largest |z| of any rung after rounds from exact draws at all of them, and its limit."""
     generator = torch.Generator().manual_seed(seed)
-    law, top = made.hamiltonian(), as_rung(made)
+    hamiltonian, top = made.hamiltonian(), as_rung(made)
     foot = [x * (x.dim() == 1) for x in top]
     rungs = [mix(foot, top, t) for t in (0.0, 0.4, 0.75)]
-    laws = [law_of(law, rung) for rung in rungs]
-    below = [draw(each, ROWS, generator) for each in laws]
-    state = kernel.init(law, draw(law, ROWS, generator), generator, rungs=rungs, below=below)
-    start = max(largest_z(each, x) for each, x in zip([*laws, law], [*below, state.states], strict=True))
-    assert start < limit(law, 4)
+    hamiltonians = [hamiltonian_of(hamiltonian, rung) for rung in rungs]
+    below = [draw(each, ROWS, generator) for each in hamiltonians]
+    state = kernel.init(hamiltonian, draw(hamiltonian, ROWS, generator), generator, rungs=rungs, below=below)
+    start = max(
+        largest_z(each, x)
+        for each, x in zip([*hamiltonians, hamiltonian], [*below, state.states], strict=True)
+    )
+    assert start < limit(hamiltonian, 4)
     for _ in range(ROUNDS):
-        state, _ = kernel.step(law, state, generator)
-    kernel.check(law, state)
+        state, _ = kernel.step(hamiltonian, state, generator)
+    kernel.check(hamiltonian, state)
     ends = [*state.memory.states, state.states]
     assert bool((traffic(state).acceptance > 0.05).all())
-    return max(largest_z(each, x) for each, x in zip([*laws, law], ends, strict=True)), limit(law, 4)
+    return max(largest_z(each, x) for each, x in zip([*hamiltonians, hamiltonian], ends, strict=True)), limit(
+        hamiltonian, 4
+    )
 
 
 @pytest.mark.parametrize("name", SIX)
-def test_every_rung_keeps_its_law(name: str) -> None:
+def test_every_rung_keeps_its_distribution(name: str) -> None:
     z, most = drift(SIX[name](), Ladder())
     assert z < most
 
@@ -147,7 +154,7 @@ def test_layers_that_keep_the_states_of_another_rung_are_caught(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "harmonium.ladder.kernel.complete", lambda law, states, fields, generator: list(states)
+        "harmonium.ladder.kernel.complete", lambda hamiltonian, states, fields, generator: list(states)
     )
     z, most = drift(SIX[name](), Ladder())
     assert z > most
@@ -157,14 +164,14 @@ def test_layers_that_keep_the_states_of_another_rung_are_caught(
 def test_chains_cross_between_two_modes(seed: int) -> None:
     """All states of all rungs start up. |z| < 4 fails with probability 6e-5 a seed."""
     made, chains = spins_in_two_modes(), 500
-    law, generator = made.hamiltonian(), torch.Generator().manual_seed(seed)
+    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(seed)
     grid = all_states(made.layers[0]).float()
     with torch.no_grad():
-        probability = (-law.free_energy([grid, grid], law.graph.summed)).softmax(0)
+        probability = (-hamiltonian.free_energy([grid, grid], hamiltonian.graph.summed)).softmax(0)
         truth = float((probability * ((grid.sum(1) > 0).double() + (grid.sum(1) == 0).double() / 2)).sum())
         up = [torch.ones(chains, 10)] * 2
         kernel = Ladder()
-        state = kernel.init(law, up, generator)
+        state = kernel.init(hamiltonian, up, generator)
         below = [up for _ in state.memory.states]
         state = state._replace(memory=replace(state.memory, states=below))
         state = hm.chains.run(made, kernel, state, 100, seed=generator)
@@ -177,20 +184,20 @@ def test_chains_cross_between_two_modes(seed: int) -> None:
     assert seen.renewed > 0.9 and 0.2 < seen.round_trips / seen.expected < 1.5
 
 
-def test_held_units_stay_and_the_rest_follows_the_conditional_law() -> None:
+def test_held_units_stay_and_the_rest_follows_the_conditional_distribution() -> None:
     made = machine("bernoulli-spin")
-    law, generator = made.hamiltonian(), torch.Generator().manual_seed(4)
+    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(4)
     with torch.no_grad():
         exact = exact_states(made, 8 * ROWS, generator)
         kept = (exact[0][:, 0] == 1) & (exact[0][:, 1] == 0)
-        reference = statistics_of(law, [x[kept] for x in exact])
+        reference = statistics_of(hamiltonian, [x[kept] for x in exact])
         clamp = torch.full((ROWS, 4), torch.nan, dtype=torch.float64)
         clamp[:, 0], clamp[:, 1] = 1, 0
         states = hm.chains.run(
             made, Ladder(), made.random_states(ROWS, seed=generator), 30, clamp, seed=generator
         )
     assert bool((states[0][:, 0] == 1).all() and (states[0][:, 1] == 0).all())
-    drawn = statistics_of(law, states)
+    drawn = statistics_of(hamiltonian, states)
     error = (drawn.var(0) / len(drawn) + reference.var(0) / len(reference)).sqrt()
     moving = error > 1e-12
     z = (drawn.mean(0) - reference.mean(0)).abs()[moving] / error[moving]
@@ -215,11 +222,11 @@ def test_runs_of_any_lengths_are_one_run() -> None:
 def test_ages_count_rounds_since_rung_0() -> None:
     made, kernel = spins_in_two_modes(), Ladder()
     with torch.no_grad():
-        law, generator = made.hamiltonian(), torch.Generator().manual_seed(1)
-        state = kernel.init(law, made.random_states(50, seed=0), generator)
+        hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(1)
+        state = kernel.init(hamiltonian, made.random_states(50, seed=0), generator)
         assert traffic(state).renewed == 0
         for number in range(1, 40):
-            state, info = kernel.step(law, state, generator)
+            state, info = kernel.step(hamiltonian, state, generator)
             ages = traffic(state).ages
             assert int(ages.min()) >= 0 and int(ages.max()) <= number
     assert traffic(state).renewed == pytest.approx(float(info["renewed"]))
@@ -286,7 +293,7 @@ def test_gaps_that_are_too_wide_are_filled(given: tuple[float, ...]) -> None:
 
 def test_flat_order_is_that_of_the_statistics() -> None:
     made = graph_machine()
-    law, states = made.hamiltonian(), made.random_states(9, seed=0)
-    total = hm.machine.Statistics(law)
-    total.add(law, states, 1.0)
-    torch.testing.assert_close(flat(total), statistics_of(law, states).sum(0).detach())
+    hamiltonian, states = made.hamiltonian(), made.random_states(9, seed=0)
+    total = hm.machine.Statistics(hamiltonian)
+    total.add(hamiltonian, states, 1.0)
+    torch.testing.assert_close(flat(total), statistics_of(hamiltonian, states).sum(0).detach())

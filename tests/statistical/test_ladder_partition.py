@@ -12,7 +12,7 @@ import torch
 
 import harmonium as hm
 from harmonium.ladder import Ladder
-from harmonium.ladder.rungs import law_of
+from harmonium.ladder.rungs import hamiltonian_of
 from harmonium.machine import Hamiltonian
 
 from .support import all_states, machine
@@ -20,17 +20,17 @@ from .test_ladder import graph_machine, spins_in_two_modes
 
 
 @torch.no_grad()
-def exact(law: Hamiltonian) -> float:
+def exact(hamiltonian: Hamiltonian) -> float:
     """ln Z by enumeration of what is not summed out, or of what is if that alone is discrete."""
-    layers, other = law.graph.kept, law.graph.summed
-    if not all(law.layers[l].discrete for l in layers):
+    layers, other = hamiltonian.graph.kept, hamiltonian.graph.summed
+    if not all(hamiltonian.layers[l].discrete for l in layers):
         layers, other = other, layers
-    grids = [all_states(law.layers[l]) for l in layers]
+    grids = [all_states(hamiltonian.layers[l]) for l in layers]
     index = torch.cartesian_prod(*[torch.arange(len(grid)) for grid in grids]).view(-1, len(grids))
-    states = [torch.empty(0, dtype=torch.float64)] * len(law.layers)
+    states = [torch.empty(0, dtype=torch.float64)] * len(hamiltonian.layers)
     for l, grid, column in zip(layers, grids, index.T, strict=True):
         states[l] = grid[column]
-    return float((-law.to(torch.float64).free_energy(states, other)).logsumexp(0))
+    return float((-hamiltonian.to(torch.float64).free_energy(states, other)).logsumexp(0))
 
 
 @cache
@@ -57,11 +57,11 @@ def trained(name: str) -> tuple[hm.BoltzmannMachine, torch.Tensor]:
 def test_every_rung_of_a_trained_machine(name: str) -> None:
     made, X = trained(name)
     found = hm.ladder.log_partitions(made, data=X, chains=100, rounds=250, seed=1)
-    law = made.hamiltonian()
-    laws = [law_of(law, rung) for rung in found.state.memory.rungs] + [law]
+    hamiltonian = made.hamiltonian()
+    hamiltonians = [hamiltonian_of(hamiltonian, rung) for rung in found.state.memory.rungs] + [hamiltonian]
     with torch.no_grad():
-        truth = torch.tensor([exact(each) for each in laws], dtype=torch.float64)
-    assert len(laws) >= 3
+        truth = torch.tensor([exact(each) for each in hamiltonians], dtype=torch.float64)
+    assert len(hamiltonians) >= 3
     assert truth[-1] == pytest.approx(float(hm.likelihood.exact_log_partition(made)), abs=1e-4)
     assert found.values[0] == pytest.approx(float(truth[0]), abs=1e-4) and found.standard_errors[0] == 0
     away = found.values - truth

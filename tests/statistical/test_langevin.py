@@ -1,4 +1,4 @@
-"""Langevin kernels keep the law of machines with unequal variances; the uncorrected ones are caught.
+"""Langevin kernels keep the distribution of machines with unequal variances; the uncorrected ones are caught.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -108,7 +108,7 @@ def test_uncorrected_kernels_are_caught(name, kernel):
 
 @pytest.mark.parametrize(("batch", "rows", "sweeps"), [(1, 200, 2), (100, 4_000, 8), (512, 10_240, 8)])
 @pytest.mark.parametrize("kernel", [CORRECT[0], CORRECT[1], CORRECT[3], CORRECT[4]], ids=repr)
-def test_the_law_does_not_depend_on_the_batch(kernel, batch, rows, sweeps):
+def test_the_distribution_does_not_depend_on_the_batch(kernel, batch, rows, sweeps):
     z, limit = drift("visible", kernel, batch, rows, sweeps)
     assert z < limit
 
@@ -146,7 +146,7 @@ def test_the_closed_form_is_the_loop(inner):
 def test_an_unadjusted_step_follows_the_free_energy(compiled):
     """x' = x - α σ² ∂F/∂x + √(2 α) σ ξ (Liao et al. 2022, Eq. 6), with F by enumeration of the hidden layer.
 
-    A Metropolis test would keep the machine's law with noise of any other size.
+    A Metropolis test would keep the machine's distribution with noise of any other size.
     """
     step, made = 0.4, machine("visible")
     generator = torch.Generator().manual_seed(6)
@@ -159,10 +159,10 @@ def test_an_unadjusted_step_follows_the_free_energy(compiled):
     variance = 1 / made.layers[0].natural()[1].detach()
     kernel = Langevin(step, adjust=None)
     if compiled:
-        law = made.float().hamiltonian()
+        hamiltonian = made.float().hamiltonian()
         moved, _ = run_small(
-            law, kernel, [layer.float() for layer in start], 1, generator,
-            into=Statistics(law), weight=1.0, burn_in=0, marginal=True,
+            hamiltonian, kernel, [layer.float() for layer in start], 1, generator,
+            into=Statistics(hamiltonian), weight=1.0, burn_in=0, marginal=True,
         )  # fmt: skip
     else:
         moved = hm.chains.run(made, kernel, start, 1, seed=generator)
@@ -177,8 +177,8 @@ def test_an_unadjusted_step_follows_the_free_energy(compiled):
     ("name", "layer", "column"),
     [("visible", 0, 1), ("visible", 1, 0), ("hidden", 0, 2), ("middle", 1, 0), ("deep", 1, 1)],
 )
-def test_clamped_units_stay_and_the_rest_follows_the_conditional_law(kernel, name, layer, column):
-    """A unit held in every row at its own exact draw: the joint law is still the machine's."""
+def test_clamped_units_stay_and_the_rest_follows_the_conditional_distribution(kernel, name, layer, column):
+    """A unit held in every row at its own exact draw: the joint distribution is still the machine's."""
     made = machine(name)
     hamiltonian = made.hamiltonian()
     generator = torch.Generator().manual_seed(5)
@@ -207,11 +207,11 @@ def test_diagnostics_and_a_layer_held_whole(kernel):
 
 def test_the_schedule_of_a_run():
     """An annealed step falls in the course of a run, and begins anew with the next update of a rule."""
-    law, generator = machine("visible").hamiltonian(), torch.Generator().manual_seed(0)
+    hamiltonian, generator = machine("visible").hamiltonian(), torch.Generator().manual_seed(0)
     states = machine("visible").random_states(2, seed=generator)
 
     def moves(kernel: Langevin | GibbsLangevin, sweeps: int) -> list[Relaxation]:
-        begun = kernel.init(law, states, generator, planned=4)
+        begun = kernel.init(hamiltonian, states, generator, planned=4)
         return [kernel.relaxation(begun._replace(sweeps=sweep)) for sweep in range(sweeps)]
 
     annealed = [1 - move.keep for move in moves(Langevin(0.5, None, True), 8)]
@@ -222,7 +222,7 @@ def test_the_schedule_of_a_run():
     assert [move.adjusted for move in tested] == [False, True, True]
     assert Langevin(0.5).scaled(0.5).step_size == GibbsLangevin(0.5).scaled(0.5).step_size == 0.25
     with pytest.raises(TypeError, match="planned: expected an int"):
-        Langevin(0.5, anneal=True).init(law, states, generator)
+        Langevin(0.5, anneal=True).init(hamiltonian, states, generator)
 
 
 @pytest.mark.parametrize(
@@ -296,11 +296,11 @@ HOT = [
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(("kernel", "law"), HOT, ids=lambda x: getattr(x, "__name__", str(x)))
+@pytest.mark.parametrize(("kernel", "densities"), HOT, ids=lambda x: getattr(x, "__name__", str(x)))
 @pytest.mark.mostly_nightly(2)
-def test_hot_chains_follow_the_law_of_energies_over_the_temperature(kernel, law, compiled):
+def test_hot_chains_follow_the_distribution_of_energies_over_the_temperature(kernel, densities, compiled):
     made, generator = plane_machine(), torch.Generator().manual_seed(4)
-    grid = law(kernel.temperature)
+    grid = densities(kernel.temperature)
     places = torch.multinomial(grid, 20_000, replacement=True, generator=generator)
     within = torch.rand(len(places), 2, generator=generator).double() - 0.5
     v = (GRID[places] + within * (AXIS[1] - AXIS[0])).float()

@@ -72,7 +72,7 @@ def test_the_bounds_hold_with_few_temperatures():
 
 
 def test_few_effective_runs_are_told_and_the_bounds_hold():
-    """Ten runs, a third of them more than 3 standard errors too low. With starts in the machine's own law no
+    """Ten runs, a third of them more than 3 standard errors too low. With starts at equilibrium no
     bound failed in 40 such runs; at one in twenty (Markov, an error of 1) 4 of ten fail at 1e-3."""
     made = hm.BoltzmannMachine([hm.Spin(12), hm.Spin(40)])
     hm.machine.normal_(made, 0.5, torch.Generator().manual_seed(0))

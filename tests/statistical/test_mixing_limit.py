@@ -1,4 +1,4 @@
-"""Confidence limits of the mixing bound: how often they fail, on meeting times whose law is known."""
+"""Confidence limits of the mixing bound: how often they fail, on meeting times of a known distribution."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_limit_covers_a_geometric_tail(lag: int, pairs: int) -> None:
 
 
 def test_the_limit_is_above_the_true_distance_where_the_estimate_says_zero() -> None:
-    """An RBM of two spins, whose distance to its law is known: |E[v_t]|/2 from a fixed start.
+    """An RBM of two spins, whose distance to its distribution is known: |E[v_t]|/2 from a fixed start.
 
     Failure rate below 30 x 1e-4. With 30 pairs the estimate often is 0 where the distance is 2 % or more.
     """

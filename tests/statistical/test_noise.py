@@ -1,4 +1,4 @@
-"""Noise: its law, and that its bits depend on the generator alone."""
+"""Noise: its distribution, and that its bits depend on the generator alone."""
 
 from __future__ import annotations
 

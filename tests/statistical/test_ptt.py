@@ -1,4 +1,4 @@
-"""Training in equilibrium: what follows the machine's law stays there, and what leaves it is taken back.
+"""Training in equilibrium: what follows the machine's distribution stays there, what leaves it is taken back.
 
 Failure rate of every test on a fresh seed: at most 1e-3, shared over its comparisons.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 import harmonium as hm
 from harmonium.ladder import Ladder
 from harmonium.ladder.equilibrium import Exchange, Population, equilibrate
-from harmonium.ladder.rungs import as_rung, law_of
+from harmonium.ladder.rungs import as_rung, hamiltonian_of
 
 from .support import FAILURE_RATE, machine
 from .test_ladder import SIX, draw, largest_z, limit, spins_in_two_modes
@@ -39,52 +39,52 @@ def train(made: hm.BoltzmannMachine, rule: Any = RULE, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("name", SIX)
 @pytest.mark.mostly_nightly(2)
-def test_nothing_drifts_from_the_law_at_rate_0(name: str) -> None:
+def test_nothing_drifts_from_the_distribution_at_rate_0(name: str) -> None:
     """Chains, reservoir and samples after the machine has frozen and 30 updates without a step."""
     made = SIX[name]()
-    law, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
+    hamiltonian, generator = made.hamiltonian(), torch.Generator().manual_seed(0)
     rule, state = hm.rules.ptt(1, 2000, freeze=0.3, samples=4), None
-    v = draw(law, 50, generator)[0].detach()
+    v = draw(hamiltonian, 50, generator)[0].detach()
     with torch.no_grad():
         for _ in range(30):
             state = rule.gradient(made, v, state, seed=generator).state
             rule.check_state(made, state)
-        rung = law_of(law, state.rungs[-1])
+        rung = hamiltonian_of(hamiltonian, state.rungs[-1])
         chains = [state.chains]
         chains += [population.whole(rung, generator) for population in (state.samples, state.reservoir)]
     assert state.rejections == 0 and len(state.rungs) >= 2
     # Samples are taken every two autocorrelation times, and so are nearly independent.
-    assert max(largest_z(law, each) for each in chains) < 1.15 * limit(law, 3)
+    assert max(largest_z(hamiltonian, each) for each in chains) < 1.15 * limit(hamiltonian, 3)
 
 
 @torch.no_grad()
 def exchanged(name: str, seed: int = 5) -> tuple[float, float]:
     """The largest |z| of chains and reservoir after one exchange between exact draws, and its limit.
 
-    At rate 0 the law is that of the last rung, where any exchange is right. Here the rung has half the
-    couplings.
+    At rate 0 the distribution is that of the last rung, where any exchange is right. Here the rung has half
+    the couplings.
     """
     made, generator = SIX[name](), torch.Generator().manual_seed(seed)
-    law = made.hamiltonian()
-    rung = law_of(law, [x * (0.5 if x.dim() == 2 else 1) for x in as_rung(law)])
-    chains = draw(law, 20_000, generator)
+    hamiltonian = made.hamiltonian()
+    rung = hamiltonian_of(hamiltonian, [x * (0.5 if x.dim() == 2 else 1) for x in as_rung(hamiltonian)])
+    chains = draw(hamiltonian, 20_000, generator)
     reservoir = Population.of(rung, draw(rung, 20_000, generator))
-    offered = Exchange.offer(law, rung, chains, reservoir, generator)
+    offered = Exchange.offer(hamiltonian, rung, chains, reservoir, generator)
     assert 0.2 < float(offered.gain.clamp(max=0).exp().mean()) < 0.99
-    moved, left = offered.accept(law, chains, reservoir, generator)
-    z = max(largest_z(law, moved), largest_z(rung, left.whole(rung, generator)))
-    energies = rung.free_energy(left.states, law.graph.summed)
+    moved, left = offered.accept(hamiltonian, chains, reservoir, generator)
+    z = max(largest_z(hamiltonian, moved), largest_z(rung, left.whole(rung, generator)))
+    energies = rung.free_energy(left.states, hamiltonian.graph.summed)
     torch.testing.assert_close(left.energies, energies)
-    return z, limit(law, 2)
+    return z, limit(hamiltonian, 2)
 
 
 @pytest.mark.parametrize("name", SIX)
-def test_an_exchange_keeps_both_laws(name: str) -> None:
+def test_an_exchange_keeps_both_distributions(name: str) -> None:
     z, most = exchanged(name)
     assert z < most
 
 
-@pytest.mark.parametrize("wrong", ["sign", "one law alone"])
+@pytest.mark.parametrize("wrong", ["sign", "one distribution alone"])
 @pytest.mark.parametrize("name", SIX)
 def test_a_wrong_exchange_is_caught(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     offer = Exchange.offer.__func__  # type: ignore[attr-defined]
@@ -120,12 +120,12 @@ def test_the_gradient_is_right_on_average() -> None:
 def test_equilibrium_is_reached_from_one_mode() -> None:
     """Chains that all start up, beside samples of a machine with somewhat weaker couplings."""
     made, generator = spins_in_two_modes().double(), torch.Generator().manual_seed(2)
-    law = made.hamiltonian()
-    rung = law_of(law, [x * (0.9 if x.dim() == 2 else 1) for x in as_rung(law)])
+    hamiltonian = made.hamiltonian()
+    rung = hamiltonian_of(hamiltonian, [x * (0.9 if x.dim() == 2 else 1) for x in as_rung(hamiltonian)])
     with torch.no_grad():
         samples = Population.of(rung, draw(rung, 4000, generator))
         up = [torch.ones(400, 10, dtype=torch.float64)] * 2
-        found = equilibrate(law, as_rung(rung), up, samples, 1, generator)
+        found = equilibrate(hamiltonian, as_rung(rung), up, samples, 1, generator)
     assert found.cause == "" and found.rounds < 2000
     up = (found.samples.states[0] if found.samples.states[0].numel() else found.samples.states[1]).sum(1)
     share = float((up > 0).double().mean() + (up == 0).double().mean() / 2)
@@ -134,11 +134,13 @@ def test_equilibrium_is_reached_from_one_mode() -> None:
 
 def test_a_machine_out_of_reach_is_refused() -> None:
     made, generator = spins_in_two_modes(), torch.Generator().manual_seed(3)
-    law = made.hamiltonian()
-    rung = law_of(law, [x * 0 for x in as_rung(law)])
+    hamiltonian = made.hamiltonian()
+    rung = hamiltonian_of(hamiltonian, [x * 0 for x in as_rung(hamiltonian)])
     with torch.no_grad():
         samples = Population.of(rung, made.random_states(400, seed=generator))
-        found = equilibrate(law, as_rung(rung), made.random_states(40, seed=generator), samples, 1, generator)
+        found = equilibrate(
+            hamiltonian, as_rung(rung), made.random_states(40, seed=generator), samples, 1, generator
+        )
     assert found.cause.startswith("acceptance ")
 
 
@@ -150,9 +152,11 @@ def frozen() -> tuple[hm.BoltzmannMachine, Any]:
 
 def test_a_run_freezes_machines_and_knows_their_ln_z(frozen: tuple[hm.BoltzmannMachine, Any]) -> None:
     made, run = frozen
-    state, law = run.rule_state, made.hamiltonian()
+    state, hamiltonian = run.rule_state, made.hamiltonian()
     with torch.no_grad():
-        truth = torch.tensor([exact(law_of(law, rung)) for rung in state.rungs], dtype=torch.float64)
+        truth = torch.tensor(
+            [exact(hamiltonian_of(hamiltonian, rung)) for rung in state.rungs], dtype=torch.float64
+        )
     assert len(truth) >= 3
     # Samples of a rung come from those below, with their errors: twice those of independent ones.
     assert float((state.log_partitions - truth).abs().max()) < 0.2

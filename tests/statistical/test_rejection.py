@@ -27,10 +27,10 @@ def test_the_coupling_is_maximal(
     """
     monkeypatch.setattr("harmonium._device.is_async", lambda device: behind)
     monkeypatch.setattr("harmonium.backends.choice.COMPILED", False)
-    law = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
+    hamiltonian = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0).hamiltonian()
     generator = torch.Generator().manual_seed(5)
     fields = torch.tensor([[0.5, -1.0, 0.2]]), torch.tensor([[0.5 + apart, -1.0 - apart, 0.2]])
-    p, q = (Block(law, (Part(0),), (field.expand(ROWS, 3).contiguous(),)) for field in fields)
+    p, q = (Block(hamiltonian, (Part(0),), (field.expand(ROWS, 3).contiguous(),)) for field in fields)
     coupling = Maximal(common_noise=common_noise)
     drawn = coupling.draw(p, q, generator)
     one, other = ((STATES @ field[0]).softmax(0).double() for field in fields)

@@ -105,7 +105,7 @@ def test_the_bias_of_contrastive_divergence_falls_with_its_sweeps():
 
 
 @pytest.mark.parametrize("name", ["bernoulli-spin", "categorical-bernoulli", "gaussian-bernoulli"])
-def test_persistent_chains_in_the_machines_law_are_unbiased(name):
+def test_persistent_chains_in_the_machines_distribution_are_unbiased(name):
     """One sweep from exact draws: nothing is left to the length of the chains."""
     made = machine(name, scale=1.0)
     v = data_for(made)

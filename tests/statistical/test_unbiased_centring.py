@@ -55,8 +55,8 @@ def off(rule: hm.learning.Rule, units: tuple[int, ...], copies: int, noise: torc
     task, exact = request_of(machine, v.repeat(copies, 1), noise), request_of(machine, v, noise)
     centre, _, _ = rule.add(task, None)
     rules.exact().add(exact, None)
-    law = hm.learning.Parametrisation(machine)
-    found, truth = (rule.direction(law, each.into, centre) for each in (task, exact))
+    parametrisation = hm.learning.Parametrisation(machine)
+    found, truth = (rule.direction(parametrisation, each.into, centre) for each in (task, exact))
     return torch.cat([(found[name] - truth[name]).flatten() for name in found]).double()
 
 

@@ -2,7 +2,7 @@
 
 Every kind of visible unit, one and two hidden layers. The mean of independent estimates is compared with the
 enumerated gradient, parameter by parameter, in its own standard errors. Failure rate of every test on a fresh
-seed: at most 1e-3, shared over its parameters, by Student's law of so few estimates.
+seed: at most 1e-3, shared over its parameters, by Student's distribution of so few estimates.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_one_sweep_of_contrastive_divergence_is_caught(visible, hidden):
 
 
 def test_pairs_may_begin_at_the_chains_of_another_rule():
-    """More chains than the batch has rows, and handed over far from the machine's law."""
+    """More chains than the batch has rows, and handed over far from the machine's distribution."""
     made, v, truth = problem("bernoulli", "one hidden layer")
     rule = hm.rules.ucd(start="persistent")
     estimates = []

@@ -52,12 +52,12 @@ def test_weights_of_rows_weigh_corrections_too() -> None:
     machine = hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), hm.Bernoulli(2)]).double()
     hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(0))
     start = machine.random_states(ROWS, seed=torch.Generator().manual_seed(1))
-    law = machine.hamiltonian().clamp(start[0], ROWS)
+    hamiltonian = machine.hamiltonian().clamp(start[0], ROWS)
 
     def total(weights: torch.Tensor | None) -> torch.Tensor:
-        into = Statistics(law)
+        into = Statistics(hamiltonian)
         meetings = run_pairs(
-            law, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
+            hamiltonian, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
             generator=torch.Generator().manual_seed(2), row_weights=weights,
         )  # fmt: skip
         assert int((meetings.times > 1).sum()) > ROWS / 2

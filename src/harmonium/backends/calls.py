@@ -68,7 +68,7 @@ def draw_categorical(field: Tensor, bias: Tensor, units: int, key: np.uint64) ->
 
 
 def draw_in_turn(
-    law: Any, layer: int, states: Sequence[Tensor], key: np.uint64, noise: Tensor | None = None
+    hamiltonian: Any, layer: int, states: Sequence[Tensor], key: np.uint64, noise: Tensor | None = None
 ) -> Tensor:
     """Draws the units of a layer one after the other, each given the present states of all others.
 
@@ -76,19 +76,19 @@ def draw_in_turn(
     Clamped units stay. ``noise`` is uniform variates in place of the key, (n_units, batch), for categorical
     units.
     """
-    if not law.layers[layer].one_hot:
-        return sweep_two_valued(law, layer, states, np.array([key]))
-    kind, bias = law.layers[layer], law.thetas[layer][0].contiguous()
-    J = law.J[law.graph.inner[layer]].contiguous()
-    x, mask = law.apply_clamp(layer, states[layer]).contiguous(), law.mask(layer)
+    if not hamiltonian.layers[layer].one_hot:
+        return sweep_two_valued(hamiltonian, layer, states, np.array([key]))
+    kind, bias = hamiltonian.layers[layer], hamiltonian.thetas[layer][0].contiguous()
+    J = hamiltonian.J[hamiltonian.graph.inner[layer]].contiguous()
+    x, mask = hamiltonian.apply_clamp(layer, states[layer]).contiguous(), hamiltonian.mask(layer)
     drawn, nothing = torch.empty_like(x), x.new_empty(0, 0)
-    others = {joint.other for joint in law.graph.joints[layer]} - {layer}
-    outside = law.field(layer, states, others).contiguous() if others else nothing
+    others = {joint.other for joint in hamiltonian.graph.joints[layer]} - {layer}
+    outside = hamiltonian.field(layer, states, others).contiguous() if others else nothing
     held = np.empty((0, 0), np.uint8)
     if mask is not None:
         held = kind.by_unit(mask)[..., 0].contiguous().numpy().view(np.uint8)
     rest = (
-        *(outside, law.beta_times(x.new_ones(len(x))), held, *law.graph.in_turn[layer]),
+        *(outside, hamiltonian.beta_times(x.new_ones(len(x))), held, *hamiltonian.graph.in_turn[layer]),
         *(key, nothing if noise is None else noise, drawn),
     )
     over("sweep_categorical", -(-len(x) // LOT), x, kind.n_states, J, bias, *rest)
@@ -96,12 +96,12 @@ def draw_in_turn(
 
 
 def sweep_two_valued(
-    law: Any, layer: int, states: Sequence[Tensor], keys: Any, metropolis: bool = False
+    hamiltonian: Any, layer: int, states: Sequence[Tensor], keys: Any, metropolis: bool = False
 ) -> Tensor:
     """Draws the units of a layer with an inner edge in turn, sweep after sweep, given all other layers.
 
     Args:
-        law: the machine in natural parameters, with what is held.
+        hamiltonian: the machine in natural parameters, with what is held.
         layer: one that ``choice.two_valued_in_turn`` returns.
         states: for each layer (batch, width_m).
         keys: Keys of the noise, uint64 (sweeps,).
@@ -110,40 +110,40 @@ def sweep_two_valued(
     Returns:
         States of the layer, (batch, n_units), a new tensor.
     """
-    others = {joint.other for joint in law.graph.joints[layer]} - {layer}
+    others = {joint.other for joint in hamiltonian.graph.joints[layer]} - {layer}
     drawn: Tensor = _sparse().sweep_edges(
-        law.apply_clamp(layer, states[layer]),
-        law.thetas[layer][0],
-        _edge_couplings(law, layer),
+        hamiltonian.apply_clamp(layer, states[layer]),
+        hamiltonian.thetas[layer][0],
+        _edge_couplings(hamiltonian, layer),
         keys,
-        beta=law.beta,
+        beta=hamiltonian.beta,
         kernel="metropolis" if metropolis else "gibbs",
-        outside=law.field(layer, states, others) if others else None,
-        held=law.mask(layer),
+        outside=hamiltonian.field(layer, states, others) if others else None,
+        held=hamiltonian.mask(layer),
     )
     return drawn
 
 
-def pair_energies(law: Any, layer: int, x: Tensor) -> Tensor | None:
+def pair_energies(hamiltonian: Any, layer: int, x: Tensor) -> Tensor | None:
     """Returns Σ J_ij x_i x_j over the pairs within a layer that ``choice.energies_by_word`` serves.
 
     Args:
-        law: the machine in natural parameters.
+        hamiltonian: the machine in natural parameters.
         layer: the layer.
         x: its states, (batch, n_units).
 
     Returns:
         float64 (batch,); None for means, or whatever else has other values than the two of the units.
     """
-    energies: Tensor | None = _sparse().pair_energies(x, _edge_couplings(law, layer))
+    energies: Tensor | None = _sparse().pair_energies(x, _edge_couplings(hamiltonian, layer))
     return energies
 
 
-def _edge_couplings(law: Any, layer: int) -> Any:
+def _edge_couplings(hamiltonian: Any, layer: int) -> Any:
     """Returns the ``EdgeCouplings`` of a layer, which are kept with J."""
-    rows, values = law.graph.rows_in_turn(layer), law.layers[layer].two_values
+    rows, values = hamiltonian.graph.rows_in_turn(layer), hamiltonian.layers[layer].two_values
     join = partial(_sparse().join_edges, rows=rows, two_values=values)
-    return law.J.in_turn(law.graph.inner[layer], join)
+    return hamiltonian.J.in_turn(hamiltonian.graph.inner[layer], join)
 
 
 def _sparse() -> Any:

@@ -21,13 +21,14 @@ from harmonium.backends.per_unit import change, copy, draw, log_odds, probabilit
 
 
 def run_small_chains(
-    law: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any, weight: float,
+    hamiltonian: Machine, moves: Sequence[Any], states: Sequence[Tensor], key: np.uint64, *, into: Any,
+        weight: float,
     burn_in: int, marginal: bool,
 ) -> tuple[list[Tensor], float, float]:  # fmt: skip
-    """Runs free chains under a law that ``choice.small_chains`` serves, and adds their statistics.
+    """Runs free chains under a distribution that ``choice.small_chains`` serves, and adds their statistics.
 
     Args:
-        law: the machine in natural parameters.
+        hamiltonian: the machine in natural parameters.
         moves: the ``chains.langevin.Relaxation`` of every sweep.
         states: States of the chains, for each layer (chains, width_l).
         key: Key of the noise.
@@ -38,10 +39,10 @@ def run_small_chains(
     """
     adjusted = np.array([move.adjusted for move in moves])
     cold = np.array([1 / move.temperature for move in moves])
-    J = np.ascontiguousarray((law.J[0].detach() * law.beta).numpy())
+    J = np.ascontiguousarray((hamiltonian.J[0].detach() * hamiltonian.beta).numpy())
     n0, n1 = J.shape
-    hidden = units_of(law.thetas[1], [law.layers[1].two_values])
-    linear, precision = (theta.detach().double() for theta in law.thetas[0])
+    hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
+    linear, precision = (theta.detach().double() for theta in hamiltonian.thetas[0])
     units = [move.of_units(precision) for move in moves]  # numbers, or one a unit
     keep, spread = (
         np.stack([np.broadcast_to(each, n0) for each in part]) for part in zip(*units, strict=True)
@@ -54,7 +55,9 @@ def run_small_chains(
     sweeps = keep, spread, adjusted, cold, moves[0].collapsed, marginal, burn_in, weight
     theta = linear.numpy(), precision.numpy()
     over(_run, shares, shares, sums, diagnostics, (J, hidden, *theta, v, h, key, *sweeps))
-    first, second, third, pairs = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
+    first, second, third, pairs = (
+        torch.from_numpy(total.sum(0)).to(hamiltonian.J[0].dtype) for total in sums
+    )
     into.add_sums([[first, second], [third]], [pairs])
     acceptance, jump = diagnostics.sum(0) / (chains * len(moves))
     return [torch.from_numpy(v), torch.from_numpy(h)], float(acceptance), float(jump / n0)

@@ -89,7 +89,7 @@ def mirror(noise: Any) -> None:
 
 @jit
 def uniform(noise: Any, i: int) -> Any:
-    """A variate with the 46 bits of entries i and i + 1: laws may differ by very little."""
+    """A variate with the 46 bits of entries i and i + 1: distributions may differ by very little."""
     return np.float64(noise[i]) - (np.float64(noise[i + 1]) - 0.5) * np.float64(_STEP)
 
 

@@ -20,7 +20,7 @@ from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probab
 
 
 def run_small_pairs(
-    law: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_steps: int | None,
+    hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_steps: int | None,
     into: Any, weight: float, antithetic: bool, jumps: tuple[Tensor, Tensor] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
@@ -29,9 +29,9 @@ def run_small_pairs(
     fields of ``coupled.Meetings`` but ``lag``; of its states the visible ones alone.
     """
     pairs, n0 = start.shape
-    J = _array(law.J[0] * law.beta)
+    J = _array(hamiltonian.J[0] * hamiltonian.beta)
     n1 = J.shape[1]
-    layers = zip(law.thetas, law.layers, strict=True)
+    layers = zip(hamiltonian.thetas, hamiltonian.layers, strict=True)
     visible, hidden = (units_of(theta, [layer.two_values]) for theta, layer in layers)
     states = _array(start)
     horizon = states.copy()
@@ -47,7 +47,7 @@ def run_small_pairs(
     )
     over(_run, shares, shares, flips, sums, arguments)
     if into is not None:
-        v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(law.J[0].dtype) for total in sums)
+        v_sum, h_sum, pair_sum = (torch.from_numpy(total.sum(0)).to(hamiltonian.J[0].dtype) for total in sums)
         into.add_sums([[v_sum], [h_sum]], [pair_sum])
     changed, seen = flips.sum(0)
     arrays = {"times": times, "capped": capped, "tries": tries, "cost": cost}

@@ -170,8 +170,8 @@ def draw_one_hot(s: Any, q: int, noise: Any, x: Any) -> None:
 def change(s: Any, step: Any, rare: Any, terms: Any, factors: Any) -> Any:
     """Σ ψ(s + step) - ψ(s) = Σ ln(1 + P(upper) (e^step - 1)), to all digits of the steps.
 
-    A difference of two log-partitions would have so many digits of these: laws that are nearly equal would
-    seem to have more or less weight than the other throughout, and what is left of them would be empty.
+    A difference of two log-partitions would have so many digits of these: distributions that are nearly equal
+    would seem to have more or less weight than the other throughout, and what is left of them would be empty.
     ``terms`` and ``factors`` (float64) are room.
     """
     total, most = 0.0, np.int32(0)

@@ -38,36 +38,38 @@ class Gibbs(Kernel):
         return True
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         moved, known = list(state.states), dict(state.fields)
-        in_turn = choice.layers_in_turn(law, len(moved[0])) if law.graph.inner else set()
-        for l in set(law.graph.inner) - in_turn:
+        in_turn = choice.layers_in_turn(hamiltonian, len(moved[0])) if hamiltonian.graph.inner else set()
+        for l in set(hamiltonian.graph.inner) - in_turn:
             moved[l] = moved[l].clone()  # to be written over part by part
-        drawn, last = set[int](), law.graph.colours[-1]
-        for part in chain.from_iterable(law.graph.colours):
+        drawn, last = set[int](), hamiltonian.graph.colours[-1]
+        for part in chain.from_iterable(hamiltonian.graph.colours):
             l = part.layer
-            if l in drawn or (law.held is not None and law.held.is_clamped(l)):
+            if l in drawn or (hamiltonian.held is not None and hamiltonian.held.is_clamped(l)):
                 continue
             if l in in_turn:
-                moved[l] = calls.draw_in_turn(law, l, moved, _random.key(generator))
+                moved[l] = calls.draw_in_turn(hamiltonian, l, moved, _random.key(generator))
                 drawn.add(l)
             else:
-                summed = l in law.graph.summed
+                summed = l in hamiltonian.graph.summed
                 field = known.get(l) if part.columns is None else None
-                moved[l], field = law.draw(part, moved, generator, field, keeps=summed and part in last)
+                moved[l], field = hamiltonian.draw(
+                    part, moved, generator, field, keeps=summed and part in last
+                )
                 if summed and field is not None:
                     known[l] = field
-            for joint in law.graph.joints[l]:
+            for joint in hamiltonian.graph.joints[l]:
                 known.pop(joint.other, None)
         return KernelState(moved, state.sweeps + 1, state.memory, known), {}
 
     def run_sweeps(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = choice.only_layer_in_turn(law, len(state.states[0]))
+        l = choice.only_layer_in_turn(hamiltonian, len(state.states[0]))
         if l is None:
             return None
         moved = list(state.states)
-        moved[l] = calls.sweep_two_valued(law, l, moved, _random.keys(sweeps, generator))
+        moved[l] = calls.sweep_two_valued(hamiltonian, l, moved, _random.keys(sweeps, generator))
         return KernelState(moved, state.sweeps + sweeps, state.memory)

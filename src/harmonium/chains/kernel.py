@@ -29,9 +29,9 @@ class KernelState(NamedTuple):
         memory: what the kernel keeps beside them, such as a step size: a record, or nested dicts and lists,
             of tensors and numbers. Rules keep it from update to update and in checkpoints. None: nothing.
         fields: Fields of layers given the others of ``states``, where the last sweep has made them. A cache,
-            which is dropped when the law changes.
-        known: Other intermediate results of the last sweep that the next one can reuse. Dropped when the law
-            changes, as ``fields`` are.
+            which is dropped when the distribution changes.
+        known: Other intermediate results of the last sweep that the next one can reuse. Dropped when the
+            distribution changes, as ``fields`` are.
     """
 
     states: States
@@ -41,7 +41,7 @@ class KernelState(NamedTuple):
     known: Any = None
 
     def without_caches(self) -> KernelState:
-        """Returns the chains as they go on under another law, or in a file."""
+        """Returns the chains as they go on under another distribution, or in a file."""
         return KernelState(self.states, self.sweeps, self.memory, {})
 
 
@@ -76,7 +76,7 @@ class Kernel(ABC):
 
     def init(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         states: Sequence[Tensor],
         generator: torch.Generator,
         planned: int | None = None,
@@ -87,7 +87,7 @@ class Kernel(ABC):
         for another ``planned``: numbers of one type, tensors of one shape.
 
         Args:
-            law: the machine in natural parameters, with what is held.
+            hamiltonian: the machine in natural parameters, with what is held.
             states: where the chains begin, for each layer (batch, width_l).
             generator: source of noise.
             planned: sweeps of the run, or of every update of persistent chains, for schedules; None: not
@@ -97,12 +97,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        """Moves every chain by one sweep, but for what the law holds; nothing that is given is changed.
+        """Moves every chain by one sweep, except clamped entries; nothing that is given is changed.
 
         Args:
-            law: as for ``init``; another one than at the last sweep where a machine learns.
+            hamiltonian: as for ``init``; another one than at the last sweep where a machine learns.
             state: what ``init`` or the last sweep returned.
             generator: source of all noise.
 
@@ -111,7 +111,7 @@ class Kernel(ABC):
         """
 
     def run_sweeps(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
         """Moves every chain by so many sweeps at once, where that is faster than ``step`` by ``step``.
 
@@ -131,7 +131,7 @@ class Kernel(ABC):
 
     @property
     def period(self) -> int | None:
-        """Returns after how many sweeps under one law the operations begin again, which a GPU may record.
+        """Returns after how many sweeps under one distribution the operations repeat, which a GPU may record.
 
         None: sweeps differ, or ask for a value.
         """
@@ -141,17 +141,17 @@ class Kernel(ABC):
         """Returns this kernel with its steps multiplied by a factor; one without steps stays as it is."""
         return self
 
-    def check(self, law: Hamiltonian, state: KernelState) -> None:
-        """Refuses a state, read from a file, that this kernel could not have returned for this law.
+    def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
+        """Refuses a state, read from a file, that this kernel could not have returned for this distribution.
 
         What it keeps of its own has to be built as ``init`` builds it: keys, lengths, types, shapes.
 
         Raises:
             TypeError, ValueError: naming what is wrong with it.
         """
-        check_chains(law, state.states)
+        check_chains(hamiltonian, state.states)
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
-        fresh = self.init(law, state.states, _random.as_generator(0, law.device), planned=1)
+        fresh = self.init(hamiltonian, state.states, _random.as_generator(0, hamiltonian.device), planned=1)
         require_alike(state.memory, fresh.memory, "state.memory")
 
     def __repr__(self) -> str:
@@ -173,7 +173,7 @@ def swap_where(swap: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(swap, y, x), torch.where(swap, x, y)
 
 
-def check_chains(law: Hamiltonian, states: Any) -> None:
+def check_chains(hamiltonian: Hamiltonian, states: Any) -> None:
     """Refuses what are not chains of a machine: their number of layers, widths, rows, dtype and support.
 
     Raises:
@@ -181,12 +181,13 @@ def check_chains(law: Hamiltonian, states: Any) -> None:
     """
     _checks.instance(states, "state", Sequence, "what the last call returned, or None")
     received = [tuple(x.shape)[1:] if isinstance(x, Tensor) else type(x).__name__ for x in states]
-    expected = [(layer.width,) for layer in law.layers]
+    expected = [(layer.width,) for layer in hamiltonian.layers]
     if received != expected:
         raise ValueError(f"state: expected chains of width {expected}, received {received}")
-    for l, (layer, x) in enumerate(zip(law.layers, states, strict=True)):
+    for l, (layer, x) in enumerate(zip(hamiltonian.layers, states, strict=True)):
         layer.check_rows(x, f"state[{l}]")
-        if x.dtype != law.dtype or len(x) != len(states[0]):
+        if x.dtype != hamiltonian.dtype or len(x) != len(states[0]):
             raise ValueError(
-                f"state[{l}]: expected {len(states[0])} rows of {law.dtype}, received {len(x)} of {x.dtype}"
+                f"state[{l}]: expected {len(states[0])} rows of {hamiltonian.dtype}, "
+                f"received {len(x)} of {x.dtype}"
             )

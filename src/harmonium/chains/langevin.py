@@ -96,7 +96,7 @@ class Langevin(Kernel):
 
     def init(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         states: Sequence[Tensor],
         generator: torch.Generator,
         planned: int | None = None,
@@ -122,12 +122,12 @@ class Langevin(Kernel):
         return Relaxation(1 - size, spread, True, adjusted, self.temperature, common)
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        return self.relaxation(state).step(law, state, generator)
+        return self.relaxation(state).step(hamiltonian, state, generator)
 
-    def check(self, law: Hamiltonian, state: KernelState) -> None:
-        super().check(law, state)
+    def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
+        super().check(hamiltonian, state)
         if self.anneal:
             _checks.positive_int(state.memory.planned, "state.memory.planned")
 
@@ -230,9 +230,9 @@ class GibbsLangevin(Kernel):
         return Relaxation(self._keep, self._spread, False, adjusted, self.temperature, common)
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        return self.relaxation(state).step(law, state, generator)
+        return self.relaxation(state).step(hamiltonian, state, generator)
 
     def __repr__(self) -> str:
         return (
@@ -332,15 +332,15 @@ class _Block:
     def __init__(
         self,
         relaxation: Relaxation,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         generator: torch.Generator,
         moving: list[int],
         others: Sequence[int],
     ) -> None:
-        self.relaxation, self.law, self.generator = relaxation, law, generator
+        self.relaxation, self.hamiltonian, self.generator = relaxation, hamiltonian, generator
         self.moving, self.others = moving, others
-        self.deviations = {l: law.thetas[l][1].rsqrt() for l in moving}
-        units = {l: relaxation.of_units(law.thetas[l][1]) for l in moving}
+        self.deviations = {l: hamiltonian.thetas[l][1].rsqrt() for l in moving}
+        units = {l: relaxation.of_units(hamiltonian.thetas[l][1]) for l in moving}
         self.keeps = {l: keep for l, (keep, _) in units.items()}
         self.noises = {l: spread * self.deviations[l] for l, (_, spread) in units.items()}
 
@@ -360,8 +360,8 @@ class _Block:
         proposal = list(states)
         for l in self.moving:
             ahead = torch.lerp(centres[l], states[l], self.keeps[l])
-            noise = self.law.noise(l, len(ahead), self.generator)
-            proposal[l] = self.law.apply_clamp(l, ahead.addcmul_(noise, self.noises[l]))
+            noise = self.hamiltonian.noise(l, len(ahead), self.generator)
+            proposal[l] = self.hamiltonian.apply_clamp(l, ahead.addcmul_(noise, self.noises[l]))
         if collapsed:
             proposed_fields = self.find_fields(self.others, proposal, {})
         else:
@@ -410,10 +410,10 @@ class _Block:
         """Draws the layers of the other colour given this one, and returns their fields."""
         fields = dict[int, Tensor]()
         for l in self.others:
-            if self.law.is_clamped(l):
-                fields[l] = self.law.field(l, states, drawn=True)
+            if self.hamiltonian.is_clamped(l):
+                fields[l] = self.hamiltonian.field(l, states, drawn=True)
                 continue
-            states[l], field = self.law.draw(Part(l), states, self.generator)
+            states[l], field = self.hamiltonian.draw(Part(l), states, self.generator)
             assert field is not None
             fields[l] = field
         return fields
@@ -421,8 +421,8 @@ class _Block:
     def draw(self, states: States, fields: dict[int, Tensor]) -> None:
         """Draws layers of one colour given their fields."""
         for l, field in fields.items():
-            if not self.law.is_clamped(l):
-                states[l] = self.law.apply_clamp(l, self.law.sample(l, field, self.generator))
+            if not self.hamiltonian.is_clamped(l):
+                states[l] = self.hamiltonian.apply_clamp(l, self.hamiltonian.sample(l, field, self.generator))
 
     def find_fields(
         self, layers: Sequence[int], states: States, known: Mapping[int, Tensor], drawn: bool = True
@@ -431,7 +431,7 @@ class _Block:
 
         ``drawn`` is as in ``Hamiltonian.field``.
         """
-        return {l: known[l] if l in known else self.law.field(l, states, drawn=drawn) for l in layers}
+        return {l: known[l] if l in known else self.hamiltonian.field(l, states, drawn=drawn) for l in layers}
 
     def _find_pulls(
         self, states: States, fields: dict[int, Tensor], known: Mapping[int, Tensor]
@@ -441,37 +441,37 @@ class _Block:
             return self.find_fields(self.moving, states, known)
         at_means = list(states)
         for l, mean in self._find_centres(fields).items():
-            at_means[l] = self.law.apply_clamp(l, mean)
+            at_means[l] = self.hamiltonian.apply_clamp(l, mean)
         return self.find_fields(self.moving, at_means, {}, drawn=False)
 
     def _find_centres(self, fields: dict[int, Tensor]) -> dict[int, Tensor]:
-        return {l: self.law.mean(l, field) for l, field in fields.items()}
+        return {l: self.hamiltonian.mean(l, field) for l, field in fields.items()}
 
     def _find_log_marginal(self, states: States, fields: dict[int, Tensor]) -> Tensor:
         """Returns ln of the moving layers' density, free units of the other colour summed out: (batch,)."""
-        total = torch.stack([self.law.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
+        total = torch.stack([self.hamiltonian.log_weight(l, states[l]).double() for l in self.moving]).sum(0)
         for l, field in fields.items():
-            total = total + self.law.summed_weight(l, field)
+            total = total + self.hamiltonian.summed_weight(l, field)
         return total
 
     def _find_log_density(self, to: States, start: States, centres: dict[int, Tensor]) -> Tensor:
         """Returns ln q(to | start) of the free units, up to a constant: (batch,)."""
-        total = torch.zeros(len(to[0]), dtype=torch.float64, device=self.law.device)
+        total = torch.zeros(len(to[0]), dtype=torch.float64, device=self.hamiltonian.device)
         for l in self.moving:
             z = to[l] - torch.lerp(centres[l], start[l], self.keeps[l])
-            z, held = z / self.noises[l], self.law.mask(l)
+            z, held = z / self.noises[l], self.hamiltonian.mask(l)
             z = z if held is None else z.masked_fill(held, 0.0)
             total -= 0.5 * z.square().sum(-1, dtype=torch.float64)
         return total
 
 
-def relaxes_alone(kernel: Kernel, law: Hamiltonian) -> bool:
+def relaxes_alone(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
     """Returns whether ``relax_alone`` serves, which is then several times as fast as sweeps of a batch."""
-    return isinstance(kernel, Gibbs | Langevin | GibbsLangevin) and choice.small_chains(law)
+    return isinstance(kernel, Gibbs | Langevin | GibbsLangevin) and choice.small_chains(hamiltonian)
 
 
 def relax_alone(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     kernel: Kernel,
     state: KernelState,
     sweeps: int,
@@ -504,7 +504,7 @@ def relax_alone(
         for sweep in range(sweeps)
     ]
     states, acceptance, jump = run_small_chains(
-        law, moves, state.states, _random.key(generator),
+        hamiltonian, moves, state.states, _random.key(generator),
         into=into, weight=weight, burn_in=burn_in, marginal=marginal,
     )  # fmt: skip
     known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump}

@@ -95,15 +95,15 @@ def search(
     late = (_random.uniform((rows,), generator) < 0.5).unsqueeze(-1)
     active = torch.arange(rows, device=hamiltonian.device)
     ended = torch.zeros(rows, dtype=torch.bool, device=hamiltonian.device)
-    current, law = list(modes), hamiltonian
+    current, selected = list(modes), hamiltonian
     landmark: dict[int, Tensor] = {}
     known: dict[int, Tensor] = {}
     gone, half = 0, -1
-    climbs = owner is not None and choice.records(hamiltonian.device) and _is_one_law(hamiltonian)
+    climbs = owner is not None and choice.records(hamiltonian.device) and _is_same_for_rows(hamiltonian)
     while True:
         half += 1
         if climbs and half >= 2 and half % 2 == 0 and half + _WINDOW <= _PATIENCE:
-            current, ended, when = _climb_ahead(law, free, discrete, current, ended, owner)
+            current, ended, when = _climb_ahead(selected, free, discrete, current, ended, owner)
             halves[active] = torch.where(when > 0, half + when, halves[active])
             half += _WINDOW - 1
             gone = int(ended.sum())
@@ -113,8 +113,8 @@ def search(
         colour, fields = half % 2, dict[int, Tensor]()
         moved, returned = torch.zeros_like(ended), torch.ones_like(ended)
         for l in free[colour]:
-            fields[l] = law.field(l, current)
-            x = law.apply_clamp(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
+            fields[l] = selected.field(l, current)
+            x = selected.apply_clamp(l, hamiltonian.layers[l].mode(fields[l], hamiltonian.thetas[l]))
             if half == 0 or gone:  # a chain that has ended stays, however its fields are rounded now
                 x = _device.where(ended.unsqueeze(-1) if half else late, current[l], x)
             moved |= (x != current[l]).any(-1)
@@ -133,8 +133,8 @@ def search(
         halves[active] = torch.where(arrived, half + 1, halves[active])
         ended |= arrived
         if half + 1 == _ALONE and choice.search(hamiltonian, sum(free, ())):
-            fields |= {l: law.field(l, current) for l in free[1 - colour]}
-            alone = _climb_alone(law, free, current, fields, half + 1)
+            fields |= {l: selected.field(l, current) for l in free[1 - colour]}
+            alone = _climb_alone(selected, free, current, fields, half + 1)
             halves[active] = torch.where(ended, halves[active], alone)
             ended.fill_(True)
             if len(active) == rows:
@@ -147,7 +147,7 @@ def search(
             active, ended, gone = active[rest], ended[rest], 0
             if len(active) == 0:
                 break
-            current, law = [x[rest] for x in current], hamiltonian.select_rows(active)
+            current, selected = [x[rest] for x in current], hamiltonian.select_rows(active)
             landmark = {l: x[rest] for l, x in landmark.items()}
     if gone and gone == len(ended):
         for l, x in enumerate(current):
@@ -158,14 +158,16 @@ def search(
     return KernelState(modes, 0, fields=fields), halves.add(1).div(2, rounding_mode="floor")
 
 
-def _is_one_law(law: Hamiltonian) -> bool:
-    """Returns whether a law is the same for all rows, with nothing held."""
-    one = isinstance(law.beta, float) and all(p.dim() == 1 for theta in law.thetas for p in theta)
-    return one and law.held is None
+def _is_same_for_rows(hamiltonian: Hamiltonian) -> bool:
+    """Returns whether a distribution is the same for all rows, with nothing held."""
+    one = isinstance(hamiltonian.beta, float) and all(
+        p.dim() == 1 for theta in hamiltonian.thetas for p in theta
+    )
+    return one and hamiltonian.held is None
 
 
 def _climb_ahead(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     free: Sequence[tuple[int, ...]],
     discrete: Sequence[bool],
     states: States,
@@ -175,7 +177,7 @@ def _climb_ahead(
     """Makes half-steps without a look, from one of the first colour on, as a recording.
 
     Args:
-        law, free, discrete: of ``search``.
+        hamiltonian, free, discrete: of ``search``.
         states: for each layer (rows, width_l).
         ended: true for chains that stay where they are, (rows,).
         owner: keeps the recording.
@@ -201,17 +203,17 @@ def _climb_ahead(
         return current, ended, when
 
     key = (tuple(free), tuple(discrete))
-    moved: tuple[States, Tensor, Tensor] = replay_under(law, owner, key, step, (list(states), ended))
+    moved: tuple[States, Tensor, Tensor] = replay_under(hamiltonian, owner, key, step, (list(states), ended))
     return moved
 
 
-def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps: int = 1) -> None:
+def climb(hamiltonian: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps: int = 1) -> None:
     """Sets layers, or parts of them, one after the other to the modes of their conditionals, in place.
 
     ``local_search`` needs a graph of two colours with discrete units; this takes any, and may end on a slope.
 
     Args:
-        law: the machine.
+        hamiltonian: the machine.
         states: for each layer (batch, width_l).
         parts: layers or parts in the order of a sweep.
         sweeps: Most sweeps; it ends before where nothing changes.
@@ -219,10 +221,10 @@ def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps:
     for _ in range(sweeps):
         before = list(states)
         for part in parts:
-            units, theta = law.units(part)
+            units, theta = hamiltonian.units(part)
             l, mode = (
                 (part.layer if isinstance(part, Part) else part),
-                units.mode(law.field(part, states), theta),
+                units.mode(hamiltonian.field(part, states), theta),
             )
             states[l] = part.put_states(mode, states[l]) if isinstance(part, Part) else mode
         if sweeps > 1 and all(torch.equal(x, y) for x, y in zip(before, states, strict=True)):
@@ -230,7 +232,7 @@ def climb(law: Hamiltonian, states: States, parts: Sequence[int | Part], sweeps:
 
 
 def _climb_alone(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     free: Sequence[Sequence[int]],
     states: States,
     fields: dict[int, Tensor],
@@ -239,7 +241,7 @@ def _climb_alone(
     """Climbs with every chain on its own, in compiled code; replaces entries of ``states`` and ``fields``.
 
     Args:
-        law, free, states: of ``search``.
+        hamiltonian, free, states: of ``search``.
         fields: Fields of all layers that are free, (batch, width_l).
         half: half-steps that all have made.
 
@@ -247,7 +249,7 @@ def _climb_alone(
         How many each has made in the end, (batch,).
     """
     layers = [l for colour in free for l in colour]
-    kinds = [law.layers[l] for l in layers]
+    kinds = [hamiltonian.layers[l] for l in layers]
     widths = [kind.width for kind in kinds]
     units = {l: (end - width, end) for l, width, end in zip(layers, widths, accumulate(widths), strict=True)}
     parts: list[tuple[int, ...]] = []
@@ -255,17 +257,19 @@ def _climb_alone(
     couplings = []
     for l in layers:
         first_way = len(ways)
-        for edge, neighbour, above in law.graph.joints[l]:
+        for edge, neighbour, above in hamiltonian.graph.joints[l]:
             if neighbour in units:
                 ways.append(units[neighbour])
-                J = law.J.matrix(edge).contiguous() if above else law.J.transposed[edge]
+                J = hamiltonian.J.matrix(edge).contiguous() if above else hamiltonian.J.transposed[edge]
                 couplings.append(J.detach().numpy())
         parts.append((*units[l], l in free[1], first_way, len(ways)))
-    bias, _, low = calls.units_of([law.thetas[l][0] for l in layers], [kind.two_values for kind in kinds])
+    bias, _, low = calls.units_of(
+        [hamiltonian.thetas[l][0] for l in layers], [kind.two_values for kind in kinds]
+    )
     x, B = (torch.cat([tensors[l] for l in layers], -1) for tensors in (states, fields))
     halves = torch.empty(len(x), dtype=torch.int64, device="cpu")
     graph = np.array(parts), np.array(ways), tuple(couplings)
-    beta = bias.dtype.type(law.beta)
+    beta = bias.dtype.type(hamiltonian.beta)
     calls.over("climb", len(x), half, _PATIENCE, *graph, beta, bias, low, x, B, halves)
     for l, mode, field in zip(layers, torch.split(x, widths, -1), torch.split(B, widths, -1), strict=True):
         states[l], fields[l] = mode, field

@@ -47,69 +47,73 @@ class Metropolis(Kernel):
         return True
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         if self.scope == "state":
-            return self._move_whole(law, state, generator)
+            return self._move_whole(hamiltonian, state, generator)
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
-        in_turn = choice.two_valued_in_turn(law, len(moved[0]))
+        in_turn = choice.two_valued_in_turn(hamiltonian, len(moved[0]))
         drawn = set[int]()
-        for part in chain.from_iterable(law.graph.colours):
+        for part in chain.from_iterable(hamiltonian.graph.colours):
             l = part.layer
-            if l in drawn or law.is_clamped(l):
+            if l in drawn or hamiltonian.is_clamped(l):
                 continue
             if l in in_turn:  # all of its units at its first part
                 drawn.add(l)
-                now, moved[l] = moved[l], self._move_in_turn(law, l, moved, 1, generator)
+                now, moved[l] = moved[l], self._move_in_turn(hamiltonian, l, moved, 1, generator)
                 # Half of the proposals, and all of held units, are the present value.
-                same = 0.5 if (held := law.mask(l)) is None else 0.5 + 0.5 * held.float().mean()
+                same = 0.5 if (held := hamiltonian.mask(l)) is None else 0.5 + 0.5 * held.float().mean()
                 accepted.append((moved[l] != now).float().mean() + same)
                 continue
-            field = law.field(part, moved)
-            layer, theta = law.units(part)
+            field = hamiltonian.field(part, moved)
+            layer, theta = hamiltonian.units(part)
             now = part.select_states(moved[l])
-            proposal = self._propose(law, part, now, generator)
-            proposal = part.select_states(law.apply_clamp(l, part.put_states(proposal, moved[l])))
+            proposal = self._propose(hamiltonian, part, now, generator)
+            proposal = part.select_states(hamiltonian.apply_clamp(l, part.put_states(proposal, moved[l])))
             # Normalisers cancel in the difference.
             gain = layer.log_conditional(proposal, field, theta) - layer.log_conditional(now, field, theta)
             accept = _random.accept(gain, generator)
             accepted.append(accept.float().mean())
             by_unit = _device.where(accept.unsqueeze(-1), layer.by_unit(proposal), layer.by_unit(now))
             moved[l] = part.put_states(by_unit.flatten(-2), moved[l])
-            if l in law.graph.summed:
+            if l in hamiltonian.graph.summed:
                 fields[l] = field
         acceptance = torch.stack(accepted).mean() if accepted else 1.0
         return KernelState(moved, state.sweeps + 1, state.memory, fields), {"acceptance": acceptance}
 
     def run_sweeps(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = None if self.scope == "state" else choice.only_layer_in_turn(law, len(state.states[0]))
+        l = None if self.scope == "state" else choice.only_layer_in_turn(hamiltonian, len(state.states[0]))
         if l is None:
             return None
         moved = list(state.states)
-        moved[l] = self._move_in_turn(law, l, moved, sweeps, generator)
+        moved[l] = self._move_in_turn(hamiltonian, l, moved, sweeps, generator)
         return KernelState(moved, state.sweeps + sweeps, state.memory)
 
     def _move_in_turn(
-        self, law: Hamiltonian, l: int, states: States, sweeps: int, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, l: int, states: States, sweeps: int, generator: torch.Generator
     ) -> Tensor:
-        return calls.sweep_two_valued(law, l, states, _random.keys(sweeps, generator), metropolis=True)
+        return calls.sweep_two_valued(
+            hamiltonian, l, states, _random.keys(sweeps, generator), metropolis=True
+        )
 
     def _move_whole(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
-        proposal = [self._propose(law, l, x, generator) for l, x in enumerate(state.states)]
-        proposal = law.clamp_states(proposal)
-        accept = _random.accept(law.energy(state.states) - law.energy(proposal), generator)
+        proposal = [self._propose(hamiltonian, l, x, generator) for l, x in enumerate(state.states)]
+        proposal = hamiltonian.clamp_states(proposal)
+        accept = _random.accept(hamiltonian.energy(state.states) - hamiltonian.energy(proposal), generator)
         pairs = zip(proposal, state.states, strict=True)
         moved = [torch.where(accept.unsqueeze(-1), new, old) for new, old in pairs]
         return KernelState(moved, state.sweeps + 1, state.memory), {"acceptance": accept.float().mean()}
 
-    def _propose(self, law: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator) -> Tensor:
-        return law.units(l)[0].propose(x, law.noise(l, len(x), generator), self.step_size)
+    def _propose(
+        self, hamiltonian: Hamiltonian, l: int | Part, x: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        return hamiltonian.units(l)[0].propose(x, hamiltonian.noise(l, len(x), generator), self.step_size)
 
     def __repr__(self) -> str:
         return f"Metropolis({self.scope!r}, step={self.step_size:g})"

@@ -97,8 +97,8 @@ def run(
     _checks.instance(kernel, "kernel", Kernel, "a kernel")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
-    law = machine.hamiltonian()
-    require_distribution(law)
+    hamiltonian = machine.hamiltonian()
+    require_distribution(hamiltonian)
     dealt = as_shards(distributed, shards)
     if dealt is not None and (observer is not None or isinstance(states, KernelState)):
         raise ValueError(
@@ -106,18 +106,24 @@ def run(
             "has all chains"
         )
     if isinstance(states, KernelState):
-        kernel.check(law, states)
-        law = law.clamp(clamp, len(states.states[0]))
-        held = states.without_caches()._replace(states=law.clamp_states(states.states))
-        end = run_kernel(law, kernel, held, sweeps, generator, observer)
+        kernel.check(hamiltonian, states)
+        hamiltonian = hamiltonian.clamp(clamp, len(states.states[0]))
+        held = states.without_caches()._replace(states=hamiltonian.clamp_states(states.states))
+        end = run_kernel(hamiltonian, kernel, held, sweeps, generator, observer)
         return end._replace(states=_copy_given(end.states, states.states))
-    begun = initial_states(machine, law, states, "states", generator)
-    law = law.clamp(clamp, len(begun[0]))
+    begun = initial_states(machine, hamiltonian, states, "states", generator)
+    hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
     if dealt is None:
-        return _start(law, kernel, begun, sweeps, generator, observer)
+        return _start(hamiltonian, kernel, begun, sweeps, generator, observer)
     parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
     ends = [
-        _start(law.select_rows(part).of_shard(dealt.number), kernel, [x[part] for x in begun], sweeps, noise)
+        _start(
+            hamiltonian.select_rows(part).of_shard(dealt.number),
+            kernel,
+            [x[part] for x in begun],
+            sweeps,
+            noise,
+        )
         for part, noise in parts
     ]
     whole: States = join_rows(dealt.all_gather(ends))
@@ -125,16 +131,16 @@ def run(
 
 
 def _start(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     kernel: Kernel,
     begun: States,
     sweeps: int,
     generator: torch.Generator,
     observer: Observer | None = None,
 ) -> States:
-    """Runs chains from states that have been checked, under a law that holds what is to be held."""
-    state = kernel.init(law, law.clamp_states(begun), generator, sweeps)
-    return _copy_given(run_kernel(law, kernel, state, sweeps, generator, observer).states, begun)
+    """Runs chains from states that have been checked, under a distribution that holds what is to be held."""
+    state = kernel.init(hamiltonian, hamiltonian.clamp_states(begun), generator, sweeps)
+    return _copy_given(run_kernel(hamiltonian, kernel, state, sweeps, generator, observer).states, begun)
 
 
 def _copy_given(states: States, given: Sequence[Tensor]) -> States:
@@ -143,43 +149,43 @@ def _copy_given(states: States, given: Sequence[Tensor]) -> States:
 
 
 def run_kernel(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     kernel: Kernel,
     state: KernelState,
     sweeps: int,
     generator: torch.Generator,
     observer: Observer | None = None,
 ) -> KernelState:
-    """Moves chains by some sweeps under one law, as ``run`` does, without checks.
+    """Moves chains by some sweeps under one distribution, as ``run`` does, without checks.
 
     Args:
-        law: the machine in natural parameters, with what is held.
+        hamiltonian: the machine in natural parameters, with what is held.
         kernel: what moves the chains.
-        state: what ``kernel.init`` or an earlier sweep under this law returned.
+        state: what ``kernel.init`` or an earlier sweep under this distribution returned.
         sweeps: at least 0.
         generator: source of all noise.
         observer: as in ``run``.
     """
-    at_once = kernel.run_sweeps(law, state, generator, sweeps) if observer is None else None
+    at_once = kernel.run_sweeps(hamiltonian, state, generator, sweeps) if observer is None else None
     if at_once is not None:
         return at_once
     made, period = 0, kernel.period
-    if period and observer is None and sweeps >= choice.LEAST_UPDATES and choice.records(law.device):
+    if period and observer is None and sweeps >= choice.LEAST_UPDATES and choice.records(hamiltonian.device):
 
         def move(chains: KernelState) -> KernelState:
             for _ in range(period):
-                moved = kernel.step(law, chains, generator)
+                moved = kernel.step(hamiltonian, chains, generator)
                 if type(moved) is not tuple:
                     raise not_a_step(kernel, moved)
                 chains = moved[0]
             return chains
 
-        recording = Recording(move, state, law.device, [generator])
+        recording = Recording(move, state, hamiltonian.device, [generator])
         for _ in range(sweeps // period):
             recording.advance()
         state, made = recording.state, sweeps // period * period
     for number in range(made + 1, sweeps + 1):
-        moved = kernel.step(law, state, generator)
+        moved = kernel.step(hamiltonian, state, generator)
         if type(moved) is not tuple:
             raise not_a_step(kernel, moved)
         state, info = moved

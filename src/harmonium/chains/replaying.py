@@ -1,4 +1,4 @@
-"""Steps under a law that learns, by recordings that lie on a device and are used again at every update."""
+"""Steps under a distribution that learns, by recordings on a device that serve every update again."""
 
 from __future__ import annotations
 
@@ -14,31 +14,46 @@ from harmonium.machine import Hamiltonian
 
 
 def replay_under(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     owner: object,
     key: tuple[Hashable, ...],
     step: Callable[[Hamiltonian, Any], Any],
     given: Any,
     generators: Sequence[torch.Generator] = (),
 ) -> Any:
-    """Makes a step under a law by a recording that an earlier call of the same owner may have made.
+    """Makes a step under a distribution by a recording that an earlier call of the same owner may have made.
 
     Args:
-        law: the machine; its parameters may have changed since.
+        hamiltonian: the machine; its parameters may have changed since.
         owner: keeps its recordings as long as it lives; ``step`` must not hold it.
-        key: whatever the operations depend on beside the law and the shapes of tensors.
-        step: takes the law and what is given, both at places that stay, and returns a tree of tensors.
+        key: whatever the operations depend on beside the distribution and the shapes of tensors.
+        step: takes the distribution and what is given, both at places that stay, and returns a tree of
+            tensors.
         given: a tree of tensors.
         generators: sources of the step's noise.
 
     Returns:
         What the step made; the next call writes over it.
     """
-    like = law.without_cache()
+    like = hamiltonian.without_cache()
 
     def at(places: Any) -> Any:
         thetas, J, given = places
         return step(replace(like, thetas=thetas, J=J), given)
 
-    machine = (id(law.graph), *map(id, law.layers), law.dtype, law.device, law.beta, ASKED.get())
-    return replay(owner, (*machine, *key), at, (law.thetas, tuple(law.J), given), law.device, generators)
+    machine = (
+        id(hamiltonian.graph),
+        *map(id, hamiltonian.layers),
+        hamiltonian.dtype,
+        hamiltonian.device,
+        hamiltonian.beta,
+        ASKED.get(),
+    )
+    return replay(
+        owner,
+        (*machine, *key),
+        at,
+        (hamiltonian.thetas, tuple(hamiltonian.J), given),
+        hamiltonian.device,
+        generators,
+    )

@@ -94,32 +94,32 @@ class Tempering(Kernel):
 
     def init(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         states: Sequence[Tensor],
         generator: torch.Generator,
         planned: int | None = None,
     ) -> KernelState:
         replicas = [x.repeat(len(self.betas), 1) for x in states]
-        inner = self.kernel.init(self._temper(law, len(states[0])), replicas, generator, planned)
+        inner = self.kernel.init(self._temper(hamiltonian, len(states[0])), replicas, generator, planned)
         return KernelState(list(states), 0, Replicas(inner.states, inner.memory))
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         replicas, chains = len(self.betas), len(state.states[0])
         tempered, states = state.known, state.memory.states
-        if tempered is None:  # another law than at the last sweep, and what it holds
-            tempered = self._temper(law, chains)
+        if tempered is None:  # another distribution than at the last sweep, and what it holds
+            tempered = self._temper(hamiltonian, chains)
             states = tempered.clamp_states(states)
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.memory.memory)
         inner, _ = self.kernel.step(tempered, inner, generator)
 
-        betas = _place_betas(self.betas, law.dtype, law.device)
-        coupling = law.coupling_energy(inner.states).view(replicas, chains)
-        order = torch.arange(replicas * chains, device=law.device).view(replicas, chains)
+        betas = _place_betas(self.betas, hamiltonian.dtype, hamiltonian.device)
+        coupling = hamiltonian.coupling_energy(inner.states).view(replicas, chains)
+        order = torch.arange(replicas * chains, device=hamiltonian.device).view(replicas, chains)
         gaps = (betas[:-1] - betas[1:]).double().unsqueeze(-1)
-        accepted = torch.zeros((), device=law.device)
+        accepted = torch.zeros((), device=hamiltonian.device)
         for first in (0, 1):
             lower, upper = slice(first, replicas - 1, 2), slice(first + 1, replicas, 2)
             gain = gaps[lower] * (coupling[upper] - coupling[lower])
@@ -170,15 +170,15 @@ class Tempering(Kernel):
         for value, name, least in ((chains, "chains", 1), (sweeps, "sweeps", 2), (rounds, "rounds", 1)):
             _checks.positive_int(value, name, minimum=least)
         generator = _random.as_generator(seed, machine.device)
-        law, kernel = machine.hamiltonian(), self
+        hamiltonian, kernel = machine.hamiltonian(), self
         for _ in range(rounds):
-            state = kernel.init(law, machine.random_states(chains, seed=generator), generator, sweeps)
-            betas = _place_betas(kernel.betas, torch.float64, law.device)
-            refused = torch.zeros(len(betas) - 1, dtype=torch.float64, device=law.device)
+            state = kernel.init(hamiltonian, machine.random_states(chains, seed=generator), generator, sweeps)
+            betas = _place_betas(kernel.betas, torch.float64, hamiltonian.device)
+            refused = torch.zeros(len(betas) - 1, dtype=torch.float64, device=hamiltonian.device)
             for number in range(sweeps):
-                state, _ = kernel.step(law, state, generator)
+                state, _ = kernel.step(hamiltonian, state, generator)
                 if number >= sweeps // 2:
-                    coupling = law.coupling_energy(state.memory.states).view(len(betas), chains)
+                    coupling = hamiltonian.coupling_energy(state.memory.states).view(len(betas), chains)
                     gain = (betas[:-1] - betas[1:]).unsqueeze(-1) * (coupling[1:] - coupling[:-1])
                     refused += 1 - gain.clamp(max=0).exp().mean(1)
             # So that temperatures between which all is accepted keep apart.
@@ -187,16 +187,20 @@ class Tempering(Kernel):
             kernel = Tempering(betas=[1.0, *inner.tolist(), kernel.betas[-1]], kernel=kernel.kernel)
         return kernel
 
-    def check(self, law: Hamiltonian, state: KernelState) -> None:
-        super().check(law, state)
+    def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
+        super().check(hamiltonian, state)
         inner = KernelState(state.memory.states, state.sweeps, state.memory.memory)
-        self.kernel.check(self._temper(law, len(state.states[0])), inner)
+        self.kernel.check(self._temper(hamiltonian, len(state.states[0])), inner)
 
-    def _temper(self, law: Hamiltonian, chains: int) -> Hamiltonian:
-        """Returns the law of all replicas, those of one temperature side by side."""
-        betas = _place_betas(self.betas, law.dtype, law.device).repeat_interleave(chains).unsqueeze(-1)
-        rows = torch.arange(chains, device=law.device).repeat(len(self.betas))
-        return law.select_rows(rows).tempered(betas)
+    def _temper(self, hamiltonian: Hamiltonian, chains: int) -> Hamiltonian:
+        """Returns the distribution of all replicas, those of one temperature side by side."""
+        betas = (
+            _place_betas(self.betas, hamiltonian.dtype, hamiltonian.device)
+            .repeat_interleave(chains)
+            .unsqueeze(-1)
+        )
+        rows = torch.arange(chains, device=hamiltonian.device).repeat(len(self.betas))
+        return hamiltonian.select_rows(rows).tempered(betas)
 
     def __repr__(self) -> str:
         return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"

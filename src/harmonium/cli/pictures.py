@@ -107,8 +107,8 @@ class SampleImages:
         if self._states is None:
             self._states = machine.random_states(self._number, seed=self._noise)
         self._states = run(machine, Gibbs(), self._states, self._sweeps, seed=self._noise)
-        law, averaged = machine.hamiltonian(), self._coding.encoder.takes_means
-        v = visible_means(law, self._states) if averaged else law.visible_states(self._states)
+        hamiltonian, averaged = machine.hamiltonian(), self._coding.encoder.takes_means
+        v = visible_means(hamiltonian, self._states) if averaged else hamiltonian.visible_states(self._states)
         low, high = self._limits
         levels = (self._decode(v) - low) / (high - low)
         return np.clip(levels, 0, 1).reshape(len(levels), *(*self._shape, 1)[:3])

@@ -341,8 +341,8 @@ def work_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
     """Returns the unit updates of a sum over what is left to sum over in rows; see ``sums.unit_updates``."""
     if machine.graph.independent and not rows.missing:
         return 0.0
-    law = machine.hamiltonian()
-    return sum(unit_updates(law, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
+    hamiltonian = machine.hamiltonian()
+    return sum(unit_updates(hamiltonian, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
 
 
 def whole(rows: Rows) -> Rows | None:

@@ -190,7 +190,7 @@ class RunAhead:
         pair = torch.arange(len(pairs), device="cpu")
         live = pair < len(pairs) - met
         times, capped, cost, tries = torch.zeros(4, len(pairs), dtype=torch.int64, device="cpu")
-        law, width = self._select(pairs), sum(both.states[l].shape[1] for l in layers.kept)
+        hamiltonian, width = self._select(pairs), sum(both.states[l].shape[1] for l in layers.kept)
         while bool(live.any()) or t < m:
             if not bool(live.any()):  # nothing is asked until the horizon
                 first = both.select_rows(slice(0, len(pair)))
@@ -205,10 +205,10 @@ class RunAhead:
             if chosen is not None:
                 at, pair = _device.to_device(chosen, device), pair[chosen]
                 both = both.select_rows(torch.cat((at, at + len(both.states[0]) // 2)))
-                law = self._select(pairs[_device.to_device(pair, device)])
+                hamiltonian = self._select(pairs[_device.to_device(pair, device)])
             most = SWEEPS if self._records else 1
             most = most if self._max_steps is None else min(most, self._max_steps - t)
-            seen, read = self._look(law, both, _device.to_device(live, device), most)
+            seen, read = self._look(hamiltonian, both, _device.to_device(live, device), most)
             number, places, rows = len(read), seen.places[1 : len(read) + 1], len(pair)
             tried, all_apart, different = read[:, 2:].chunk(3, 1)
             all_apart, different = all_apart.bool(), different.bool()
@@ -237,16 +237,18 @@ class RunAhead:
         tally.tries.index_add_(0, pairs, counts[3])
 
     def _select(self, pairs: Tensor) -> Hamiltonian:
-        """Returns the law of both chains of some pairs."""
+        """Returns the distribution of both chains of some pairs."""
         return self._hamiltonian.select_rows(torch.cat((pairs, pairs)))
 
-    def _look(self, law: Hamiltonian, both: ChainState, live: Tensor, most: int) -> tuple[_Seen, Tensor]:
+    def _look(
+        self, hamiltonian: Hamiltonian, both: ChainState, live: Tensor, most: int
+    ) -> tuple[_Seen, Tensor]:
         """Makes sweeps, at most so many, and reads what became of them: all but the last are done at once."""
         both = both.without(self._layers.drawn_anew)
         if self._records and most == SWEEPS:
-            seen = self._replay(law, both, live)
+            seen = self._replay(hamiltonian, both, live)
         else:
-            seen = _sweep(law, both, live, most, self._kernel, self._layers, self._generator)
+            seen = _sweep(hamiltonian, both, live, most, self._kernel, self._layers, self._generator)
         read = seen.read.cpu()  # the one wait
         late = read[:, 0].nonzero()
         if not len(late):
@@ -254,8 +256,8 @@ class RunAhead:
         s = int(late[0])  # this sweep goes on to its end, and what was made from there is made anew
         rows, before = len(both.states[0]) // 2, seen.places[s]
         apart = live if s == 0 else seen.read[s - 1, rows + 2 : 2 * rows + 2].bool()
-        sweep = self._kernel.finish(law, before, seen.sweeps[s], self._generator)
-        last = _close([_join(law, before, sweep, apart, self._kernel, self._layers)], before, apart)
+        sweep = self._kernel.finish(hamiltonian, before, seen.sweeps[s], self._generator)
+        last = _close([_join(hamiltonian, before, sweep, apart, self._kernel, self._layers)], before, apart)
         merged = _Seen(
             [*seen.places[: s + 1], *last.places[1:]],
             [*seen.sweeps[:s], *last.sweeps],
@@ -264,10 +266,10 @@ class RunAhead:
         return merged, torch.cat((read[:s], last.read.cpu()))
 
     @overload
-    def _replay(self, law: Hamiltonian, chains: ChainState) -> list[ChainState]: ...
+    def _replay(self, hamiltonian: Hamiltonian, chains: ChainState) -> list[ChainState]: ...
     @overload
-    def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor) -> _Seen: ...
-    def _replay(self, law: Hamiltonian, chains: ChainState, live: Tensor | None = None) -> Any:
+    def _replay(self, hamiltonian: Hamiltonian, chains: ChainState, live: Tensor) -> _Seen: ...
+    def _replay(self, hamiltonian: Hamiltonian, chains: ChainState, live: Tensor | None = None) -> Any:
         """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
         chains = chains.without(self._layers.drawn_anew)
         # A recording that held the kernel would keep it, and so itself, alive.
@@ -282,7 +284,7 @@ class RunAhead:
             return _sweep_alone(at, chains, moved_by, generator)
 
         given = (chains, *(() if live is None else (live,)))
-        return replay_under(law, self._kernel, (layers, live is None), step, given, [generator])
+        return replay_under(hamiltonian, self._kernel, (layers, live is None), step, given, [generator])
 
     def _add_averages(
         self,
@@ -367,7 +369,7 @@ _NOWHERE = ChainState([], {})
 
 
 def _sweep(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     both: ChainState,
     live: Tensor,
     number: int,
@@ -379,24 +381,26 @@ def _sweep(
     made: list[_Joined] = []
     place, apart = both, live
     for _ in range(number):
-        made.append(_join(law, place, kernel.begin(law, place, generator), apart, kernel, layers))
+        made.append(
+            _join(hamiltonian, place, kernel.begin(hamiltonian, place, generator), apart, kernel, layers)
+        )
         place, apart = made[-1].place, made[-1].apart
     return _close(made, both, live)
 
 
 def _sweep_alone(
-    law: Hamiltonian, chains: ChainState, kernel: PairKernel, generator: torch.Generator
+    hamiltonian: Hamiltonian, chains: ChainState, kernel: PairKernel, generator: torch.Generator
 ) -> list[ChainState]:
     """Makes sweeps of chains alone, and returns where they are after every one."""
     places = list[ChainState]()
     for _ in range(SWEEPS):
-        chains = kernel.prepare(law, kernel.single(law, chains, generator), copies=1)
+        chains = kernel.prepare(hamiltonian, kernel.single(hamiltonian, chains, generator), copies=1)
         places.append(chains)
     return places
 
 
 def _join(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     before: ChainState,
     sweep: CoupledSweep,
     apart: Tensor,
@@ -411,7 +415,7 @@ def _join(
         if l not in layers.drawn_anew:
             _repeat_first(x, apart)
     apart, different = layers.mark_apart(state)
-    both = kernel.prepare(law, state, 2)
+    both = kernel.prepare(hamiltonian, state, 2)
     for x in both.fields.values():
         _repeat_first(x, apart)
     return _Joined(both, sweep._replace(state=_NOWHERE), apart, different, sum(changed[1:], changed[0]))

@@ -102,7 +102,7 @@ class Coupled(NamedTuple):
 
     Attributes:
         x: for each layer of the block (rows, columns), distributed by the first distribution.
-        y: distributed by the second law.
+        y: distributed by the second distribution.
         tries: (rows,), rounds of rejection sampling that a row took; 0 where none was needed.
     """
 
@@ -199,10 +199,11 @@ class Maximal(BlockCoupling):
 
 @final
 class Rejection:
-    """Draws from what one law leaves over of the other, for the rows that have not accepted yet.
+    """Draws from what one distribution leaves over of the other, for the rows that have not accepted yet.
 
     A round deals out proposals to the rows that wait, each of which gets twice as many as in the last round.
-    How many a row gets does not depend on their noise, and its first accepted one counts: the law is that of
+    How many a row gets does not depend on their noise, and its first accepted one counts: the distribution is
+        that of
     one proposal at a time, without a cap.
 
     Args:
@@ -222,7 +223,7 @@ class Rejection:
         wait_y: Tensor,
         generator: torch.Generator,
     ) -> None:
-        self._laws, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
+        self._blocks, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
         self._generator, self._each = generator, 1
         self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
 
@@ -245,7 +246,7 @@ class Rejection:
         row = self._deal(waits)
         none = len(row)
         slot = torch.arange(none, device=row.device)
-        some = [law.take(row) for law in self._laws]
+        some = [block.take(row) for block in self._blocks]
         noise = some[0].noise(none, self._generator)
         for number, (this, other) in enumerate((some, some[::-1])):
             if not bool(self._waits[number].any()):
@@ -270,7 +271,8 @@ class Rounds:
 
     The distribution is that of ``Rejection``. The host does not wait to learn how many rows wait: a round
     makes several times as many proposals as there are rows, so that one is nearly always enough however rare
-    acceptance is. Both laws are one batch, as a launch takes such a device longer than a small batch does.
+    acceptance is. Both distributions are one batch, as a launch takes such a device longer than a small batch
+    does.
 
     Args:
         p, q: the two distributions.
@@ -291,10 +293,10 @@ class Rounds:
     ) -> None:
         self._rows, self._generator = p.rows, generator
         fields = [stack(x, y) for x, y in zip(p.fields, q.fields, strict=True)]
-        self._laws = Block(p.hamiltonian, p.parts, tuple(fields))
+        self._blocks = Block(p.hamiltonian, p.parts, tuple(fields))
         self._slots = max(_PROPOSALS * p.rows, _SLOTS)
-        # ln p(x) - ln q(x) = x·(B_p - B_q) - (ψ_p - ψ_q), in one row for each pair of laws.
-        field, psi = _side_by_side(self._laws.in_double), self._laws.log_partition
+        # ln p(x) - ln q(x) = x·(B_p - B_q) - (ψ_p - ψ_q), in one row for each pair of distributions.
+        field, psi = _side_by_side(self._blocks.in_double), self._blocks.log_partition
         self._ratios = field.new_empty(p.rows, field.shape[1] + 1)
         torch.sub(*field.chunk(2), out=self._ratios[:, :-1])
         torch.sub(*psi.chunk(2)[::-1], out=self._ratios[:, -1])
@@ -303,7 +305,7 @@ class Rounds:
             self._tries: Tensor | None = tries
             self._drawn = [torch.stack(both) for both in zip(x, y, strict=True)]
             return
-        noise = self._laws.noise(p.rows + self._slots, generator)
+        noise = self._blocks.noise(p.rows + self._slots, generator)
         threshold = _random.exponential((p.rows + 2 * self._slots,), generator)
         x = p.sample([u[: p.rows] for u in noise])
         # Kept for y with probability min(1, q/p): where an Exp(1) variate is at least ln p - ln q.
@@ -324,7 +326,7 @@ class Rounds:
     def finish(self) -> Coupled:
         """Makes as many more rounds as it takes, and returns the draws."""
         while bool(self.waits.any()):
-            noise = self._laws.noise(self._slots, self._generator)
+            noise = self._blocks.noise(self._slots, self._generator)
             threshold = _random.exponential((2, self._slots), self._generator)
             self._make_round(self.waits[0] | self.waits[1], noise, threshold)
         return self.drawn
@@ -336,11 +338,11 @@ class Rounds:
 
     @torch.no_grad()
     def _make_round(self, waits: Tensor, noise: Sequence[Tensor], threshold: Tensor) -> None:
-        """Makes one round of proposals and keeps the first accepted one of every row and law.
+        """Makes one round of proposals and keeps the first accepted one of every row and distribution.
 
         Args:
-            waits: true for rows that wait for either law, (rows,).
-            noise: that of a proposal, which both laws share, for each part (slots, units).
+            waits: true for rows that wait for either distribution, (rows,).
+            noise: that of a proposal, which both distributions share, for each part (slots, units).
             threshold: Exp(1) variates, (2, slots).
         """
         rows, slots = self._rows, self._slots
@@ -350,8 +352,8 @@ class Rounds:
         slot = torch.arange(2 * slots, device=waits.device)
         row = torch.searchsorted(count, slot[:slots] // each, right=True)
         at = row.clamp(max=rows - 1)
-        fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in self._laws.fields]
-        proposals = Block(self._laws.hamiltonian, self._laws.parts, tuple(fields))
+        fields = [field.view(2, rows, -1).index_select(1, at).flatten(0, 1) for field in self._blocks.fields]
+        proposals = Block(self._blocks.hamiltonian, self._blocks.parts, tuple(fields))
         made = proposals.sample([u.repeat(2, *[1] * (u.dim() - 1)) for u in noise])
         ratio = self._compare([x.view(2, slots, -1) for x in made], self._ratios.index_select(0, at))
         ratio[1].neg_()

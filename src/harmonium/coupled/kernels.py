@@ -384,11 +384,12 @@ class Gibbs(PairKernel):
 def _find_field(hamiltonian: Hamiltonian, part: Part, states: States, copies: int) -> Tensor:
     """Returns the field of a part; equal chains of a pair get equal fields, to the bit, where β is one.
 
-    Some libraries round a row by where it stands, and laws that differ by rounding take many proposals.
+    Some libraries round a row by where it stands, and distributions that differ by rounding take many
+    proposals.
     """
     field = hamiltonian.field(part, states)
-    joints, one_law = hamiltonian.graph.joints[part.layer], isinstance(hamiltonian.beta, float)
-    if copies == 1 or not (joints and one_law) or _device.is_async(hamiltonian.device):
+    joints, one_beta = hamiltonian.graph.joints[part.layer], isinstance(hamiltonian.beta, float)
+    if copies == 1 or not (joints and one_beta) or _device.is_async(hamiltonian.device):
         return field
     apart = torch.stack([differ(*states[joint.other].chunk(2)) for joint in joints]).any(0)
     x, y = field.chunk(2)

@@ -137,9 +137,9 @@ def meet(
     begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
 
-    def run(law: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
+    def run(selected: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
         return run_pairs(
-            law, pair_kernel, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise
+            selected, pair_kernel, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise
         )
 
     if dealt is None:
@@ -232,23 +232,25 @@ def run_pairs(
         t += 1
         average = weights.average(t)
         if len(together):
-            law = hamiltonian.select_rows(together)
-            alone = pair_kernel.prepare(law, pair_kernel.single(law, alone, generator), copies=1)
+            selected = hamiltonian.select_rows(together)
+            alone = pair_kernel.prepare(selected, pair_kernel.single(selected, alone, generator), copies=1)
             tally.cost[together] += 1
             accumulator.add(alone, together, average)
         if len(apart):
             rows = len(apart)
             before = both.select_rows(slice(0, rows))
             if t <= lag:
-                law = hamiltonian.select_rows(apart)
-                x = pair_kernel.prepare(law, pair_kernel.single(law, before, generator, antithetic), copies=1)
+                selected = hamiltonian.select_rows(apart)
+                x = pair_kernel.prepare(
+                    selected, pair_kernel.single(selected, before, generator, antithetic), copies=1
+                )
                 both = join_states(x, state if t == 1 else both.select_rows(slice(rows, None)))
                 tally.cost[apart] += 1
             else:
-                law = hamiltonian.select_rows(torch.cat((apart, apart)))
-                both, tried = pair_kernel.coupled(law, both, generator)
+                selected = hamiltonian.select_rows(torch.cat((apart, apart)))
+                both, tried = pair_kernel.coupled(selected, both, generator)
                 if average:
-                    both = pair_kernel.prepare(law, both, copies=2)
+                    both = pair_kernel.prepare(selected, both, copies=2)
                 tally.tries[apart] += tried
                 tally.cost[apart] += 2
             x = both.select_rows(slice(0, rows))

@@ -201,13 +201,15 @@ class Fitted:
             summed: returns the rows whose sums the function needs, NaN where not observed.
             progress: True shows a line on stderr, False none; None: in a terminal or a notebook.
         """
-        law = self.machine.hamiltonian()
-        if has_hidden_states(law.graph, law.layers):
+        hamiltonian = self.machine.hamiltonian()
+        if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
             return self.compute(X, function)
 
         def list_costs(v: Tensor) -> Tensor:
             nothing = torch.zeros(len(v), dtype=torch.float64, device="cpu")
-            return sum((unit_updates_by_row(law, x.to(law.dtype)) for x in summed(v)), nothing)
+            return sum(
+                (unit_updates_by_row(hamiltonian, x.to(hamiltonian.dtype)) for x in summed(v)), nothing
+            )
 
         costs = torch.cat([list_costs(v) for v in self.states(X)])
         seconds, most = float(costs.sum()) / UNIT_UPDATES_PER_SECOND, float(costs.max())

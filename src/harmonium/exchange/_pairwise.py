@@ -99,19 +99,19 @@ def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
     Raises:
         ValueError: a machine with other units; the message names the program that has no place for it.
     """
-    law = machine.hamiltonian().to(torch.float64)
+    hamiltonian = machine.hamiltonian().to(torch.float64)
     if not all(layer.one_hot or layer.two_values for layer in machine.layers):
         raise misfit(machine, f"units with two values or categories for {program}")
     levels = [_levels(layer) for layer in machine.layers]
     first = np.cumsum([0, *(layer.n_units for layer in machine.layers)]).tolist()
     fields = [
         row
-        for layer, level, theta in zip(machine.layers, levels, law.thetas, strict=True)
+        for layer, level, theta in zip(machine.layers, levels, hamiltonian.thetas, strict=True)
         for row in theta[0].view(layer.n_units, -1).cpu().numpy() @ level.T
     ]
     tables = dict[tuple[int, int], Array]()
-    for edge, (l, m) in enumerate(law.graph.edges):
-        pairs, blocks = law.joined_units(edge)
+    for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+        pairs, blocks = hamiltonian.joined_units(edge)
         for (a, b), block in zip(pairs.tolist(), blocks.cpu().numpy(), strict=True):
             table = levels[l] @ block @ levels[m].T
             i, j = first[l] + a, first[m] + b

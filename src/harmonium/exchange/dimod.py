@@ -42,7 +42,7 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     dimod = _import_dimod()
     if any(layer.one_hot for layer in machine.layers):
         return _to_discrete(machine, dimod.DiscreteQuadraticModel())
-    law = machine.hamiltonian().to(torch.float64)
+    hamiltonian = machine.hamiltonian().to(torch.float64)
     if not all(layer.two_values for layer in machine.layers):
         raise misfit(machine, "units with two values or categories for dimod")
     ends = [layer.two_values or (0.0, 1.0) for layer in machine.layers]
@@ -51,11 +51,11 @@ def to_dimod(machine: BoltzmannMachine) -> Any:
     shift = [0.0 if spins else low for low, _ in ends]
     scale = [1.0 if spins else high - low for low, high in ends]
     model = dimod.BinaryQuadraticModel("SPIN" if spins else "BINARY")
-    linear = [theta[0].clone() for theta in law.thetas]
+    linear = [theta[0].clone() for theta in hamiltonian.thetas]
     offset = sum(float((x * shift[l]).sum()) for l, x in enumerate(linear))
     field = [x * scale[l] for l, x in enumerate(linear)]
-    for edge, (l, m) in enumerate(law.graph.edges):
-        pairs, blocks = law.joined_units(edge)
+    for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+        pairs, blocks = hamiltonian.joined_units(edge)
         values, (rows, columns) = blocks.flatten(), pairs.t()
         offset += float(values.sum()) * shift[l] * shift[m]
         field[l].index_add_(0, rows, values, alpha=scale[l] * shift[m])

@@ -63,13 +63,13 @@ class Gset(Format):
 
     @classmethod
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
-        law = machine.hamiltonian().to(torch.float64)
+        hamiltonian = machine.hamiltonian().to(torch.float64)
         kinds = [layer.kind for layer in machine.layers]
-        if kinds != ["spin"] or bool(law.thetas[0][0].any()):
+        if kinds != ["spin"] or bool(hamiltonian.thetas[0][0].any()):
             raise misfit(machine, "one layer of spins without biases for Gset files")
         lines = []
-        for edge in range(len(law.graph.edges)):
-            pairs, J = law.joined_units(edge)
+        for edge in range(len(hamiltonian.graph.edges)):
+            pairs, J = hamiltonian.joined_units(edge)
             weights = -J.flatten()
             if bool((weights != weights.round()).any()):
                 raise ValueError("machine: expected couplings that are whole numbers for Gset files")

@@ -89,17 +89,17 @@ class RBMjl(Format):
         if machine.edges != ((0, 1),) or machine.visible != (0,) or len(kinds) < len(machine.layers):
             units = "Bernoulli, Spin, Categorical, Gaussian, ReLU or DoubleReLU units"
             raise misfit(machine, f"a visible layer beside a hidden one, of {units}, for RBM.jl")
-        law, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
+        hamiltonian, shapes = machine.hamiltonian(), list[tuple[int, ...]]()
         buffer = io.BytesIO()
         with import_h5py().File(buffer, "w") as file:
             file[_VERSION], file["rbm_type"] = "1.0.0", "RBM"
             for side, name, layer, natural in zip(
-                ("visible", "hidden"), kinds, machine.layers, law.thetas, strict=True
+                ("visible", "hidden"), kinds, machine.layers, hamiltonian.thetas, strict=True
             ):
                 shapes.append((layer.n_units, layer.columns_per_unit) if layer.one_hot else (layer.width,))
                 par = torch.stack([x.view(shapes[-1]) for x in _LAYERS[name].pack(natural)], -1)
                 file[f"{side}_type"], file[f"{side}_par"] = name, par.cpu().numpy()
-            file["weights"] = law.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
+            file["weights"] = hamiltonian.J[0].t().reshape(*shapes[1], *shapes[0]).cpu().numpy()
         return buffer.getvalue()
 
 

@@ -83,8 +83,8 @@ class Rbms(Format):
         if not (is_rbm(machine) and (visible.one_hot or visible.two_values == (0.0, 1.0))):
             expected = "Bernoulli or categorical visible units beside a layer of Bernoulli hidden ones"
             raise misfit(machine, f"{expected} for rbms")
-        law, potts = machine.hamiltonian(), visible.one_hot
-        W = law.J[0].reshape(*visible.bias.shape, hidden.width)
+        hamiltonian, potts = machine.hamiltonian(), visible.one_hot
+        W = hamiltonian.J[0].reshape(*visible.bias.shape, hidden.width)
         values: dict[str, Any] = dict(zip(_NAMES, (W, visible.bias, hidden.bias), strict=True))
         if chains is None:
             chains = machine.random_states(_CHAINS, seed=0)[0]  # the program reads no file without any

@@ -60,17 +60,20 @@ class _Served(nn.Module):
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
         # By torch's own products: those of ``backends`` choose their way by the number of rows.
-        law, hidden = self.machine.hamiltonian(), self._hidden
-        states = law.split(v)
-        fields, weights = dict[int, Tensor](), [law.log_weight(l, states[l]) for l in self.machine.visible]
-        for l, m, J in law.edges:
+        hamiltonian, hidden = self.machine.hamiltonian(), self._hidden
+        states = hamiltonian.split(v)
+        fields, weights = (
+            dict[int, Tensor](),
+            [hamiltonian.log_weight(l, states[l]) for l in self.machine.visible],
+        )
+        for l, m, J in hamiltonian.edges:
             if m in hidden or l in hidden:
                 below, above, J = (l, m, J) if m in hidden else (m, l, J.t())
                 part = states[below] @ J
                 fields[above] = fields[above] + part if above in fields else part
             else:  # of an inner edge every pair stands in J twice
                 weights.append(((states[l] @ J) * states[m]).sum(-1) / (2 if l == m else 1))
-        weights += [law.log_partition(l, field) for l, field in fields.items()]
-        means = [law.mean(l, fields[l]) for l in hidden]
+        weights += [hamiltonian.log_partition(l, field) for l, field in fields.items()]
+        means = [hamiltonian.mean(l, fields[l]) for l in hidden]
         F = -torch.stack([weight.double() for weight in weights]).sum(0)
         return torch.cat(means, -1) if means else v.new_zeros(v.shape[0], 0), F

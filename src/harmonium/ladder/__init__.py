@@ -17,7 +17,7 @@ from harmonium.ladder.kernel import (
     Ladder as Ladder,
     LadderState as LadderState,
     Traffic as Traffic,
-    laws_along as laws_along,
+    hamiltonians_along as hamiltonians_along,
     lead_to as lead_to,
     load_ladder as load_ladder,
     save_ladder as save_ladder,

@@ -14,7 +14,7 @@ from harmonium._checks import Numbers
 from harmonium.backends import Recording, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import as_rung, fields_of, laws_of, space_rungs
+from harmonium.ladder.rungs import as_rung, fields_of, hamiltonians_of, space_rungs
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
 
@@ -98,7 +98,7 @@ def bennett_ratio(gap_a: Tensor, gap_b: Tensor) -> BennettRatio:
     left, right, *slopes = sides(c)
     slope = torch.cat(slopes).sum()
     # To first order a term that is larger by δ moves the root by δ / slope. Means are taken off, since only
-    # what deviates from the expectation under a law is an error.
+    # what deviates from the expectation under a distribution is an error.
     influence = torch.cat((left - left.mean(), right.mean() - right)) / slope
     sizes = len(x) * len(y) / (len(x) + len(y))
     return BennettRatio(float(c), influence, float(influence.square().sum().sqrt()), float(slope / sizes))
@@ -167,10 +167,10 @@ def log_partitions(
     ln Z of rung 0 is known; every gap adds ln Z_b - ln Z_a by Bennett's ratio. Chains are run until 99 % of
     all states have come from rung 0, and from then on counted.
 
-    A ladder along the couplings is made without regard to a training. Where the law changes its nature on
-    the way (a phase transition of first order, as in the segmentation models of the UAI competition), states
-    that come from rung 0 may all miss a mode, and ln Z is too low by what it weighs. ``data`` in that mode
-    then stay at the top for ever, which the result says; without data it may go unseen.
+    A ladder along the couplings is made without regard to a training. Where the distribution changes its
+    nature on the way (a phase transition of first order, as in the segmentation models of the UAI
+    competition), states that come from rung 0 may all miss a mode, and ln Z is too low by what it weighs.
+    ``data`` in that mode then stay at the top for ever, which the result says; without data it may go unseen.
 
     Args:
         machine: the machine.
@@ -206,43 +206,45 @@ def log_partitions(
     rounds = _checks.positive_int(rounds, "rounds", minimum=20)
     warm_up = _checks.positive_int(warm_up, "warm_up", minimum=0)
     generator = _random.as_generator(seed, machine.device)
-    law = machine.hamiltonian()
-    require_distribution(law)
+    hamiltonian = machine.hamiltonian()
+    require_distribution(hamiltonian)
     if state is None:
-        begun = _begin(machine, law, kernel, data, chains, generator)
+        begun = _begin(machine, hamiltonian, kernel, data, chains, generator)
     else:
-        kernel.check(law, state)
-        begun = kernel.init(law, state.states, generator, rungs=state.memory.rungs, below=state.memory.states)
+        kernel.check(hamiltonian, state)
+        begun = kernel.init(
+            hamiltonian, state.states, generator, rungs=state.memory.rungs, below=state.memory.states
+        )
     # A GPU makes two rounds at once, with even and odd exchanges. The host looks after each two.
-    each = 2 if kernel.period and choice.records(law.device) else 1
+    each = 2 if kernel.period and choice.records(hamiltonian.device) else 1
 
     def climb(chains: KernelState) -> KernelState:
         for _ in range(each):
-            chains, _ = kernel.step(law, chains, generator)
+            chains, _ = kernel.step(hamiltonian, chains, generator)
         return chains
 
     def count(now: tuple[KernelState, Tensor]) -> tuple[KernelState, Tensor]:
         """Makes two rounds and notes the gaps."""
         chains = now[0]
         for _ in range(2):
-            chains, _ = kernel.step(law, chains, generator)
-        return chains, _gaps([*chains.known, law], [*chains.memory.states, chains.states])
+            chains, _ = kernel.step(hamiltonian, chains, generator)
+        return chains, _gaps([*chains.known, hamiltonian], [*chains.memory.states, chains.states])
 
-    climbing = Recording(climb, begun, law.device, [generator], steady=each == 2)
+    climbing = Recording(climb, begun, hamiltonian.device, [generator], steady=each == 2)
     while _find_renewed(climbing.state) < RENEWED and climbing.state.sweeps + each <= warm_up:
         climbing.advance()
     warm = climbing.state
     none = torch.zeros(
-        len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=law.device
+        len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=hamiltonian.device
     )
-    counting = Recording(count, (warm, none), law.device, [generator], steady=each == 2)
+    counting = Recording(count, (warm, none), hamiltonian.device, [generator], steady=each == 2)
     noted = list[Tensor]()
     for _ in range(rounds // 2):
         counting.advance()
         noted.append(counting.state[1].clone())
     end = counting.state[0]
     if rounds % 2:
-        end, _ = kernel.step(law, end, generator)
+        end, _ = kernel.step(hamiltonian, end, generator)
     bottom = end.known[0].log_partition_of_independent()
     values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1).cpu(), bottom)
     seen, renewed = traffic(end), _find_renewed(warm)
@@ -274,18 +276,20 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
     """
     if not machine.graph.independent:
         raise ValueError("machine: expected hidden layers that no edge joins, received others")
-    law, v = machine.hamiltonian(), machine.visible_rows(X, "X")
-    states = law.split(v)
+    hamiltonian, v = machine.hamiltonian(), machine.visible_rows(X, "X")
+    states = hamiltonian.split(v)
     means = [
-        -float(rung_law.free_energy(states, law.graph.summed).mean()) - float(value)
-        for rung_law, value in zip(laws_of(law, found.state.memory.rungs), found.values, strict=True)
+        -float(rung_hamiltonian.free_energy(states, hamiltonian.graph.summed).mean()) - float(value)
+        for rung_hamiltonian, value in zip(
+            hamiltonians_of(hamiltonian, found.state.memory.rungs), found.values, strict=True
+        )
     ]
     return torch.tensor(means, dtype=torch.float64)
 
 
 def _begin(
     machine: BoltzmannMachine,
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     kernel: Ladder,
     data: Numbers | None,
     chains: int,
@@ -293,25 +297,27 @@ def _begin(
 ) -> KernelState:
     """Returns chains at all rungs, those at the top from data or noise."""
     if data is None:
-        return kernel.init(law, machine.random_states(chains, seed=generator), generator)
+        return kernel.init(hamiltonian, machine.random_states(chains, seed=generator), generator)
     rows = machine.visible_rows(data, "data")
     if kernel.rungs is None:
-        filled = fill_hidden(law, rows, generator).states
-        rungs = space_rungs(law, generator, kernel.acceptance, kernel.most(as_rung(law)), filled)
+        filled = fill_hidden(hamiltonian, rows, generator).states
+        rungs = space_rungs(
+            hamiltonian, generator, kernel.acceptance, kernel.most(as_rung(hamiltonian)), filled
+        )
         kernel = kernel.with_rungs(rungs)
     drawn = rows[_random.integers(len(rows), (chains,), generator)]
-    start = fill_hidden(law, drawn, generator)
-    start = run_kernel(law, Gibbs(), start, _START_SWEEPS, generator)
-    return kernel.init(law, start.states, generator)
+    start = fill_hidden(hamiltonian, drawn, generator)
+    start = run_kernel(hamiltonian, Gibbs(), start, _START_SWEEPS, generator)
+    return kernel.init(hamiltonian, start.states, generator)
 
 
-def _gaps(laws: list[Hamiltonian], places: list[States]) -> Tensor:
+def _gaps(hamiltonians: list[Hamiltonian], places: list[States]) -> Tensor:
     """Returns F_b - F_a and E_a - E_b, of states of a and of b, for every gap: (gaps, 2, 2, chains)."""
 
-    def free(law: Hamiltonian, x: States) -> Tensor:
-        return law.free_energy(x, law.graph.summed, fields_of(law, x))
+    def free(hamiltonian: Hamiltonian, x: States) -> Tensor:
+        return hamiltonian.free_energy(x, hamiltonian.graph.summed, fields_of(hamiltonian, x))
 
-    pairs = zip(laws, laws[1:], pairwise(places), strict=False)
+    pairs = zip(hamiltonians, hamiltonians[1:], pairwise(places), strict=False)
     gaps = [
         [[free(high, x) - free(low, x) for x in both], [low.energy(x) - high.energy(x) for x in both]]
         for low, high, both in pairs

@@ -31,8 +31,8 @@ from harmonium.ladder.rungs import (
     complete,
     fields_of,
     fill_rungs,
-    law_of,
-    laws_of,
+    hamiltonian_of,
+    hamiltonians_of,
     require_bottom,
     space_rungs,
 )
@@ -71,11 +71,13 @@ class Population(NamedTuple):
     energies: Tensor
 
     @classmethod
-    def of(cls, law: Hamiltonian, states: Sequence[Tensor]) -> Population:
+    def of(cls, hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Population:
         """Returns states, for each layer (rows, width_l), with their free energies."""
         empty = states[0].new_empty(0, 0)
-        kept = [empty if l in law.graph.summed else x for l, x in enumerate(states)]
-        return cls(kept, law.free_energy(kept, law.graph.summed, fields_of(law, kept)))
+        kept = [empty if l in hamiltonian.graph.summed else x for l, x in enumerate(states)]
+        return cls(
+            kept, hamiltonian.free_energy(kept, hamiltonian.graph.summed, fields_of(hamiltonian, kept))
+        )
 
     def take(self, rows: Tensor | slice) -> Population:
         """Returns some of the states."""
@@ -87,18 +89,18 @@ class Population(NamedTuple):
         new = [x.index_copy(0, rows, y) if x.numel() else x for x, y in pairs]
         return Population(new, self.energies.index_copy(0, rows, energies))
 
-    def whole(self, law: Hamiltonian, generator: torch.Generator) -> States:
+    def whole(self, hamiltonian: Hamiltonian, generator: torch.Generator) -> States:
         """Returns the states with every layer, (rows, width_l), those summed out drawn given the others."""
-        return complete(law, self.states, fields_of(law, self.states), generator)
+        return complete(hamiltonian, self.states, fields_of(hamiltonian, self.states), generator)
 
 
 @record
 class Exchange(NamedTuple):
-    """An offer of chains of a law and ``members`` at some ``rows`` of a rung's population to change places.
+    """An offer of chains of a distribution and ``members`` of a rung's population to change places.
 
     ``gain`` is the log of the ratio of probabilities after and before. ``energies`` and ``fields``, by layer
-    (chains, width_l), are those of chains and members under the law, ``under_rung`` are energies of the
-    chains under the rung; (chains,) but for the fields.
+    (chains, width_l), are those of chains and members under the distribution, ``under_rung`` are energies of
+    the chains under the rung; (chains,) but for the fields.
     """
 
     rows: Tensor
@@ -111,24 +113,28 @@ class Exchange(NamedTuple):
     @classmethod
     def offer(
         cls,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         rung: Hamiltonian,
         chains: Sequence[Tensor],
         reservoir: Population,
         generator: torch.Generator,
     ) -> Exchange:
         """Draws distinct members for all chains, (chains, width_l) for each layer, and judges the change."""
-        summed = law.graph.summed
+        summed = hamiltonian.graph.summed
         rows = successive(len(chains[0]), len(reservoir.energies), generator)
         members = reservoir.take(rows)
-        fields = fields_of(law, chains), fields_of(law, members.states)
-        x = law.free_energy(chains, summed, fields[0])
-        y = law.free_energy(members.states, summed, fields[1])
+        fields = fields_of(hamiltonian, chains), fields_of(hamiltonian, members.states)
+        x = hamiltonian.free_energy(chains, summed, fields[0])
+        y = hamiltonian.free_energy(members.states, summed, fields[1])
         under = rung.free_energy(chains, summed, fields_of(rung, chains))
         return cls(rows, members, (x - under) - (y - members.energies), (x, y), fields, under)
 
     def accept(
-        self, law: Hamiltonian, chains: Sequence[Tensor], reservoir: Population, generator: torch.Generator
+        self,
+        hamiltonian: Hamiltonian,
+        chains: Sequence[Tensor],
+        reservoir: Population,
+        generator: torch.Generator,
     ) -> tuple[States, Population]:
         """Exchanges with Metropolis's probability; summed layers of the chains are drawn again.
 
@@ -137,11 +143,11 @@ class Exchange(NamedTuple):
         """
         swap = _random.accept(self.gain, generator)
         chosen, moved, returned = swap.unsqueeze(-1), list(chains), list(self.members.states)
-        for l in law.graph.kept:
+        for l in hamiltonian.graph.kept:
             moved[l], returned[l] = swap_where(chosen, chains[l], self.members.states[l])
         energies = torch.where(swap, self.under_rung, self.members.energies)
         fields = {l: torch.where(chosen, self.fields[1][l], ours) for l, ours in self.fields[0].items()}
-        return complete(law, moved, fields, generator), reservoir.put(self.rows, returned, energies)
+        return complete(hamiltonian, moved, fields, generator), reservoir.put(self.rows, returned, energies)
 
 
 @record
@@ -158,15 +164,17 @@ class Judged(NamedTuple):
     @classmethod
     def after_step(
         cls,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         rung: Rung,
         given: tuple[States, Tensor, Tensor, Population],
         generator: torch.Generator,
     ) -> Judged:
-        """Lets chains of a law offer to exchange; with their rows, energies before, and the reservoir."""
+        """Lets chains of a distribution offer to exchange; with rows, energies before, and the reservoir."""
         chains, rows, energies, reservoir = given
         offering = [x[rows] for x in chains]
-        offered = Exchange.offer(law, law_of(law, rung), offering, reservoir, generator)
+        offered = Exchange.offer(
+            hamiltonian, hamiltonian_of(hamiltonian, rung), offering, reservoir, generator
+        )
         weights = (energies - offered.energies[0]).softmax(0)
         size = 1 / weights.square().sum() / len(weights)
         rate = (weights * offered.gain.clamp(max=0).exp()).sum()
@@ -193,7 +201,7 @@ class Frozen(NamedTuple):
 
 
 def equilibrate(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     rung: Rung,
     chains: States,
     samples: Population,
@@ -210,14 +218,16 @@ def equilibrate(
     """
     rounds = 0
 
-    def advance(law: Hamiltonian, given: tuple[Rung, States, Population], count: int) -> Any:
+    def advance(hamiltonian: Hamiltonian, given: tuple[Rung, States, Population], count: int) -> Any:
         (rung, chains, reservoir), gaps, accepted = given, list[Tensor](), list[Tensor]()
         for _ in range(count):
-            offered = Exchange.offer(law, law_of(law, rung), chains, reservoir, generator)
+            offered = Exchange.offer(
+                hamiltonian, hamiltonian_of(hamiltonian, rung), chains, reservoir, generator
+            )
             gaps.append((offered.energies[0] - offered.under_rung)[:_WATCHED])
             accepted.append(offered.gain.clamp(max=0).exp().mean())
-            chains, reservoir = offered.accept(law, chains, reservoir, generator)
-            chains = [*run_kernel(law, Gibbs(), KernelState(chains, 0), sweeps, generator).states]
+            chains, reservoir = offered.accept(hamiltonian, chains, reservoir, generator)
+            chains = [*run_kernel(hamiltonian, Gibbs(), KernelState(chains, 0), sweeps, generator).states]
         return chains, reservoir, torch.stack(gaps), torch.stack(accepted)
 
     def run(chains: States, count: int) -> tuple[States, Tensor, Tensor]:
@@ -225,7 +235,7 @@ def equilibrate(
         while count:
             several = min(_TOGETHER, 1 << count.bit_length() - 1)
             key, step = ("rounds", sweeps, several), partial(advance, count=several)
-            made = _replayed(owner, law, key, step, (rung, chains, reservoir), generator)
+            made = _replayed(owner, hamiltonian, key, step, (rung, chains, reservoir), generator)
             chains, reservoir, count = made[0], made[1], count - several
             gaps.append(made[2])
             accepted.append(made[3])
@@ -252,21 +262,21 @@ def equilibrate(
         collected.append(chains)
     rounds += len(collected) * ceil(2 * time)
     together = [torch.cat(parts) for parts in zip(*collected, strict=True)]
-    return Frozen("", Population.of(law, together), chains, rounds)
+    return Frozen("", Population.of(hamiltonian, together), chains, rounds)
 
 
 def _replayed(
     owner: object,
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     key: tuple[Any, ...],
     step: Callable[[Hamiltonian, Any], Any],
     given: Any,
     generator: torch.Generator,
 ) -> Any:
-    """Makes a step under a law, by a recording of the owner where the device records."""
-    if owner is None or not choice.records(law.device):
-        return step(law, given)
-    made = replay_under(law, owner, key, step, given, [generator])
+    """Makes a step under a distribution, by a recording of the owner where the device records."""
+    if owner is None or not choice.records(hamiltonian.device):
+        return step(hamiltonian, given)
+    made = replay_under(hamiltonian, owner, key, step, given, [generator])
     return map_leaves(lambda x: x.clone() if isinstance(x, Tensor) else x, made)
 
 
@@ -339,7 +349,11 @@ class EquilibriumTraining:
                 _checks.positive_int(getattr(self, name), name, minimum=2)
 
     def begin(
-        self, law: Hamiltonian, rows: int, parameters: Mapping[str, Tensor], generator: torch.Generator
+        self,
+        hamiltonian: Hamiltonian,
+        rows: int,
+        parameters: Mapping[str, Tensor],
+        generator: torch.Generator,
     ) -> PttState:
         """Returns the state with the first frozen machines: independent units, and the machine as it is.
 
@@ -349,12 +363,14 @@ class EquilibriumTraining:
             ValueError: a machine that chains from independent units do not reach.
         """
         number = self.chains or max(2, rows)
-        rungs = space_rungs(law, generator, _FIRST_GAPS, self.max_rungs - 1)
-        foot = law_of(law, rungs[0])
+        rungs = space_rungs(hamiltonian, generator, _FIRST_GAPS, self.max_rungs - 1)
+        foot = hamiltonian_of(hamiltonian, rungs[0])
         samples = Population.of(foot, foot.draw_independent(number * self.samples, generator))
-        bottom = torch.tensor([foot.log_partition_of_independent()], dtype=torch.float64, device=law.device)
+        bottom = torch.tensor(
+            [foot.log_partition_of_independent()], dtype=torch.float64, device=hamiltonian.device
+        )
         state = PttState(
-            law.draw_independent(number, generator),
+            hamiltonian.draw_independent(number, generator),
             0,
             rungs[:1],
             [samples.take(slice(number)).states],
@@ -362,25 +378,26 @@ class EquilibriumTraining:
             torch.zeros_like(bottom),
             samples,
             samples,
-            torch.arange(number, device=law.device),
+            torch.arange(number, device=hamiltonian.device),
             samples.energies[:number],
             {},
         )
-        laws = laws_of(law, rungs[1:])
-        for at in laws:
+        hamiltonians = hamiltonians_of(hamiltonian, rungs[1:])
+        for at in hamiltonians:
             state = replace(state, chains=fill_rungs([foot, at], number, generator)[-1])
-            state = self._freeze(at, state, parameters if at is law else {}, generator)
+            state = self._freeze(at, state, parameters if at is hamiltonian else {}, generator)
             if state.restart:
                 raise ValueError(
                     "machine: expected one that chains from independent units reach; received "
-                    f"{state.cause} on the way, at rung {len(state.rungs)} of {len(laws)}. Begin with "
+                    f"{state.cause} on the way, at rung {len(state.rungs)} of {len(hamiltonians)}. "
+                    "Begin with "
                     "weaker couplings"
                 )
         return state
 
     def advance(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         state: PttState,
         parameters: Mapping[str, Tensor],
         generator: torch.Generator,
@@ -389,26 +406,26 @@ class EquilibriumTraining:
         state = replace(state, restart=0, sweeps=state.sweeps + self.sweeps)
         rung, reservoir = state.rungs[-1], state.reservoir
 
-        def judge(law: Hamiltonian, given: Any) -> Judged:
-            return Judged.after_step(law, given[0], given[1], generator)
+        def judge(hamiltonian: Hamiltonian, given: Any) -> Judged:
+            return Judged.after_step(hamiltonian, given[0], given[1], generator)
 
-        def move(law: Hamiltonian, given: Any) -> Moved:
-            return settings.move(law, *given, generator=generator)
+        def move(hamiltonian: Hamiltonian, given: Any) -> Moved:
+            return settings.move(hamiltonian, *given, generator=generator)
 
         settings = replace(self)  # a recording that held its owner would keep it alive
         given = (state.chains, state.offering, state.energies, reservoir)
-        judged = _replayed(self, law, ("judge",), judge, (rung, given), generator)
+        judged = _replayed(self, hamiltonian, ("judge",), judge, (rung, given), generator)
         size, rate = judged.numbers.tolist()
         seen = {"acceptance": rate, "sample_size": size, "frozen": 0.0}
         least = min(self.freeze, _SOON) if state.since == 0 else LEAST
         if not (size >= LEAST and rate >= least):  # also where they are no numbers
             cause = f"acceptance {rate:.3g} and effective sample size {size:.3g} after a step"
-            return self._reject(law, state, cause, generator), seen
+            return self._reject(hamiltonian, state, cause, generator), seen
         if rate < self.freeze:
-            state = self._freeze(law, state, parameters, generator)
+            state = self._freeze(hamiltonian, state, parameters, generator)
             return state, {**seen, "frozen": float(not state.restart)}
         moved = _replayed(
-            self, law, ("move",), move, (judged, state.offering, state.chains, reservoir), generator
+            self, hamiltonian, ("move",), move, (judged, state.offering, state.chains, reservoir), generator
         )
         after = replace(
             state,
@@ -420,7 +437,7 @@ class EquilibriumTraining:
 
     def move(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         judged: Judged,
         rows: Tensor,
         chains: States,
@@ -429,21 +446,23 @@ class EquilibriumTraining:
         generator: torch.Generator,
     ) -> Moved:
         """Lets chains of some rows exchange as judged, and moves all, each layer (chains, width_l)."""
-        offering, reservoir = judged.offered.accept(law, judged.offering, reservoir, generator)
+        offering, reservoir = judged.offered.accept(hamiltonian, judged.offering, reservoir, generator)
         chains = [x.index_copy(0, rows, y) for x, y in zip(chains, offering, strict=True)]
-        moved = run_kernel(law, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
+        moved = run_kernel(hamiltonian, Gibbs(), KernelState(chains, 0), self.sweeps, generator)
         rows = self._choose(len(chains[0]), generator)
-        fields = {l: moved.fields[l][rows] for l in law.graph.summed}
-        energies = law.free_energy([x[rows] for x in moved.states], law.graph.summed, fields)
+        fields = {l: moved.fields[l][rows] for l in hamiltonian.graph.summed}
+        energies = hamiltonian.free_energy([x[rows] for x in moved.states], hamiltonian.graph.summed, fields)
         return Moved(list(moved.states), reservoir, rows, energies)
 
     def _choose(self, chains: int, generator: torch.Generator) -> Tensor:
         """Draws the rows of the chains that offer at the next update, (offers,)."""
         return successive(min(self.offers or chains, chains), chains, generator)
 
-    def _reject(self, law: Hamiltonian, state: PttState, cause: str, generator: torch.Generator) -> PttState:
+    def _reject(
+        self, hamiltonian: Hamiltonian, state: PttState, cause: str, generator: torch.Generator
+    ) -> PttState:
         """Returns the state at the last frozen machine."""
-        rung, samples = law_of(law, state.rungs[-1]), state.samples
+        rung, samples = hamiltonian_of(hamiltonian, state.rungs[-1]), state.samples
         number = len(state.populations[0][rung.graph.kept[0]])
         drawn = samples.take(_random.permutation(len(samples.energies), generator)[:number])
         rows, rejections, stop = self._choose(number, generator), state.rejections + 1, state.stop
@@ -465,18 +484,20 @@ class EquilibriumTraining:
 
     def _freeze(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         state: PttState,
         parameters: Mapping[str, Tensor],
         generator: torch.Generator,
     ) -> PttState:
         """Returns the state with the machine among the frozen ones, or at the last one where that failed."""
-        rung, samples = law_of(law, state.rungs[-1]), state.samples
-        frozen = equilibrate(law, state.rungs[-1], state.chains, samples, self.sweeps, generator, self)
+        rung, samples = hamiltonian_of(hamiltonian, state.rungs[-1]), state.samples
+        frozen = equilibrate(
+            hamiltonian, state.rungs[-1], state.chains, samples, self.sweeps, generator, self
+        )
         if frozen.cause:
-            return self._reject(law, state, frozen.cause, generator)
-        under = rung.free_energy(frozen.samples.states, law.graph.summed)
-        gap = law.free_energy(samples.states, law.graph.summed) - samples.energies
+            return self._reject(hamiltonian, state, frozen.cause, generator)
+        under = rung.free_energy(frozen.samples.states, hamiltonian.graph.summed)
+        gap = hamiltonian.free_energy(samples.states, hamiltonian.graph.summed) - samples.energies
         ratio = bennett_ratio(gap, frozen.samples.energies - under)
         values, variances, number = state.log_partitions, state.variances, len(state.chains[0])
         rows, stop = self._choose(number, generator), state.stop
@@ -485,21 +506,21 @@ class EquilibriumTraining:
         return replace(
             state,
             chains=frozen.chains,
-            rungs=[*state.rungs, [x.clone() for x in as_rung(law)]],
+            rungs=[*state.rungs, [x.clone() for x in as_rung(hamiltonian)]],
             populations=[*state.populations, frozen.samples.take(slice(number)).states],
             log_partitions=torch.cat((values, values[-1:] + ratio.value)),
             variances=torch.cat((variances, variances[-1:] + ratio.standard_error**2)),
             samples=frozen.samples,
             reservoir=frozen.samples,
             offering=rows,
-            energies=Population.of(law, [x[rows] for x in frozen.chains]).energies,
+            energies=Population.of(hamiltonian, [x[rows] for x in frozen.chains]).energies,
             parameters={name: p.detach().clone() for name, p in parameters.items()},
             since=0,
             rejections=0,
             stop=stop,
         )
 
-    def check(self, law: Hamiltonian, state: Any) -> None:
+    def check(self, hamiltonian: Hamiltonian, state: Any) -> None:
         """Refuses a state, read from a file, that ``advance`` could not have returned for this machine.
 
         Raises:
@@ -507,11 +528,11 @@ class EquilibriumTraining:
         """
         if not isinstance(state, PttState):
             raise ValueError(f"state: expected a PttState, as ptt keeps it, received {type(state).__name__}")
-        check_chains(law, state.chains)
+        check_chains(hamiltonian, state.chains)
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         if not isinstance(state.rungs, list) or not state.rungs:
             raise ValueError("state.rungs: expected frozen machines, received none")
-        number, kept = len(state.chains[0]), law.graph.kept
+        number, kept = len(state.chains[0]), hamiltonian.graph.kept
 
         def rows(count: int) -> States:
             shapes = [(count, x.shape[1]) if l in kept else (0, 0) for l, x in enumerate(state.chains)]
@@ -523,7 +544,7 @@ class EquilibriumTraining:
         expected = PttState(
             state.chains,
             0,
-            [as_rung(law)] * len(state.rungs),
+            [as_rung(hamiltonian)] * len(state.rungs),
             [rows(number)] * len(state.rungs),
             by_rung,
             by_rung,
@@ -534,10 +555,10 @@ class EquilibriumTraining:
             state.parameters if isinstance(state.parameters, dict) else {},
         )
         require_alike(state, expected, "state")
-        require_bottom(law, state.rungs)
+        require_bottom(hamiltonian, state.rungs)
         for name in ("samples", "reservoir"):
             for l in kept:
-                law.layers[l].check_rows(getattr(state, name).states[l], f"state.{name}.states[{l}]")
+                hamiltonian.layers[l].check_rows(getattr(state, name).states[l], f"state.{name}.states[{l}]")
 
 
 @torch.no_grad()
@@ -560,10 +581,10 @@ def ladder_of(machine: BoltzmannMachine, state: Any, *, seed: int | torch.Genera
     """
     if not isinstance(state, PttState):
         raise ValueError("state: expected the rule_state of a training by ptt, received another")
-    law, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
-    require_bottom(law, state.rungs)
+    hamiltonian, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
+    require_bottom(hamiltonian, state.rungs)
     below = []
     for rung, kept in zip(state.rungs, state.populations, strict=True):
-        frozen = law_of(law, rung)
+        frozen = hamiltonian_of(hamiltonian, rung)
         below.append(Population.of(frozen, kept).whole(frozen, generator))
-    return Ladder().init(law, state.chains, generator, rungs=state.rungs, below=below)
+    return Ladder().init(hamiltonian, state.chains, generator, rungs=state.rungs, below=below)

@@ -18,8 +18,8 @@ from harmonium.ladder.rungs import (
     Rung,
     as_rung,
     fill_rungs,
-    law_of,
-    laws_of,
+    hamiltonian_of,
+    hamiltonians_of,
     mix,
     space_rungs,
 )
@@ -99,19 +99,19 @@ class KeptLadder:
         step = update.step
         if not self.wants(step, update.total):
             return
-        law = update.machine.hamiltonian()
-        state = self._start(law, step) if self._state is None else self._state
+        hamiltonian = update.machine.hamiltonian()
+        state = self._start(hamiltonian, step) if self._state is None else self._state
         weight = min(1.0, _interval(step) / (_WINDOW * step))
-        self._state = replace(state, step=step, average=mix(state.average, as_rung(law), weight))
+        self._state = replace(state, step=step, average=mix(state.average, as_rung(hamiltonian), weight))
         if step % (_LOOK * _interval(step)) == 0:
-            self._state = self._extend(self._state, law_of(law, self._state.average))
+            self._state = self._extend(self._state, hamiltonian_of(hamiltonian, self._state.average))
 
     @torch.no_grad()
     def finish(self, machine: BoltzmannMachine) -> None:
         """Leads the ladder from the last average to the machine as it is."""
-        law = machine.hamiltonian()
-        state = self._start(law, 0) if self._state is None else self._state
-        for end in (law_of(law, state.average), law):
+        hamiltonian = machine.hamiltonian()
+        state = self._start(hamiltonian, 0) if self._state is None else self._state
+        for end in (hamiltonian_of(hamiltonian, state.average), hamiltonian):
             state = self._extend(state, end)
         self.ladder = self.asked.with_rungs(state.rungs, state.ages)
 
@@ -134,19 +134,21 @@ class KeptLadder:
             require_alike(kept, expected, "KeptLadder")
         self._state = kept
 
-    def _start(self, law: Hamiltonian, step: int) -> Averages:
+    def _start(self, hamiltonian: Hamiltonian, step: int) -> Averages:
         """Returns rungs from independent units to the machine."""
-        generator = self._noise(law, step)
-        rungs = space_rungs(law, generator, self.asked.acceptance, self.asked.most(as_rung(law)))
-        pilots = fill_rungs(laws_of(law, rungs)[:-1], PILOTS, generator)[-1]
-        average = [x.clone() for x in as_rung(law)]
+        generator = self._noise(hamiltonian, step)
+        rungs = space_rungs(
+            hamiltonian, generator, self.asked.acceptance, self.asked.most(as_rung(hamiltonian))
+        )
+        pilots = fill_rungs(hamiltonians_of(hamiltonian, rungs)[:-1], PILOTS, generator)[-1]
+        average = [x.clone() for x in as_rung(hamiltonian)]
         return Averages(rungs, [0.0] * len(rungs), average, pilots, self.asked.acceptance, step)
 
     def _extend(self, state: Averages, average: Hamiltonian) -> Averages:
         """Returns the averages with rungs up to where exchanges reach a machine."""
         generator, most = self._noise(average, state.step), self.asked.most(as_rung(average))
         while True:
-            pilots = Pilots(law_of(average, state.rungs[-1]), state.pilots)
+            pilots = Pilots(hamiltonian_of(average, state.rungs[-1]), state.pilots)
             try:
                 room = most - len(state.rungs)
                 rungs, places, pilots = pilots.reach(average, state.acceptance, room, generator)
@@ -157,8 +159,8 @@ class KeptLadder:
             ages = [*state.ages, *(age + t * (state.step - age) for t in places)]
             return replace(state, rungs=[*state.rungs, *rungs], ages=ages, pilots=pilots.states)
 
-    def _noise(self, law: Hamiltonian, step: int) -> torch.Generator:
-        return _random.as_generator(self._seed_of(step), law.device)
+    def _noise(self, hamiltonian: Hamiltonian, step: int) -> torch.Generator:
+        return _random.as_generator(self._seed_of(step), hamiltonian.device)
 
 
 def _thin(state: Averages, most: int) -> Averages:

@@ -24,8 +24,8 @@ from harmonium.ladder.rungs import (
     complete,
     fields_of,
     fill_rungs,
-    law_of,
-    laws_of,
+    hamiltonian_of,
+    hamiltonians_of,
     require_bottom,
     space_rungs,
 )
@@ -109,7 +109,7 @@ class Ladder(Kernel):
 
     Args:
         rungs: machines below the top from rung 0 on, at least one. None: ``init`` makes them along the
-            couplings of its law. ``ladder.lead_to`` adds some where exchanges fail.
+            couplings of its distribution. ``ladder.lead_to`` adds some where exchanges fail.
         kernel: moves the states of every rung but the first; Gibbs by default.
         sweeps: Sweeps of the inner kernel in a round, at least 1.
         acceptance: Acceptance of exchanges, in (0, 1), which decides how many rungs are made.
@@ -199,7 +199,7 @@ class Ladder(Kernel):
 
     def init(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         states: Sequence[Tensor],
         generator: torch.Generator,
         planned: int | None = None,
@@ -213,11 +213,11 @@ class Ladder(Kernel):
         where they are not given.
 
         Args:
-            law: the machine in natural parameters, with what is held.
+            hamiltonian: the machine in natural parameters, with what is held.
             states: for each layer (chains, width_l).
             generator: source of noise.
             planned: rounds of the run, or None.
-            rungs: Rungs as in ``LadderState``; None: those of the ladder, or made for the law.
+            rungs: Rungs as in ``LadderState``; None: those of the ladder, or made for the distribution.
             below: states at the rungs, for each layer (chains, width_l).
 
         Raises:
@@ -225,35 +225,37 @@ class Ladder(Kernel):
         """
         chains = len(states[0])
         if rungs is None and self.rungs is None:
-            free = law if law.held is None else law.clamp(None, chains)
+            free = hamiltonian if hamiltonian.held is None else hamiltonian.clamp(None, chains)
             rungs = space_rungs(free, generator, self.acceptance, self.most(as_rung(free)))
         elif rungs is None:
-            require_bottom(law, self.rungs or ())
-            rungs = [[x.to(law.device, law.dtype) for x in rung] for rung in self.rungs or ()]
-        *lower, top = laws_of(law, rungs)
+            require_bottom(hamiltonian, self.rungs or ())
+            rungs = [[x.to(hamiltonian.device, hamiltonian.dtype) for x in rung] for rung in self.rungs or ()]
+        *lower, top = hamiltonians_of(hamiltonian, rungs)
         below = fill_rungs(lower, chains, generator) if below is None else below
         moved = zip([*lower[1:], top], [*below[1:], list(states)], strict=True)
         memories = [self.kernel.init(at, x, generator, planned).memory for at, x in moved]
-        rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=law.device)
+        rounds = torch.zeros(len(rungs) + 1, chains, dtype=torch.int64, device=hamiltonian.device)
         memory = LadderState(
             [list(rung) for rung in rungs],
             [list(x) for x in below],
             rounds,
             rounds.clone(),
             rounds[0, 0].clone(),
-            torch.zeros(len(rungs), dtype=torch.float64, device=law.device),
+            torch.zeros(len(rungs), dtype=torch.float64, device=hamiltonian.device),
             memories,
         )
         return KernelState(list(states), 0, memory)
 
     def step(
-        self, law: Hamiltonian, state: KernelState, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         before: LadderState = state.memory
-        laws: list[Hamiltonian] = state.known or [law_of(law, rung) for rung in before.rungs]
-        every, top = [*laws, law], len(laws)
-        bottom = laws[0].draw_independent(len(state.states[0]), generator)
-        replicas, memories = [_Replica(bottom, fields_of(laws[0], bottom))], list[Any]()
+        hamiltonians: list[Hamiltonian] = state.known or [
+            hamiltonian_of(hamiltonian, rung) for rung in before.rungs
+        ]
+        every, top = [*hamiltonians, hamiltonian], len(hamiltonians)
+        bottom = hamiltonians[0].draw_independent(len(state.states[0]), generator)
+        replicas, memories = [_Replica(bottom, fields_of(hamiltonians[0], bottom))], list[Any]()
         for r in range(1, top + 1):
             x = before.states[r] if r < top else state.states
             moved = KernelState(x, state.sweeps * self.sweeps, before.memories[r - 1])
@@ -281,22 +283,25 @@ class Ladder(Kernel):
         )
         rate = (accepted - before.accepted).sum() / max(len(pairs), 1)
         info = {"exchange_rate": rate, "renewed": (births > 0).double().mean()}
-        return KernelState(chains.states, state.sweeps + 1, memory, chains.fields, laws), info
+        return KernelState(chains.states, state.sweeps + 1, memory, chains.fields, hamiltonians), info
 
-    def check(self, law: Hamiltonian, state: KernelState) -> None:
-        check_chains(law, state.states)
+    def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
+        check_chains(hamiltonian, state.states)
         _checks.positive_int(state.sweeps, "state.sweeps", minimum=0)
         name, memory = "state.memory", state.memory
         if not isinstance(memory, LadderState) or not isinstance(memory.rungs, list) or not memory.rungs:
             raise ValueError(f"{name}: expected a LadderState with rungs, as a Ladder keeps it")
         for r, rung in enumerate(memory.rungs):
-            require_alike(rung, as_rung(law), f"{name}.rungs[{r}]")
-        require_bottom(law, memory.rungs)
-        generator, below = _random.as_generator(0, law.device), [list(state.states)] * len(memory.rungs)
-        fresh = self.init(law, state.states, generator, 1, rungs=memory.rungs, below=below)
+            require_alike(rung, as_rung(hamiltonian), f"{name}.rungs[{r}]")
+        require_bottom(hamiltonian, memory.rungs)
+        generator, below = (
+            _random.as_generator(0, hamiltonian.device),
+            [list(state.states)] * len(memory.rungs),
+        )
+        fresh = self.init(hamiltonian, state.states, generator, 1, rungs=memory.rungs, below=below)
         require_alike(memory, fresh.memory, name)
         for x in memory.states:
-            check_chains(law, x)
+            check_chains(hamiltonian, x)
 
     def __repr__(self) -> str:
         rungs = None if self.rungs is None else f"<{len(self.rungs)} machines>"
@@ -314,26 +319,28 @@ class _Replica(NamedTuple):
 
 
 def _exchange(
-    laws: Sequence[Hamiltonian], replicas: Sequence[_Replica], generator: torch.Generator
+    hamiltonians: Sequence[Hamiltonian], replicas: Sequence[_Replica], generator: torch.Generator
 ) -> tuple[Tensor, list[_Replica]]:
     """Offers the states of two rungs to each other; returns who accepted, (chains,), and both rungs."""
-    summed = laws[0].graph.summed
+    summed = hamiltonians[0].graph.summed
     # ln of the ratio is F_a(x) + F_b(y) - F_a(y) - F_b(x) (FORMULAS §8). Summed layers have no part in it:
-    # they are drawn anew given what a rung then holds, which keeps the law of both.
-    sides = list(zip(laws, replicas, replicas[::-1], strict=True))
-    across = [fields_of(law, theirs.states) for law, _, theirs in sides]  # their states under this law
-    gain = torch.zeros((), dtype=torch.float64, device=laws[0].device)
-    for (law, ours, theirs), fields in zip(sides, across, strict=True):
-        gain = gain + law.free_energy(ours.states, summed, ours.fields)
-        gain = gain - law.free_energy(theirs.states, summed, fields)
+    # they are drawn anew given what a rung then holds, which keeps the distribution of both.
+    sides = list(zip(hamiltonians, replicas, replicas[::-1], strict=True))
+    across = [
+        fields_of(hamiltonian, theirs.states) for hamiltonian, _, theirs in sides
+    ]  # their states under this distribution
+    gain = torch.zeros((), dtype=torch.float64, device=hamiltonians[0].device)
+    for (hamiltonian, ours, theirs), fields in zip(sides, across, strict=True):
+        gain = gain + hamiltonian.free_energy(ours.states, summed, ours.fields)
+        gain = gain - hamiltonian.free_energy(theirs.states, summed, fields)
     swap = _random.accept(gain, generator)
     chosen, moved = swap.unsqueeze(-1), list[_Replica]()
     states = [list(replica.states) for replica in replicas]
-    for l in laws[0].graph.kept:
+    for l in hamiltonians[0].graph.kept:
         states[0][l], states[1][l] = swap_where(chosen, states[0][l], states[1][l])
-    for (law, ours, _), x, other in zip(sides, states, across, strict=True):
+    for (hamiltonian, ours, _), x, other in zip(sides, states, across, strict=True):
         fields = {l: torch.where(chosen, other[l], ours.fields[l]) for l in summed}
-        moved.append(_Replica(complete(law, x, fields, generator), fields))
+        moved.append(_Replica(complete(hamiltonian, x, fields, generator), fields))
     return swap, moved
 
 
@@ -364,15 +371,15 @@ def traffic(state: KernelState) -> Traffic:
     )
 
 
-def laws_along(machine: BoltzmannMachine, ladder: Ladder) -> list[Hamiltonian]:
-    """Returns the laws of all machines of a ladder from the bottom, the last that of the machine.
+def hamiltonians_along(machine: BoltzmannMachine, ladder: Ladder) -> list[Hamiltonian]:
+    """Returns the distributions of all machines of a ladder from the bottom, the last that of the machine.
 
     Raises:
         ValueError: rungs of another graph, or none.
     """
-    law = machine.hamiltonian()
-    require_bottom(law, ladder.rungs or ())
-    return laws_of(law, ladder.rungs or ())
+    hamiltonian = machine.hamiltonian()
+    require_bottom(hamiltonian, ladder.rungs or ())
+    return hamiltonians_of(hamiltonian, ladder.rungs or ())
 
 
 @torch.no_grad()
@@ -391,15 +398,23 @@ def lead_to(ladder: Ladder, machine: BoltzmannMachine, *, seed: int | torch.Gene
         ValueError: rungs of another graph, or more than the ladder allows.
     """
     _checks.instance(ladder, "ladder", Ladder, "a ladder.Ladder")
-    (*laws, law), generator = laws_along(machine, ladder), _random.as_generator(seed, machine.device)
-    room, ages = ladder.most(as_rung(law)) - len(laws), list(ladder.ages or [0.0] * len(laws))
-    rungs, grown, pilots = list[Rung](), list[float](), Pilots.at_bottom(laws[0], generator)
-    for rung, age, above in zip(map(as_rung, laws), ages, [*laws[1:], law], strict=True):
+    (*hamiltonians, hamiltonian), generator = (
+        hamiltonians_along(machine, ladder),
+        _random.as_generator(seed, machine.device),
+    )
+    room, ages = (
+        ladder.most(as_rung(hamiltonian)) - len(hamiltonians),
+        list(ladder.ages or [0.0] * len(hamiltonians)),
+    )
+    rungs, grown, pilots = list[Rung](), list[float](), Pilots.at_bottom(hamiltonians[0], generator)
+    for rung, age, above in zip(
+        map(as_rung, hamiltonians), ages, [*hamiltonians[1:], hamiltonian], strict=True
+    ):
         added = list[Rung]()
-        if above is law or pilots.acceptance(above) < _LEAST:
+        if above is hamiltonian or pilots.acceptance(above) < _LEAST:
             added, _, pilots = pilots.reach(above, ladder.acceptance, room, generator)
         rungs, grown, room = [*rungs, rung, *added], [*grown, *[age] * (1 + len(added))], room - len(added)
-        if above is not law:
+        if above is not hamiltonian:
             pilots = pilots.move_to(above, generator)
     return ladder.with_rungs(rungs, None if ladder.ages is None else grown)
 
@@ -438,7 +453,7 @@ def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladd
         FileNotFoundError: no such file.
         ValueError: a damaged file, or rungs of another graph than the machine's.
     """
-    path, law = Path(path), machine.hamiltonian()
+    path, hamiltonian = Path(path), machine.hamiltonian()
     if not path.is_file():
         raise FileNotFoundError(f"path: {path} is not a file")
     try:
@@ -449,7 +464,9 @@ def load_ladder(path: str | os.PathLike[str], machine: BoltzmannMachine) -> Ladd
     except Exception as error:  # whatever a damaged file leads to
         raise ValueError(f"path: {path} is damaged, or not a ladder of harmonium ({error})") from error
     try:
-        require_bottom(law, rungs)
+        require_bottom(hamiltonian, rungs)
     except ValueError as error:
         raise ValueError(f"path: {path} has the ladder of another machine, {error}") from error
-    return ladder.with_rungs([[x.to(law.device, law.dtype) for x in rung] for rung in rungs], ladder.ages)
+    return ladder.with_rungs(
+        [[x.to(hamiltonian.device, hamiltonian.dtype) for x in rung] for rung in rungs], ladder.ages
+    )

@@ -29,26 +29,28 @@ def as_rung(machine: BoltzmannMachine | Hamiltonian, name: str = "machine") -> R
 
     Raises:
         TypeError: no machine.
-        ValueError: a law whose parameters differ by row.
+        ValueError: a distribution whose parameters differ by row.
     """
-    law = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
-    _checks.instance(law, name, Hamiltonian, "a BoltzmannMachine")
-    if not isinstance(law.beta, float) or any(p.dim() != 1 for theta in law.thetas for p in theta):
+    hamiltonian = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
+    _checks.instance(hamiltonian, name, Hamiltonian, "a BoltzmannMachine")
+    if not isinstance(hamiltonian.beta, float) or any(
+        p.dim() != 1 for theta in hamiltonian.thetas for p in theta
+    ):
         raise ValueError(f"{name}: expected one distribution for all rows, received one that differs by row")
-    J = law.J if law.beta == 1.0 else [law.beta * edge for edge in law.J]
-    return [x.detach() for x in (*chain.from_iterable(law.thetas), *J)]
+    J = hamiltonian.J if hamiltonian.beta == 1.0 else [hamiltonian.beta * edge for edge in hamiltonian.J]
+    return [x.detach() for x in (*chain.from_iterable(hamiltonian.thetas), *J)]
 
 
-def law_of(like: Hamiltonian, rung: Sequence[Tensor]) -> Hamiltonian:
-    """Returns the law of a rung, with the layers, the graph and the held entries of another law."""
+def hamiltonian_of(like: Hamiltonian, rung: Sequence[Tensor]) -> Hamiltonian:
+    """Returns the Hamiltonian of a rung, with the layers, the graph and the held entries of another one."""
     rest = iter(rung)
     thetas = tuple(tuple(next(rest) for _ in theta) for theta in like.thetas)
     return Hamiltonian(like.layers, like.graph, thetas, tuple(rest), 1.0, like.held)  # type: ignore[arg-type]
 
 
-def laws_of(law: Hamiltonian, rungs: Sequence[Sequence[Tensor]]) -> list[Hamiltonian]:
-    """Returns the laws of some rungs, then the law that they lead to."""
-    return [*(law_of(law, rung) for rung in rungs), law]
+def hamiltonians_of(hamiltonian: Hamiltonian, rungs: Sequence[Sequence[Tensor]]) -> list[Hamiltonian]:
+    """Returns the distributions of some rungs, then the distribution that they lead to."""
+    return [*(hamiltonian_of(hamiltonian, rung) for rung in rungs), hamiltonian]
 
 
 def mix(low: Sequence[Tensor], high: Sequence[Tensor], t: float) -> Rung:
@@ -57,7 +59,7 @@ def mix(low: Sequence[Tensor], high: Sequence[Tensor], t: float) -> Rung:
 
 
 def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) -> None:
-    """Refuses rungs that do not begin with independent units, or are not of the graph of a law.
+    """Refuses rungs that do not begin with independent units, or are not of the graph of a distribution.
 
     Raises:
         ValueError: naming the rung.
@@ -78,46 +80,49 @@ def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) 
 
 
 def fields_of(
-    law: Hamiltonian, states: Sequence[Tensor], known: Mapping[int, Tensor] | None = None
+    hamiltonian: Hamiltonian, states: Sequence[Tensor], known: Mapping[int, Tensor] | None = None
 ) -> dict[int, Tensor]:
     """Returns the fields of the layers that are summed out, by layer (rows, width_l)."""
     known = known or {}
-    return {l: known[l] if l in known else law.field(l, states) for l in law.graph.summed}
+    return {l: known[l] if l in known else hamiltonian.field(l, states) for l in hamiltonian.graph.summed}
 
 
 def complete(
-    law: Hamiltonian, states: Sequence[Tensor], fields: Mapping[int, Tensor], generator: torch.Generator
+    hamiltonian: Hamiltonian,
+    states: Sequence[Tensor],
+    fields: Mapping[int, Tensor],
+    generator: torch.Generator,
 ) -> States:
     """Returns states, (rows, width_l), with the summed layers drawn from their fields."""
     drawn = list(states)
-    for l in law.graph.summed:
-        if not law.is_clamped(l):
-            drawn[l] = law.apply_clamp(l, law.sample(l, fields[l], generator))
+    for l in hamiltonian.graph.summed:
+        if not hamiltonian.is_clamped(l):
+            drawn[l] = hamiltonian.apply_clamp(l, hamiltonian.sample(l, fields[l], generator))
     return drawn
 
 
-def settle(law: Hamiltonian, states: States, generator: torch.Generator, sweeps: int) -> States:
-    """Returns states of another rung, for each layer (chains, width_l), after some sweeps of a law."""
-    begun = KernelState(complete(law, states, fields_of(law, states), generator), 0)
-    return list(run_kernel(law, Gibbs(), begun, sweeps, generator).states)
+def settle(hamiltonian: Hamiltonian, states: States, generator: torch.Generator, sweeps: int) -> States:
+    """Returns states of another rung, for each layer (chains, width_l), after some sweeps at it."""
+    begun = KernelState(complete(hamiltonian, states, fields_of(hamiltonian, states), generator), 0)
+    return list(run_kernel(hamiltonian, Gibbs(), begun, sweeps, generator).states)
 
 
-def fill_rungs(laws: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
+def fill_rungs(hamiltonians: Sequence[Hamiltonian], chains: int, generator: torch.Generator) -> list[States]:
     """Returns states of every rung, (chains, width_l): exact draws of rung 0, moved up by a few sweeps."""
-    states = [laws[0].draw_independent(chains, generator)]
-    for law in laws[1:]:
-        states.append(settle(law, states[-1], generator, _CLIMB_SWEEPS))
+    states = [hamiltonians[0].draw_independent(chains, generator)]
+    for hamiltonian in hamiltonians[1:]:
+        states.append(settle(hamiltonian, states[-1], generator, _CLIMB_SWEEPS))
     return states
 
 
 def space_rungs(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     generator: torch.Generator,
     acceptance: float,
     max_rungs: int,
     data: Sequence[Tensor] | None = None,
 ) -> list[Rung]:
-    """Finds machines on the straight way from independent units to a law, exchanges between which succeed.
+    """Finds machines on the straight way from independent units to another, exchanges between which succeed.
 
     The units at its foot have the marginal moments of data or of a pilot run from noise. From rung to rung,
     200 pilots are drawn by their weights and moved by a few sweeps; they tell how far the next rung may be.
@@ -125,70 +130,72 @@ def space_rungs(
     too wide for it.
 
     Returns:
-        The rungs below the law, which holds nothing, from the bottom; at least one.
+        The rungs below the distribution, which holds nothing, from the bottom; at least one.
 
     Raises:
         ValueError: more rungs would be needed.
     """
     if data is None:
-        noise = KernelState([law.pure_noise(l, _FOOT, generator) for l in range(law.graph.size)], 0)
-        data = run_kernel(law, Gibbs(), noise, _FOOT_SWEEPS, generator).states
-    foot = _independent(law, data)
-    pilots = Pilots.at_bottom(law_of(law, foot), generator)
-    return [foot, *pilots.reach(law, acceptance, max_rungs - 1, generator)[0]]
+        noise = KernelState(
+            [hamiltonian.pure_noise(l, _FOOT, generator) for l in range(hamiltonian.graph.size)], 0
+        )
+        data = run_kernel(hamiltonian, Gibbs(), noise, _FOOT_SWEEPS, generator).states
+    foot = _independent(hamiltonian, data)
+    pilots = Pilots.at_bottom(hamiltonian_of(hamiltonian, foot), generator)
+    return [foot, *pilots.reach(hamiltonian, acceptance, max_rungs - 1, generator)[0]]
 
 
-def _independent(law: Hamiltonian, states: Sequence[Tensor]) -> Rung:
+def _independent(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Rung:
     """Returns independent units halfway between noise and the marginal moments of states, (rows, width_l).
 
     At the moments themselves, a foot leans to the modes that a pilot run has happened to see more often.
     """
-    layers = [deepcopy(layer) for layer in law.layers]
+    layers = [deepcopy(layer) for layer in hamiltonian.layers]
     for layer, x in zip(layers, states, strict=True):
         fit_states_(layer, x)
     thetas = [
-        (p.detach().to(law.dtype) + q) / 2
-        for layer, theta in zip(law.layers, law.with_layers(layers).thetas, strict=True)
+        (p.detach().to(hamiltonian.dtype) + q) / 2
+        for layer, theta in zip(hamiltonian.layers, hamiltonian.with_layers(layers).thetas, strict=True)
         for p, q in zip(theta, layer.reference(), strict=True)
     ]
-    return [*thetas, *map(torch.zeros_like, law.J)]
+    return [*thetas, *map(torch.zeros_like, hamiltonian.J)]
 
 
 class Pilots(NamedTuple):
     """States that follow a rung, and tell how far exchanges with it reach.
 
     Attributes:
-        law: Law of the rung.
+        hamiltonian: Distribution of the rung.
         states: Pilots, for each layer (200, width_l).
     """
 
-    law: Hamiltonian
+    hamiltonian: Hamiltonian
     states: States
 
     @classmethod
-    def at_bottom(cls, law: Hamiltonian, generator: torch.Generator) -> Pilots:
+    def at_bottom(cls, hamiltonian: Hamiltonian, generator: torch.Generator) -> Pilots:
         """Draws pilots of independent units."""
-        return cls(law, law.draw_independent(PILOTS, generator))
+        return cls(hamiltonian, hamiltonian.draw_independent(PILOTS, generator))
 
-    def move_to(self, law: Hamiltonian, generator: torch.Generator) -> Pilots:
+    def move_to(self, hamiltonian: Hamiltonian, generator: torch.Generator) -> Pilots:
         """Returns the pilots after some sweeps of the next rung."""
-        return Pilots(law, settle(law, self.states, generator, _CLIMB_SWEEPS))
+        return Pilots(hamiltonian, settle(hamiltonian, self.states, generator, _CLIMB_SWEEPS))
 
-    def acceptance(self, law: Hamiltonian) -> float:
-        """Returns how often exchanges with another law would succeed."""
-        return _acceptance(self._log_ratios(as_rung(law), 0.0, 1.0))
+    def acceptance(self, hamiltonian: Hamiltonian) -> float:
+        """Returns how often exchanges with another distribution would succeed."""
+        return _acceptance(self._log_ratios(as_rung(hamiltonian), 0.0, 1.0))
 
     def reach(
-        self, law: Hamiltonian, acceptance: float, most: int, generator: torch.Generator
+        self, hamiltonian: Hamiltonian, acceptance: float, most: int, generator: torch.Generator
     ) -> tuple[list[Rung], list[float], Pilots]:
-        """Returns rungs on the straight way to a law, between which exchanges succeed as often as asked.
+        """Returns rungs on the straight way to a machine, between which exchanges succeed as often as asked.
 
         With their places on the way, in (0, 1), and the pilots at the last of them, (200, width_l).
 
         Raises:
             ValueError: more rungs than ``most`` would be needed.
         """
-        low, high, pilots = as_rung(self.law), as_rung(law), self
+        low, high, pilots = as_rung(self.hamiltonian), as_rung(hamiltonian), self
         rungs, places, t = list[Rung](), list[float](), 0.0
         while (following := pilots._next(high, t, acceptance)) < 1:
             if len(rungs) == most:
@@ -200,18 +207,24 @@ class Pilots(NamedTuple):
             weights = (-pilots._log_ratios(high, t, following)).softmax(0)
             drawn = _random.weighted(weights, len(weights), generator)
             rungs.append(mix(low, high, following))
-            states = settle(law_of(law, rungs[-1]), [x[drawn] for x in pilots.states], generator, _SWEEPS)
-            pilots, t = Pilots(self.law, states), following
+            states = settle(
+                hamiltonian_of(hamiltonian, rungs[-1]), [x[drawn] for x in pilots.states], generator, _SWEEPS
+            )
+            pilots, t = Pilots(self.hamiltonian, states), following
             places.append(t)
-        return rungs, places, Pilots(law_of(law, rungs[-1]), pilots.states) if rungs else self
+        return rungs, places, Pilots(hamiltonian_of(hamiltonian, rungs[-1]), pilots.states) if rungs else self
 
     def _log_ratios(self, high: Rung, t: float, following: float) -> Tensor:
         """Returns F at one place of the way to a rung less F at another, of every state, (rows,)."""
-        low, summed, values = as_rung(self.law), self.law.graph.summed, []
-        ends = [fields_of(law_of(self.law, rung), self.states) for rung in (low, high)]
+        low, summed, values = as_rung(self.hamiltonian), self.hamiltonian.graph.summed, []
+        ends = [fields_of(hamiltonian_of(self.hamiltonian, rung), self.states) for rung in (low, high)]
         for place in (following, t):
             fields = {l: torch.lerp(ends[0][l], ends[1][l], place) for l in summed}
-            values.append(law_of(self.law, mix(low, high, place)).free_energy(self.states, summed, fields))
+            values.append(
+                hamiltonian_of(self.hamiltonian, mix(low, high, place)).free_energy(
+                    self.states, summed, fields
+                )
+            )
         return values[0] - values[1]
 
     def _next(self, high: Rung, t: float, acceptance: float) -> float:

@@ -32,7 +32,7 @@ _STEEPEST = 20.0  # of the share: at 1/distance = -γ the rounding of γ moves a
 _ROUNDING = 1e-14  # of the interval: nearer than this, moments in float64 say nothing
 
 
-class TruncatedLaw(NamedTuple):
+class TruncatedMoments(NamedTuple):
     """ln ∫ exp(δx - γx²/2) dx, and the mean and variance of x, each of the shape of δ."""
 
     log_mass: Tensor
@@ -67,13 +67,13 @@ class _Pieces(NamedTuple):
     lift: Tensor
 
 
-def truncated_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
+def truncated_moments(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedMoments:
     """Returns mass and moments of exp(slope·x - curvature·x²/2) on [low, high]; arguments of one shape."""
     if torch.is_grad_enabled() and (slope.requires_grad or curvature.requires_grad):
-        return _find_law(slope, curvature, low, high)
-    parts = [_find_law(*chunk) for chunk in _split_chunks(slope, curvature, low, high)]
+        return _find_moments(slope, curvature, low, high)
+    parts = [_find_moments(*chunk) for chunk in _split_chunks(slope, curvature, low, high)]
     log_mass, mean, variance = (torch.cat(part).view(slope.shape) for part in zip(*parts, strict=True))
-    return TruncatedLaw(log_mass, mean, variance)
+    return TruncatedMoments(log_mass, mean, variance)
 
 
 @torch.no_grad()
@@ -86,7 +86,7 @@ def truncated_quantile(level: Tensor, slope: Tensor, curvature: Tensor, low: Ten
 def truncated_nodes(
     slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns points that stand for the law, each (points, ...): x, (x-low)(high-x)/2, weights of sum 1.
+    """Returns points of a quadrature, each (points, ...): x, (x-low)(high-x)/2, weights of sum 1.
 
     The second is precise near both ends, where it is nearly 0.
     """
@@ -108,7 +108,7 @@ def truncated_mode(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) 
     return torch.where(curvature > 0, _find_stationary(slope, curvature, low, high), end)
 
 
-def _find_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedLaw:
+def _find_moments(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> TruncatedMoments:
     pieces = _cut(slope, curvature, low, high)
     rule = _make_rule(slope.dtype, slope.device)
     sums = (rule.weights @ _find_density(pieces.fall, pieces.bend, rule)).view(3, *pieces.fall.shape)
@@ -119,7 +119,7 @@ def _find_law(slope: Tensor, curvature: Tensor, low: Tensor, high: Tensor) -> Tr
     # From each anchor. A falling density has a variance of at least a quarter of its second moment.
     means, variances = pieces.reach * first, pieces.reach.square() * (second - first.square())
     gap = (pieces.anchor[0] - pieces.anchor[1]) + (means[0] - means[1])
-    return TruncatedLaw(
+    return TruncatedMoments(
         pieces.top + mass.log(),
         (share * (pieces.anchor + means)).sum(0),
         (share * variances).sum(0) + share[0] * share[1] * gap.square(),
@@ -230,16 +230,16 @@ def _split_chunks(*arguments: Tensor) -> Iterator[list[Tensor]]:
     return map(list, zip(*(torch.split(x, _CHUNK) for x in flat), strict=True))
 
 
-class MatchedLaw(NamedTuple):
+class MatchedDensity(NamedTuple):
     """Slope δ and curvature γ of the density exp(δx - γx²/2), each (units,)."""
 
     slope: Tensor
     curvature: Tensor
 
 
-def matching_law(
+def match_moments(
     mean: Tensor, second: Tensor, low: Tensor, high: Tensor, precision: torch.dtype
-) -> MatchedLaw:
+) -> MatchedDensity:
     """Returns δ and γ with E[x] = mean and E[x²] = second on [low, high], by Newton's method.
 
     Every distribution has exactly one such pair, finite unless x is confined to one point or to both ends. So
@@ -268,10 +268,10 @@ def matching_law(
     bulge = torch.maximum((1 - share) * (1 - square) / 2 + share / 3, distance)
     slope, curvature = _solve_moments(first, bulge)
     curvature = curvature / half.square()
-    return MatchedLaw(slope / half + curvature * centre, curvature)
+    return MatchedDensity(slope / half + curvature * centre, curvature)
 
 
-def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedLaw:
+def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedDensity:
     """Returns δ and γ with E[z] = first and E[(1-z²)/2] = bulge on [-1, 1].
 
     The two are the slope of a convex function, the log-mass less δ·first + γ·bulge. A Newton step is halved
@@ -287,7 +287,7 @@ def _solve_moments(first: Tensor, bulge: Tensor) -> MatchedLaw:
     for _ in range(_NEWTON_STEPS):
         open_units = ~now.settled
         if not bool(open_units.any()):
-            return MatchedLaw(slope, curvature)
+            return MatchedDensity(slope, curvature)
         step_slope, step_curvature = now.newton()
         descent = (now.first * step_slope + now.bulge * step_curvature).abs()
         length = open_units.to(first.dtype)

@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from harmonium import _device
 from harmonium.layers.layer import Layer, Moments, Theta
-from harmonium.layers.relu import HalfLineLaw, half_line_law, half_line_quantile
+from harmonium.layers.relu import HalfLineMoments, half_line_moments, half_line_quantile
 
 
 @final
@@ -56,12 +56,12 @@ class DoubleReLU(Layer):
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         sides = self._find_local(B, A, theta)
-        masses = [law.top + law.log_width for law in (half_line_law(*side) for side in sides)]
+        masses = [moments.top + moments.log_width for moments in (half_line_moments(*side) for side in sides)]
         bounded = (sides[0][1] > 0) & (sides[1][1] > 0)
         return torch.where(bounded, torch.logsumexp(torch.stack(masses), 0), torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        up, down, odds = self._find_laws(B, A, theta)
+        up, down, odds = self._find_moments(B, A, theta)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
         spread = share * rest * (up.mean + down.mean).square()
         return Moments(
@@ -69,7 +69,7 @@ class DoubleReLU(Layer):
         )
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        up, down, odds = self._find_laws(B, A, theta)
+        up, down, odds = self._find_moments(B, A, theta)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
         means = share * up.mean, rest * down.mean
         return (
@@ -84,7 +84,7 @@ class DoubleReLU(Layer):
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         positive, negative = self._find_local(field, 0.0, theta)
-        _, _, odds = self._find_laws(field, 0.0, theta)
+        _, _, odds = self._find_moments(field, 0.0, theta)
         # Noise 0 stands for the middle of its step: at 0 itself lies minus infinity.
         level = noise.clamp(min=torch.finfo(noise.dtype).eps / 4)
         share, rest = torch.sigmoid(odds), torch.sigmoid(-odds)
@@ -103,7 +103,7 @@ class DoubleReLU(Layer):
         return _device.where(high >= low, up, -down)
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
-        up, down, odds = self._find_laws(field, 0.0, theta)
+        up, down, odds = self._find_moments(field, 0.0, theta)
         sides = self._find_local(field, 0.0, theta)
         slope, curvature, width, share = (
             _device.where(x >= 0, a, b)
@@ -139,10 +139,10 @@ class DoubleReLU(Layer):
         up, down = slope + absolute, absolute - slope
         return (up, positive + A), (down, negative + A)
 
-    def _find_laws(
+    def _find_moments(
         self, B: Tensor, A: Tensor | float, theta: Theta | None
-    ) -> tuple[HalfLineLaw, HalfLineLaw, Tensor]:
+    ) -> tuple[HalfLineMoments, HalfLineMoments, Tensor]:
         """Returns the distributions on either side and the log-odds of the upper one."""
         positive, negative = self._find_local(B, A, theta)
-        up, down = half_line_law(*positive), half_line_law(*negative)
+        up, down = half_line_moments(*positive), half_line_moments(*negative)
         return up, down, (up.top - down.top) + (up.log_width - down.log_width)

@@ -19,7 +19,7 @@ _NEWTON = 4  # steps to a quantile: each squares the error
 _STEEPEST = -10.0  # deviations below 0 at which a fit stops: the distribution is exponential but for 2 %
 
 
-class HalfLineLaw(NamedTuple):
+class HalfLineMoments(NamedTuple):
     """ln ∫_0^∞ exp(δx - γx²/2) dx less the largest exponent, that exponent, and mean and variance of x."""
 
     log_width: Tensor
@@ -28,7 +28,7 @@ class HalfLineLaw(NamedTuple):
     variance: Tensor
 
 
-def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
+def half_line_moments(slope: Tensor, curvature: Tensor) -> HalfLineMoments:
     """Returns the distribution p(x) ∝ exp(slope·x - curvature·x²/2) on x ≥ 0.
 
     The curvature may have fewer rows than the slope. In units of σ = γ^-½ it is a normal density around z =
@@ -56,7 +56,7 @@ def half_line_law(slope: Tensor, curvature: Tensor) -> HalfLineLaw:
     density = _device.where(z > 0, sqrt(2 / pi) / twice, _device.where(below, t + far, hazard))
     log_width = deviation.log() - density.log()
     top = 0.5 * z.relu().square()
-    return HalfLineLaw(log_width, top, deviation * mean, deviation.square() * variance)
+    return HalfLineMoments(log_width, top, deviation * mean, deviation.square() * variance)
 
 
 @torch.no_grad()
@@ -129,12 +129,12 @@ class ReLU(QuadraticUnits):
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
         slope, curvature = self._find_local(B, A, theta)
-        law = half_line_law(slope, curvature)
-        return torch.where(curvature > 0, law.top + law.log_width, torch.inf)
+        moments = half_line_moments(slope, curvature)
+        return torch.where(curvature > 0, moments.top + moments.log_width, torch.inf)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law = half_line_law(*self._find_local(B, A, theta))
-        return Moments(law.mean, law.variance)
+        moments = half_line_moments(*self._find_local(B, A, theta))
+        return Moments(moments.mean, moments.variance)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         slope, curvature = self._find_local(field, 0.0, theta)
@@ -149,7 +149,7 @@ class ReLU(QuadraticUnits):
         rise = slope.relu()
         # From the peak down: the heights themselves may be huge and nearly equal.
         fall = 0.5 * curvature * (x - rise / curvature).square() - (slope - rise) * x
-        return torch.where(x < 0, -torch.inf, -fall - half_line_law(slope, curvature).log_width)
+        return torch.where(x < 0, -torch.inf, -fall - half_line_moments(slope, curvature).log_width)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
         return (x + step * 12**0.5 * (noise - 0.5)).abs()
@@ -166,10 +166,10 @@ class ReLU(QuadraticUnits):
         one = torch.ones_like(mean)
         for _ in range(100):  # E[x²]/E[x]² falls in z
             z = (low + high) / 2
-            law = half_line_law(z, one)
-            wide = law.variance / law.mean.square() > square / mean.square() - 1
+            moments = half_line_moments(z, one)
+            wide = moments.variance / moments.mean.square() > square / mean.square() - 1
             low, high = _device.where(wide, z, low), _device.where(wide, high, z)
-        deviation = mean / half_line_law(low, one).mean
+        deviation = mean / half_line_moments(low, one).mean
         self.linear.copy_(low / deviation)
         self.log_quadratic.copy_(-2 * deviation.log())
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from harmonium.layers._truncated import (
-    TruncatedLaw,
-    matching_law,
-    truncated_law,
+    TruncatedMoments,
+    match_moments,
     truncated_mode,
+    truncated_moments,
     truncated_quantile,
 )
 from harmonium.layers.layer import Moments, Theta
@@ -65,15 +65,15 @@ class TruncatedGaussBernoulli(IntervalUnits):
         return softplus(self._find_mixture(B, A, theta)[1], threshold=40)
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law, logit = self._find_mixture(B, A, theta)
+        moments, logit = self._find_mixture(B, A, theta)
         rate = torch.sigmoid(logit)
-        spread = law.variance + torch.sigmoid(-logit) * law.mean.square()
-        return Moments(rate * law.mean, rate * spread)
+        spread = moments.variance + torch.sigmoid(-logit) * moments.mean.square()
+        return Moments(rate * moments.mean, rate * spread)
 
     def expected_statistics(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Theta:
-        law, logit = self._find_mixture(B, A, theta)
+        moments, logit = self._find_mixture(B, A, theta)
         rate = torch.sigmoid(logit)
-        return (rate * law.mean, -0.5 * rate * (law.variance + law.mean.square()), rate)
+        return (rate * moments.mean, -0.5 * rate * (moments.variance + moments.mean.square()), rate)
 
     def statistics(self, x: Tensor) -> Theta:
         return (x, -0.5 * x.square(), (x != 0).to(x.dtype))
@@ -98,8 +98,8 @@ class TruncatedGaussBernoulli(IntervalUnits):
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         slope, curvature, _, _ = self._find_slopes(field, 0.0, theta)
-        law, logit = self._find_mixture(field, 0.0, theta)
-        density = logsigmoid(logit) + (slope - curvature * x / 2) * x - law.log_mass
+        moments, logit = self._find_mixture(field, 0.0, theta)
+        density = logsigmoid(logit) + (slope - curvature * x / 2) * x - moments.log_mass
         density = torch.where(self.interval.outside(x), -torch.inf, density)
         return torch.where(x == 0, logsigmoid(-logit), density)
 
@@ -126,22 +126,24 @@ class TruncatedGaussBernoulli(IntervalUnits):
             torch.where(rate > 0, t / rate, any_value)
             for t, any_value in ((mean, (low + high) / 2), (-2 * minus_half_square, 0.0))
         )
-        law = matching_law(first, second, low, high, self.linear.dtype)
-        self.linear.copy_(law.slope)
-        self.quadratic.copy_(law.curvature)
+        matched = match_moments(first, second, low, high, self.linear.dtype)
+        self.linear.copy_(matched.slope)
+        self.quadratic.copy_(matched.curvature)
         # The log-mass of the density as it has been rounded.
         slope, curvature = self.linear.to(mean), self.quadratic.to(mean)
-        share = torch.finfo(self.linear.dtype).eps  # as in the law: never quite 0 or 1
+        share = torch.finfo(self.linear.dtype).eps  # as in the distribution: never quite 0 or 1
         rate = (1 - share) * rate.clamp(0, 1) + share / 2
-        self.logit_rate.copy_(torch.logit(rate) - truncated_law(slope, curvature, low, high).log_mass)
+        self.logit_rate.copy_(torch.logit(rate) - truncated_moments(slope, curvature, low, high).log_mass)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x) & (x != 0), f"0 or values in {self.interval}"
 
-    def _find_mixture(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[TruncatedLaw, Tensor]:
+    def _find_mixture(
+        self, B: Tensor, A: Tensor | float, theta: Theta | None
+    ) -> tuple[TruncatedMoments, Tensor]:
         """Returns the distribution in the interval, and the log-odds of being there."""
-        law = truncated_law(*self._find_slopes(B, A, theta))
-        return law, law.log_mass + (theta or self.natural())[2]
+        moments = truncated_moments(*self._find_slopes(B, A, theta))
+        return moments, moments.log_mass + (theta or self.natural())[2]
 
 
 def _replace_zero(x: Tensor, high: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from harmonium import _checks
 from harmonium.layers._truncated import (
-    TruncatedLaw,
-    matching_law,
-    truncated_law,
+    TruncatedMoments,
+    match_moments,
     truncated_mode,
+    truncated_moments,
     truncated_quantile,
 )
 from harmonium.layers.layer import Layer, Moments, QuadraticUnits, Theta
@@ -117,7 +117,7 @@ class IntervalUnits(Layer, ABC):
         return {"n_units": self.n_units, **self.interval.config()}
 
     def _find_slopes(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> tuple[Tensor, ...]:
-        """Returns slope, curvature and both ends for ``truncated_law``, each (..., n_units)."""
+        """Returns slope, curvature and both ends for ``truncated_moments``, each (..., n_units)."""
         linear, quadratic, *_ = theta or self.natural()
         slope = B + linear
         return (slope, *(x.expand_as(slope) for x in (quadratic + A, *self.interval.bounds(slope))))
@@ -150,11 +150,11 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
         return (self.linear, self.quadratic)
 
     def log_partition(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Tensor:
-        return self._find_law(B, A, theta).log_mass
+        return self._find_moments(B, A, theta).log_mass
 
     def moments(self, B: Tensor, A: Tensor | float = 0.0, theta: Theta | None = None) -> Moments:
-        law = self._find_law(B, A, theta)
-        return Moments(law.mean, law.variance)
+        moments = self._find_moments(B, A, theta)
+        return Moments(moments.mean, moments.variance)
 
     def sample(self, field: Tensor, noise: Tensor, theta: Theta | None = None) -> Tensor:
         slope, *rest = self._find_slopes(field, 0.0, theta)
@@ -165,7 +165,7 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
 
     def log_conditional(self, x: Tensor, field: Tensor, theta: Theta | None = None) -> Tensor:
         slope, curvature, low, high = self._find_slopes(field, 0.0, theta)
-        density = (slope - curvature * x / 2) * x - truncated_law(slope, curvature, low, high).log_mass
+        density = (slope - curvature * x / 2) * x - truncated_moments(slope, curvature, low, high).log_mass
         return torch.where(self.interval.outside(x), -torch.inf, density)
 
     def propose(self, x: Tensor, noise: Tensor, step: float = 1.0) -> Tensor:
@@ -174,12 +174,12 @@ class TruncatedGaussian(QuadraticUnits, IntervalUnits):
     @torch.no_grad()
     def fit_(self, expected: Theta, variance: Tensor) -> None:
         mean, minus_half_square = expected
-        law = matching_law(mean, -2 * minus_half_square, *self.interval.bounds(mean), self.linear.dtype)
-        self.linear.copy_(law.slope)
-        self.quadratic.copy_(law.curvature)
+        matched = match_moments(mean, -2 * minus_half_square, *self.interval.bounds(mean), self.linear.dtype)
+        self.linear.copy_(matched.slope)
+        self.quadratic.copy_(matched.curvature)
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         return self.interval.outside(x), f"values in {self.interval}"
 
-    def _find_law(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedLaw:
-        return truncated_law(*self._find_slopes(B, A, theta))
+    def _find_moments(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> TruncatedMoments:
+        return truncated_moments(*self._find_slopes(B, A, theta))

@@ -45,11 +45,11 @@ class PreviousBatch:
     @staticmethod
     def from_request(request: ExpectationRequest, free: Any = None) -> PreviousBatch:
         """Returns the rows of a request, with the state of the free side."""
-        law = request.hamiltonian
+        hamiltonian = request.hamiltonian
         v = (
             request.v.clone()
             if request.complete
-            else law.visible_states(given_data(law, request.v, complete=False))
+            else hamiltonian.visible_states(given_data(hamiltonian, request.v, complete=False))
         )
         return PreviousBatch(v, request.row_weights, free)
 
@@ -89,15 +89,15 @@ def given_data(hamiltonian: Hamiltonian, v: Tensor, *, complete: bool) -> States
     Returns:
         For every layer, (rows, width_l).
     """
-    law = hamiltonian.clamp(v, len(v), complete)
-    means = law.split(v)
-    for l, layer in enumerate(law.layers):
+    clamped = hamiltonian.clamp(v, len(v), complete)
+    means = clamped.split(v)
+    for l, layer in enumerate(clamped.layers):
         # The middle of the states, so that it is the same units whichever of two states is called 1.
-        no_field = torch.zeros(1, layer.width, dtype=law.dtype, device=law.device)
+        no_field = torch.zeros(1, layer.width, dtype=clamped.dtype, device=clamped.device)
         middle = layer.moments(no_field, theta=layer.reference()).mean
-        means[l] = law.apply_clamp(l, middle.expand(len(v), -1))
-    for _ in range(1 if complete and law.graph.independent else _SWEEPS):
-        for l in (*law.graph.visible, *law.graph.order):
-            if not law.is_clamped(l):
-                means[l] = law.apply_clamp(l, law.mean(l, law.field(l, means)))
+        means[l] = clamped.apply_clamp(l, middle.expand(len(v), -1))
+    for _ in range(1 if complete and clamped.graph.independent else _SWEEPS):
+        for l in (*clamped.graph.visible, *clamped.graph.order):
+            if not clamped.is_clamped(l):
+                means[l] = clamped.apply_clamp(l, clamped.mean(l, clamped.field(l, means)))
     return means

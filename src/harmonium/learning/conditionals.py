@@ -34,7 +34,8 @@ class Conditionals(Expectation):
 
     Of a machine without hidden layers, with m_i = E[x_i | x_without_i], averaged over the data: E[t(x_i) |
     x_without_i] for every unit, and m_l ⊗ x_m + x_l ⊗ m_m - 2 x_l ⊗ x_m for an edge, whose coupling is in the
-    laws of both ends: x_l ⊗ x_m of the data, which ``DataUnits`` leaves out, is taken off here. For an inner
+    distributions of both ends: x_l ⊗ x_m of the data, which ``DataUnits`` leaves out, is taken off here. For
+        an inner
     edge it is x ⊗ (m - x), whose symmetric part is half of that. No sampling and no ln Z: the cost is that of
     a mean given its field.
     """

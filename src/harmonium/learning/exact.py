@@ -56,28 +56,28 @@ def exact_gradient(
         >>> round(value, 1), list(gradient)  # near ln 1/2
         (-0.7, ['layers.0.bias', 'layers.1.bias', 'couplings.0.weight'])
     """
-    law = machine if isinstance(machine, Parametrisation) else Parametrisation(machine)
-    v = _checks.tensor(X, "X", law.machine.dtype, law.machine.device)
-    if v.dim() != 2 or v.shape[1] != law.machine.visible_width or len(v) == 0:
+    parametrisation = machine if isinstance(machine, Parametrisation) else Parametrisation(machine)
+    v = _checks.tensor(X, "X", parametrisation.machine.dtype, parametrisation.machine.device)
+    if v.dim() != 2 or v.shape[1] != parametrisation.machine.visible_width or len(v) == 0:
         raise ValueError(
-            f"X: expected (rows, {law.machine.visible_width}) with at least one row, "
+            f"X: expected (rows, {parametrisation.machine.visible_width}) with at least one row, "
             f"received {tuple(v.shape)}"
         )
     checked = _checks.weights(weights, "weights", len(v))
     row_weights = (
         v.new_ones(len(v), dtype=torch.float64) if checked is None else checked.to(v.device, torch.float64)
     )
-    hamiltonian = law.hamiltonian()
+    hamiltonian = parametrisation.hamiltonian()
     sums, row_weights = Statistics(hamiltonian), row_weights / row_weights.sum()
     layers = tuple(condition_on)
     if layers:
-        law.machine.check_condition(layers)
+        parametrisation.machine.check_condition(layers)
     joint = _checks.real(joint, "joint", low=0.0, high=1.0) if layers else 1.0
     label = _find_label(hamiltonian, v, layers) if joint < 1 and not roots else None
     if label is not None:
         value = _add_labels(hamiltonian, sums, row_weights, v, label, joint)
         if joint == 0:
-            return float(value), law.pullback(sums)
+            return float(value), parametrisation.pullback(sums)
     table = HiddenStates(hamiltonian, roots)
     if label is None:
         value = table.expect(sums, row_weights, v)
@@ -85,26 +85,26 @@ def exact_gradient(
             value += table.expect(sums, (joint - 1) * row_weights, hamiltonian.observe_only(layers, v))
     if joint > 0:
         value += table.expect(sums, -joint)
-    return float(value), law.pullback(sums)
+    return float(value), parametrisation.pullback(sums)
 
 
-def _find_label(law: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | None:
+def _find_label(hamiltonian: Hamiltonian, v: Tensor, layers: Collection[int]) -> int | None:
     """Returns the one layer besides these, of one unit with few states, if hidden units are free beside it.
 
     That is where one hidden layer, without edges of its own, is joined to layers that all rows show. None:
     there is no such layer.
     """
-    graph = law.graph
+    graph = hamiltonian.graph
     rest = [l for l in graph.visible if l not in layers]
     if len(graph.hidden) != 1 or graph.inner or len(rest) != 1:
         return None
-    unit, split = law.layers[rest[0]], law.split(v)
+    unit, split = hamiltonian.layers[rest[0]], hamiltonian.split(v)
     few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= MAX_MISSING_STATES
     return None if not few or any(bool(split[l].isnan().any()) for l in layers) else rest[0]
 
 
 def _add_labels(
-    law: Hamiltonian, into: Statistics, row_weights: Tensor, v: Tensor, label: int, joint: float
+    hamiltonian: Hamiltonian, into: Statistics, row_weights: Tensor, v: Tensor, label: int, joint: float
 ) -> Tensor:
     """Adds E[S | row] - (1 - joint) E[S | row without its label], with weights: by the states of the label.
 
@@ -113,13 +113,13 @@ def _add_labels(
     Returns:
         The sum of which that is the derivative, () float64.
     """
-    (hidden,), values, count = law.graph.hidden, law.layers[label].values().to(v), len(v)
-    states = [x.repeat_interleave(len(values), 0) for x in law.split(v)]
-    labels, states[label] = law.split(v)[label], values.repeat(count, 1)
-    fields = {hidden: law.field(hidden, states)}
-    log_weights = -law.free_energy(states, (hidden,), fields).view(count, -1)
+    (hidden,), values, count = hamiltonian.graph.hidden, hamiltonian.layers[label].values().to(v), len(v)
+    states = [x.repeat_interleave(len(values), 0) for x in hamiltonian.split(v)]
+    labels, states[label] = hamiltonian.split(v)[label], values.repeat(count, 1)
+    fields = {hidden: hamiltonian.field(hidden, states)}
+    log_weights = -hamiltonian.free_energy(states, (hidden,), fields).view(count, -1)
     unlike = (labels.unsqueeze(1) != values).any(2) & ~labels.isnan().any(1, keepdim=True)
     seen = log_weights.masked_fill(unlike, -inf)
     weights = seen.softmax(1) - (1 - joint) * log_weights.softmax(1)
-    into.add(law, states, (row_weights.unsqueeze(1) * weights).flatten(), (hidden,), fields)
+    into.add(hamiltonian, states, (row_weights.unsqueeze(1) * weights).flatten(), (hidden,), fields)
     return row_weights @ (seen.logsumexp(1) - (1 - joint) * log_weights.logsumexp(1))

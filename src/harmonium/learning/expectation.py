@@ -275,15 +275,15 @@ class ClampedChains(Expectation):
         if request.exact and (self.marginal or not request.complete):
             return request.add_exact()
         sweeps = self.sweeps if request.complete else max(self.sweeps, FILLING_SWEEPS)
-        law = request.hamiltonian
+        hamiltonian = request.hamiltonian
         if not request.exact:
-            law = law.clamp(request.v, len(request.v), request.complete)
-        state = fill_hidden(law, request.v, request.generator, observed=request.complete)
+            hamiltonian = hamiltonian.clamp(request.v, len(request.v), request.complete)
+        state = fill_hidden(hamiltonian, request.v, request.generator, observed=request.complete)
         state = state._replace(
-            states=law.clamp_states(state.states)
+            states=hamiltonian.clamp_states(state.states)
         )  # known by what is held, not by its values
-        state = run_kernel(law, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
-        summed = law.graph.summed if self.marginal else ()
+        state = run_kernel(hamiltonian, Gibbs(), state, 0 if request.exact else sweeps, request.generator)
+        summed = hamiltonian.graph.summed if self.marginal else ()
         request.into.add(
             request.hamiltonian, state.states, request.row_weight, summed=summed, fields=state.fields,
             exact=request.supported,
@@ -356,31 +356,35 @@ class FreeChains(Expectation):
         return self.step_decay is None and self.kernel.is_steady(self.start == "persistent")
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        law, generator = request.hamiltonian, request.generator
+        hamiltonian, generator = request.hamiltonian, request.generator
         kernel = self.kernel if self.step_decay is None else self.kernel_at(request.state or 0)
         if self.start == "persistent" and request.state is not None:
             state = request.state  # chains keep their number, whatever the batch
             if not isinstance(state, KernelState) or state.fields or state.known is not None:
-                state = self.go_on(law, state, generator)
+                state = self.go_on(hamiltonian, state, generator)
         else:
             chains = request.chains_of_this_shard(None if self.start == "data" else self.chains, "chains")
             seen = request.complete if self.start == "data" else None
-            fresh = begin(law, request.v, chains, self.start, generator, request.fields, seen)
-            state = kernel.init(law, fresh.states, generator, self.sweeps)
+            fresh = begin(hamiltonian, request.v, chains, self.start, generator, request.fields, seen)
+            state = kernel.init(hamiltonian, fresh.states, generator, self.sweeps)
         weight: float | Tensor = request.weight / (state.states[0].shape[0] * (self.sweeps - self.burn_in))
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights
         diagnostics: Mapping[str, float | Tensor]
-        if isinstance(weight, float) and law.layers[0].gaussian and relaxes_alone(kernel, law):
+        if (
+            isinstance(weight, float)
+            and hamiltonian.layers[0].gaussian
+            and relaxes_alone(kernel, hamiltonian)
+        ):
             state, diagnostics = relax_alone(
-                law, kernel, state, self.sweeps, generator,
+                hamiltonian, kernel, state, self.sweeps, generator,
                 into=request.into, weight=weight, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
         else:
-            summed = law.graph.summed if self.marginal else ()
+            summed = hamiltonian.graph.summed if self.marginal else ()
             infos: list[Info] = []
             for sweep in range(self.sweeps):
-                moved = kernel.step(law, state, generator)
+                moved = kernel.step(hamiltonian, state, generator)
                 if type(moved) is not tuple:
                     raise not_a_step(kernel, moved)
                 state, info = moved
@@ -388,7 +392,7 @@ class FreeChains(Expectation):
                     infos.append(info)
                 if sweep >= self.burn_in:
                     request.into.add(
-                        law, state.states, weight, summed=summed, fields=state.fields, exact=True
+                        hamiltonian, state.states, weight, summed=summed, fields=state.fields, exact=True
                     )
             diagnostics = _means(infos) if infos else {}
         sampled = self.burn_in == self.sweeps - 1  # states of one chain are not independent
@@ -413,11 +417,11 @@ class FreeChains(Expectation):
         last = self.marginal and self.burn_in == self.sweeps - 1 and self.step_decay is None
         return last and isinstance(self.kernel, Gibbs) and self.start != "noise"
 
-    def go_on(self, law: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
-        """Returns persistent chains; the law is another one than at their last sweep, so without caches."""
+    def go_on(self, hamiltonian: Hamiltonian, state: Any, generator: torch.Generator) -> KernelState:
+        """Returns persistent chains; the distribution has changed since their last sweep: no caches."""
         if isinstance(state, KernelState):
             return state.without_caches()
-        return self.kernel.init(law, state, generator, self.sweeps)
+        return self.kernel.init(hamiltonian, state, generator, self.sweeps)
 
 
 def _means(infos: Sequence[Info]) -> dict[str, float | Tensor]:
@@ -447,8 +451,8 @@ def begin(
         observed = _checks.observed(v) if observed is None else observed
         state = fill_hidden(hamiltonian, v, generator, fields, observed)
         if not observed:
-            law = hamiltonian.clamp(v, len(v))
-            filled = run_kernel(law, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
+            clamped = hamiltonian.clamp(v, len(v))
+            filled = run_kernel(clamped, Gibbs(), KernelState(state.states, 0), FILLING_SWEEPS, generator)
             state = KernelState(filled.states, 0)
         return state
     if start == "noise":  # visible noise, and hidden layers that fit it

@@ -21,8 +21,9 @@ class LadderChains(Expectation):
     """E[S] of the free machine by chains that are kept in equilibrium (Béreux et al. 2026; FORMULAS §8).
 
     Beside the chains there are samples of a *frozen* machine: the machine as it was some updates ago, drawn
-    from its law. At every update chains and members of a copy of the samples, the reservoir, offer to change
-    places. The acceptance, weighted for the last step of the parameters, decides before anything moves:
+    from its distribution. At every update chains and members of a copy of the samples, the reservoir, offer
+    to change places. The acceptance, weighted for the last step of the parameters, decides before anything
+    moves:
 
     - at least ``freeze``: they exchange, and the chains take their sweeps;
     - below it: the machine is frozen. Its chains are brought to equilibrium with the samples of the last
@@ -47,15 +48,15 @@ class LadderChains(Expectation):
     def add(self, request: ExpectationRequest) -> Outcome:
         if request.shards is not None:
             raise ValueError("rule: expected another one than ptt with distributed, which has one reservoir")
-        law, parameters, generator = request.hamiltonian, request.parameters or {}, request.generator
+        hamiltonian, parameters, generator = request.hamiltonian, request.parameters or {}, request.generator
         if request.state is None:
-            state = self.follower.begin(law, len(request.v), parameters, generator)
+            state = self.follower.begin(hamiltonian, len(request.v), parameters, generator)
             diagnostics = {"acceptance": 1.0, "sample_size": 1.0, "frozen": 1.0}
         else:
-            state, diagnostics = self.follower.advance(law, request.state, parameters, generator)
+            state, diagnostics = self.follower.advance(hamiltonian, request.state, parameters, generator)
         if not state.restart:
             weight = request.weight / len(state.chains[0])
-            request.into.add(law, state.chains, weight, summed=law.graph.summed)
+            request.into.add(hamiltonian, state.chains, weight, summed=hamiltonian.graph.summed)
         diagnostics |= {
             "rejected": float(state.restart),
             "rungs": float(len(state.rungs)),

@@ -111,18 +111,18 @@ class Rule:
                 not checked: that would cost a few percent of every update); a state of another machine.
             TypeError: v that is not real numbers, or no seed.
         """
-        law = Parametrisation(machine)
+        parametrisation = Parametrisation(machine)
         if state is not None:
             self.check_state(machine, state)
         v, row_weights, observed = self.checked(machine, v, weights)
         generator = _random.as_generator(seed, machine.device)
-        made = self.estimate(law, v, state, generator, row_weights, observed)
+        made = self.estimate(parametrisation, v, state, generator, row_weights, observed)
         return made._replace(diagnostics=_device.read_numbers(made.diagnostics))
 
     @torch.no_grad()
     def estimate(
         self,
-        law: Parametrisation,
+        parametrisation: Parametrisation,
         v: Tensor,
         state: Any,
         generator: torch.Generator,
@@ -133,7 +133,7 @@ class Rule:
         """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
 
         Args:
-            law: Parametrisation of the machine.
+            parametrisation: Parametrisation of the machine.
             v: data, (batch, visible_width), on its device and in its dtype; NaN is not observed.
             state: ``Estimate.state`` of the last call, None at first.
             generator: source of all noise.
@@ -141,15 +141,18 @@ class Rule:
             observed: whether all of v is; None: not known.
             supported: whether all of v that is observed is known to lie in the support of its units.
         """
-        hamiltonian = law.hamiltonian()
+        hamiltonian = parametrisation.hamiltonian()
         sums = Statistics(hamiltonian)
         complete = _checks.observed(v) if observed is None else observed
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, complete, row_weights=row_weights, parameters=law.parameters,
+            hamiltonian, v, generator, sums, complete, row_weights=row_weights,
+            parameters=parametrisation.parameters,
             supported=supported,
         )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
-        direction = self.direction(law, sums, centre) if self.centred else law.pullback(sums)
+        direction = (
+            self.direction(parametrisation, sums, centre) if self.centred else parametrisation.pullback(sums)
+        )
         if not (self.free.controls and self.generative):
             return Estimate(direction, diagnostics, kept)
         return Estimate(direction, diagnostics, kept, self.free.control(PreviousBatch.of(kept).free))
@@ -217,15 +220,21 @@ class Rule:
             offsets = [(x + y) / 2 for x, y in zip(offsets, free.initial_means, strict=True)]
         return [request.weight * x for x in offsets], diagnostics, now
 
-    def direction(self, law: Parametrisation, delta: Statistics, centre: list[Tensor]) -> dict[str, Tensor]:
+    def direction(
+        self, parametrisation: Parametrisation, delta: Statistics, centre: list[Tensor]
+    ) -> dict[str, Tensor]:
         """Returns the direction of ascent for every learnable parameter, of its shape.
 
         Args:
-            law: the map from learnable to natural parameters.
+            parametrisation: the map from learnable to natural parameters.
             delta: E[S | v] - E[S].
             centre: offsets of every layer, (width_l,); not read if the rule is not centred.
         """
-        return centred_pullback(law, delta, centre) if self.centred else law.pullback(delta)
+        return (
+            centred_pullback(parametrisation, delta, centre)
+            if self.centred
+            else parametrisation.pullback(delta)
+        )
 
     @property
     def is_steady(self) -> bool:

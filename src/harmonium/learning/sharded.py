@@ -51,7 +51,7 @@ class Sharded:
     @torch.no_grad()
     def estimate(
         self,
-        law: Parametrisation,
+        parametrisation: Parametrisation,
         v: Tensor,
         state: Any,
         generator: torch.Generator,
@@ -68,7 +68,7 @@ class Sharded:
         Raises:
             ValueError: fewer rows than shards, or chains that the shards do not divide.
         """
-        hamiltonian = law.hamiltonian()
+        hamiltonian = parametrisation.hamiltonian()
         complete = _checks.observed(v) if observed is None else observed
         whole = ExpectationRequest(
             hamiltonian, v, generator, Statistics(hamiltonian), complete, row_weights=row_weights
@@ -85,7 +85,7 @@ class Sharded:
         delta.add_sums(
             [[next(rest) for _ in theta] for theta in hamiltonian.thetas], [next(rest) for _ in hamiltonian.J]
         )
-        direction = self.rule.direction(law, delta, [*rest])
+        direction = self.rule.direction(parametrisation, delta, [*rest])
         keeps = any(part_state is not None for part_state in kept)
         self._unread = numbers, notes
         return Estimate(direction, {}, kept if keeps else None)
@@ -135,9 +135,13 @@ class Sharded:
             part = whole.select_rows(here, whole.complete or _checks.observed(whole.v[here]))
             if len(whole.v) < number:
                 part = replace(part, weight=(rows.stop - rows.start) / number)
-            law = whole.hamiltonian.of_shard(self.shards.number)
+            hamiltonian = whole.hamiltonian.of_shard(self.shards.number)
             request = replace(
-                part, hamiltonian=law, generator=noise, into=Statistics(law), shards=self.shards
+                part,
+                hamiltonian=hamiltonian,
+                generator=noise,
+                into=Statistics(hamiltonian),
+                shards=self.shards,
             )
             centre, diagnostics, new = self.rule.add(request, old)
             kept.append(new)

@@ -115,12 +115,14 @@ def ais(
     log_base = base.log_partition_of_independent()
 
     def anneal_part(
-        law: Hamiltonian, part: slice, noise: torch.Generator, start: States | None
+        hamiltonian: Hamiltonian, part: slice, noise: torch.Generator, start: States | None
     ) -> tuple[Tensor, States]:
         if start is None:
             independent = base.draw_independent(part.stop - part.start, noise)
-            return anneal_chains(law, base, betas, independent, noise)
-        return anneal_chains(law, base, betas[::-1], _mix(law, [x[part] for x in start], noise), noise)
+            return anneal_chains(hamiltonian, base, betas, independent, noise)
+        return anneal_chains(
+            hamiltonian, base, betas[::-1], _mix(hamiltonian, [x[part] for x in start], noise), noise
+        )
 
     def anneal(start: States | None = None) -> tuple[Tensor, States]:
         """Anneals all runs from the base, or back to it from states; returns log weights and final states."""
@@ -194,8 +196,8 @@ def anneal_chains(
 ) -> tuple[Tensor, States]:
     """Returns Σ ln p̃_next(x) - ln p̃_now(x) over every change of β, (chains,), and where the chains end.
 
-    After each change a Gibbs sweep moves x, under a law of its own. Unlike that of ``chains.Gibbs`` it draws
-    the layers first that are summed out, from the fields that the weight has asked for. Serves both
+    After each change a Gibbs sweep moves x, under a distribution of its own. Unlike that of ``chains.Gibbs``
+    it draws the layers first that are summed out, from the fields that the weight has asked for. Serves both
     directions: the given states follow the distribution at the first of the betas. The ``base`` is
     independent units, or fields of those of ``target``, for each layer (chains, width_l); ``clamped`` layers
     stay.
@@ -235,13 +237,15 @@ def anneal_chains(
                 if l in drawn:
                     continue
                 drawn.add(l)
-                law = _at(target, l, _between((cold.thetas[l], target.thetas[l]), following), following)
-                states[l] = calls.draw_in_turn(law, l, states, _random.key(generator))
+                hamiltonian = _at(
+                    target, l, _between((cold.thetas[l], target.thetas[l]), following), following
+                )
+                states[l] = calls.draw_in_turn(hamiltonian, l, states, _random.key(generator))
                 continue
             summed, complete = part.layer in graph.summed, fields is None and part.columns is None
             if complete and not summed and on_gpu:
-                law = _at(target, l, _between(ends[i], following), following)
-                states[l], _ = law.draw(part, states, generator, keeps=False)  # in one kernel
+                hamiltonian = _at(target, l, _between(ends[i], following), following)
+                states[l], _ = hamiltonian.draw(part, states, generator, keeps=False)  # in one kernel
                 continue
             field, units = target.field(part, states, drawn=True), part.units or target.layers[part.layer]
             if complete and summed and isinstance(betas, Tensor):
@@ -249,8 +253,13 @@ def anneal_chains(
                 natural = _between(ends[i], both)
                 scaled = field * both
                 before, after = units.log_partition(scaled, theta=natural).sum(-1, dtype=torch.float64)
-                law = _at(target, part.layer, tuple(theta[1].squeeze(0) for theta in natural), following)
-                total, states[part.layer] = total + (after - before), law.sample(part, scaled[1], generator)
+                hamiltonian = _at(
+                    target, part.layer, tuple(theta[1].squeeze(0) for theta in natural), following
+                )
+                total, states[part.layer] = (
+                    total + (after - before),
+                    hamiltonian.sample(part, scaled[1], generator),
+                )
                 continue
             if fields is not None:
                 start = part.select_states(fields[part.layer])
@@ -330,7 +339,7 @@ def _anneal_recorded(
 
 
 def _at(target: Hamiltonian, layer: int, theta: Theta, beta: float | Tensor) -> Hamiltonian:
-    """Returns the law of a layer given the others on the way to a target."""
+    """Returns the distribution of a layer given the others on the way to a target."""
     thetas = tuple(theta if l == layer else other for l, other in enumerate(target.thetas))
     return replace(target, beta=beta, thetas=thetas)
 
@@ -368,7 +377,7 @@ def _mix(hamiltonian: Hamiltonian, states: States, generator: torch.Generator) -
 
 
 def draw_likely_modes(
-    law: Hamiltonian, others: Sequence[States], chains: int, sweeps: int, generator: torch.Generator
+    hamiltonian: Hamiltonian, others: Sequence[States], chains: int, sweeps: int, generator: torch.Generator
 ) -> States:
     """Draws local modes of a machine by their weight, from all that several kinds of chains lead to.
 
@@ -376,16 +385,16 @@ def draw_likely_modes(
     Every candidate climbs to a local mode. A distinct mode is drawn with probability proportional to exp(-F),
     so that light modes, which any chain may be caught in, count for little.
     """
-    noise = [law.pure_noise(l, chains, generator) for l in range(len(law.layers))]
+    noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
     tempering = Tempering(_REPLICAS)
     few = [x[: -(-chains // _REPLICAS)] for x in noise]
-    replicas = tempering.init(law, few, generator, sweeps)
-    tempered = run_kernel(law, tempering, replicas, sweeps, generator).memory.states
+    replicas = tempering.init(hamiltonian, few, generator, sweeps)
+    tempered = run_kernel(hamiltonian, tempering, replicas, sweeps, generator).memory.states
     modes = [torch.cat(layer) for layer in zip(*others, tempered, noise, strict=True)]
-    climb(law, modes, law.graph.backwards, _CLIMB)
-    states = torch.cat([modes[l] for l in law.graph.kept], -1)
+    climb(hamiltonian, modes, hamiltonian.graph.backwards, _CLIMB)
+    states = torch.cat([modes[l] for l in hamiltonian.graph.kept], -1)
     _, which, copies = torch.unique(states, dim=0, return_inverse=True, return_counts=True)
-    weight = -law.free_energy(modes, law.graph.summed) - copies[which].log()
+    weight = -hamiltonian.free_energy(modes, hamiltonian.graph.summed) - copies[which].log()
     drawn = _random.weighted(weight.softmax(0), chains, generator)
     return [x[drawn] for x in modes]
 

@@ -50,9 +50,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
         machine: see ``exact_log_partition``.
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
-    law = machine.hamiltonian().to(torch.float64)
-    rows = machine.visible_rows(X, "X", missing=True, dtype=law.dtype)
-    return log_weights(law, rows) - log_weights(law)
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
+    return log_weights(hamiltonian, rows) - log_weights(hamiltonian)
 
 
 def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_on: Iterable[int]) -> Tensor:
@@ -69,10 +69,10 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_
     Raises:
         ValueError: layers that cannot be given, too many states, or X that does not fit.
     """
-    law = machine.hamiltonian().to(torch.float64)
+    hamiltonian = machine.hamiltonian().to(torch.float64)
     layers = machine.check_condition(condition_on)
-    rows = machine.visible_rows(X, "X", missing=True, dtype=law.dtype)
-    return log_weights(law, rows) - log_weights(law, law.observe_only(layers, rows))
+    rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
+    return log_weights(hamiltonian, rows) - log_weights(hamiltonian, hamiltonian.observe_only(layers, rows))
 
 
 @torch.no_grad()
@@ -114,14 +114,14 @@ def mixture(machine: BoltzmannMachine) -> Mixture:
     Raises:
         ValueError: another machine.
     """
-    law = machine.hamiltonian().to(torch.float64)
-    check_plane(law)
-    listing = Listing(law, 1, (1,), (0,))
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    check_plane(hamiltonian)
+    listing = Listing(hamiltonian, 1, (1,), (0,))
     if not affordable(listing.unit_updates):
         raise ValueError(
             f"machine: expected at most 2^{log2(AUTO_LIMIT):g} joint hidden states times columns, "
             f"received 2^{listing.log2_states:.4g} states of {listing.columns} columns"
         )
-    states = list_states(law, (1,))
-    means = law.mean(0, law.field(0, states))
-    return Mixture(listing.by_state()[0].log_softmax(0), means, 1 / law.thetas[0][1])
+    states = list_states(hamiltonian, (1,))
+    means = hamiltonian.mean(0, hamiltonian.field(0, states))
+    return Mixture(listing.by_state()[0].log_softmax(0), means, 1 / hamiltonian.thetas[0][1])

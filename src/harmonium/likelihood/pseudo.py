@@ -165,34 +165,37 @@ class _Present(NamedTuple):
 
     def find_hidden(self, l: int) -> list[tuple[int, Tensor]]:
         """Returns the hidden layers joined to a visible one, each with the coupling (width_l, width)."""
-        law = self.hamiltonian
-        joints = [joint for joint in law.graph.joints[l] if joint.other in self.normalisers]
-        return [(j.other, law.J.matrix(j.edge) if j.above else law.J.transposed[j.edge]) for j in joints]
+        hamiltonian = self.hamiltonian
+        joints = [joint for joint in hamiltonian.graph.joints[l] if joint.other in self.normalisers]
+        return [
+            (j.other, hamiltonian.J.matrix(j.edge) if j.above else hamiltonian.J.transposed[j.edge])
+            for j in joints
+        ]
 
     def score_all_units(self, l: int) -> Tensor:
         """Returns Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""
-        law, layer, rows = self.hamiltonian, self.hamiltonian.layers[l], len(self.states[l])
+        hamiltonian, layer, rows = self.hamiltonian, self.hamiltonian.layers[l], len(self.states[l])
         hidden = self.find_hidden(l)
         if not hidden:
-            units = layer.log_conditional(self.states[l], self.fields[l], law.thetas[l])
+            units = layer.log_conditional(self.states[l], self.fields[l], hamiltonian.thetas[l])
             return units.sum(-1, dtype=torch.float64)
-        total = torch.zeros(rows, dtype=torch.float64, device=law.device)
-        row = torch.arange(rows, device=law.device)
+        total = torch.zeros(rows, dtype=torch.float64, device=hamiltonian.device)
+        row = torch.arange(rows, device=hamiltonian.device)
         size = max(1, _BLOCK_ELEMENTS // (rows * sum(J.shape[1] for _, J in hidden)))
-        for block in torch.split(torch.arange(layer.n_units, device=law.device), size):
+        for block in torch.split(torch.arange(layer.n_units, device=hamiltonian.device), size):
             scores = self.score_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
             total += scores.view(rows, -1).sum(-1)
         return total
 
     def score_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
         """Returns ln p(v_unit | others in its row) for pairs of a row and a visible unit, (pairs,)."""
-        law, layer = self.hamiltonian, self.hamiltonian.layers[l]
+        hamiltonian, layer = self.hamiltonian, self.hamiltonian.layers[l]
         values = layer.values().to(self.states[l])  # (states, columns)
         states, columns = values.shape
         present = layer.by_unit(self.states[l])[row, unit]  # (pairs, columns)
         digit = (present.unsqueeze(1) == values).all(-1).to(torch.uint8).argmax(1)
         # What every state weighs but for the hidden layers, (pairs, states).
-        alone = layer.unit_log_weights(values.repeat(1, layer.n_units), law.thetas[l]).t()[unit]
+        alone = layer.unit_log_weights(values.repeat(1, layer.n_units), hamiltonian.thetas[l]).t()[unit]
         alone = (alone + layer.by_unit(self.fields[l])[row, unit] @ values.t()).double()
         places = unit.unsqueeze(-1) * columns + torch.arange(columns, device=unit.device)
         hidden = [(h, self.fields[h][row], J[places]) for h, J in self.find_hidden(l)]
@@ -202,6 +205,6 @@ class _Present(NamedTuple):
             weight = alone.gather(1, state.unsqueeze(1)).squeeze(1)
             for h, field, J in hidden if step else []:
                 moved = field + torch.einsum("pc,pch->ph", values[state] - present, J)
-                weight = weight + law.log_partition(h, moved) - self.normalisers[h][row]
+                weight = weight + hamiltonian.log_partition(h, moved) - self.normalisers[h][row]
             log_weights.append(weight)
         return log_weights[0] - torch.stack(log_weights).logsumexp(0)

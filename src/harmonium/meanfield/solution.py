@@ -37,7 +37,8 @@ class Solution(NamedTuple):
         free_energy: (batch,), float64, approximates -ln Z, or -ln Σ exp(-E) over what a clamp leaves free.
         status: (batch,), a ``Status`` as int64.
         sweeps: (batch,), sweeps that the row took.
-        fields: B, for each layer (batch, width_l); with the curvatures it gives the law of every free unit.
+        fields: B, for each layer (batch, width_l); with the curvatures it gives the distribution of every
+            free unit.
         curvatures: diagonal of A, for each layer (batch, width_l).
         plefka: Plefka's number, (batch,), float64: the largest eigenvalue of c_i J_ij² c_j. From 1 on the
             expansion in the couplings does not converge. None where another solver than ``tap`` solved.

@@ -138,8 +138,8 @@ def landscape(
     parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")
 
     def solve_part(part: slice) -> Solution:
-        law = hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number)
-        scheme = Plefka(law, order) if solver == "tap" else SOLVERS[solver](law)
+        sharded = hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number)
+        scheme = Plefka(sharded, order) if solver == "tap" else SOLVERS[solver](sharded)
         return solve(scheme, starts[part], tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
 
     solved = list(map(solve_part, parts))

@@ -55,7 +55,7 @@ class SolutionTree(NamedTuple):
 @torch.no_grad()
 def solution_tree(
     machine: BoltzmannMachine,
-    laws: Sequence[Hamiltonian],
+    hamiltonians: Sequence[Hamiltonian],
     ages: Sequence[float],
     X: Numbers,
     *,
@@ -72,8 +72,9 @@ def solution_tree(
 
     Args:
         machine: gives the form of the rows.
-        laws: its laws at rising ages, the last its own: ``ladder.laws_along(machine, ladder)``.
-        ages: Ages of the laws, not falling, such as updates.
+        hamiltonians: its distributions at rising ages, the last its own: ``ladder.hamiltonians_along(machine,
+            ladder)``.
+        ages: Ages of the distributions, not falling, such as updates.
         X: visible states, (rows, visible_width).
         order: see ``tap``; 1 is naive mean field.
         resolution: Resolution, as in ``landscape``.
@@ -81,28 +82,29 @@ def solution_tree(
         max_sweeps: see ``naive``.
 
     Raises:
-        ValueError: numbers of laws and ages that differ, ages that fall, or rows that do not fit.
+        ValueError: numbers of distributions and ages that differ, ages that fall, or rows that do not fit.
     """
-    if len(laws) != len(ages) or not laws or list(ages) != sorted(ages):
+    if len(hamiltonians) != len(ages) or not hamiltonians or list(ages) != sorted(ages):
         raise ValueError(
-            f"ages: expected one for each of {len(laws)} laws, not falling, received {list(ages)!r}"
+            f"ages: expected one for each of {len(hamiltonians)} hamiltonians, not falling, "
+            f"received {list(ages)!r}"
         )
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     _, starts = prepare(machine, X, None)
     basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
-    for place in range(len(laws) - 1, -1, -1):
-        law, age = laws[place], float(ages[place])
+    for place in range(len(hamiltonians) - 1, -1, -1):
+        hamiltonian, age = hamiltonians[place], float(ages[place])
         solution = solve(
-            Plefka(law, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
+            Plefka(hamiltonian, order), starts, tolerance=tolerance, damping="adaptive", max_sweeps=max_sweeps
         )
         group = distinct(solution.means, resolution).cpu()
         groups, first, sizes = find_first(group)
-        if place == len(laws) - 1:
+        if place == len(hamiltonians) - 1:
             basin, nodes = group, [Node(age, size, ()) for size in sizes.tolist()]
         else:
             nodes = [_join(age, [nodes[i] for i in (group == g).nonzero().flatten()]) for g in groups]
         numbers.append(len(groups))
-        starts = law.visible_states([x[first] for x in solution.means])
+        starts = hamiltonian.visible_states([x[first] for x in solution.means])
     root = nodes[0] if len(nodes) == 1 else Node(float(ages[0]), len(basin), tuple(nodes))
     return SolutionTree(root, torch.tensor(numbers[::-1]), basin, root.newick())
 

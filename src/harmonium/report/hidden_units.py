@@ -20,15 +20,15 @@ def receptive_fields(machine: BoltzmannMachine) -> dict[int, Tensor]:
         For each hidden layer (units, visible_width); of a machine without hidden layers the couplings of its
         visible ones.
     """
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     if not machine.hidden:
-        return {l: x.T for l, x in machine.split(couplings_of_columns(law)[0]).items()}
+        return {l: x.T for l, x in machine.split(couplings_of_columns(hamiltonian)[0]).items()}
     eye = torch.eye(machine.visible_width, dtype=machine.dtype, device=machine.device)
     reached = {l: x.T for l, x in machine.split(eye).items()}  # (units, visible_width)
     frontier = set(reached)
     while frontier:
         following: dict[int, Tensor] = {}
-        for l, m, J in law.edges:
+        for l, m, J in hamiltonian.edges:
             for near, far, W in ((l, m, J.T), (m, l, J)):
                 if near in frontier and far not in reached:
                     following[far] = following.get(far, 0) + W @ reached[near]

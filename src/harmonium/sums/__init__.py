@@ -4,7 +4,7 @@ from harmonium.sums.given_hidden import couplings_of_columns as couplings_of_col
 from harmonium.sums.hidden_states import (
     HiddenStates as HiddenStates,
     Posterior as Posterior,
-    exact_law as exact_law,
+    exact_hamiltonian as exact_hamiltonian,
     has_hidden_states as has_hidden_states,
     list_states as list_states,
     nothing_seen as nothing_seen,

@@ -89,16 +89,20 @@ class Elimination:
     """Rows that lack the same units, which are summed out one by one.
 
     Args:
-        law: the machine, with what the rows show clamped; β and natural parameters are alike for all rows.
+        hamiltonian: the machine, with what the rows show clamped; β and natural parameters are alike for all
+            rows.
         rows: their number.
         order: an order of the free units.
     """
 
-    def __init__(self, law: Hamiltonian, rows: int, order: EliminationOrder) -> None:
-        self.law, self.rows, self.order = law, rows, order
-        self._layers = [layer for layer in law.layers]
-        zeros = [law.thetas[l][0].new_zeros(rows, layer.width) for l, layer in enumerate(law.layers)]
-        self._shown = [x.double() for x in law.clamp_states(zeros)]  # 0 where an entry is free
+    def __init__(self, hamiltonian: Hamiltonian, rows: int, order: EliminationOrder) -> None:
+        self.hamiltonian, self.rows, self.order = hamiltonian, rows, order
+        self._layers = [layer for layer in hamiltonian.layers]
+        zeros = [
+            hamiltonian.thetas[l][0].new_zeros(rows, layer.width)
+            for l, layer in enumerate(hamiltonian.layers)
+        ]
+        self._shown = [x.double() for x in hamiltonian.clamp_states(zeros)]  # 0 where an entry is free
         self._children: list[list[int]] = [[] for _ in order.units]
         for i, scope in enumerate(order.scopes):
             if scope:
@@ -110,7 +114,7 @@ class Elimination:
 
     @cached_property
     def _double(self) -> Hamiltonian:
-        return self.law.to(torch.float64)
+        return self.hamiltonian.to(torch.float64)
 
     @cached_property
     def _fields(self) -> States:
@@ -150,19 +154,19 @@ class Elimination:
     @cached_property
     def _is_shown(self) -> bool:
         """True if rows show something, so that they differ."""
-        return self.law.held is not None
+        return self.hamiltonian.held is not None
 
     @cached_property
     def _pairs(self) -> list[tuple[Pairs, Tensor]]:
         """The free units that each edge joins, with their J, (pairs, columns below, columns above)."""
-        law, found = self._double, []
-        for pairs in list_pairs(law.graph, self._layers, self._free):
-            found.append((pairs, self._by_pair(law.J[pairs.edge], pairs)[_places(pairs)].clone()))
+        hamiltonian, found = self._double, []
+        for pairs in list_pairs(hamiltonian.graph, self._layers, self._free):
+            found.append((pairs, self._by_pair(hamiltonian.J[pairs.edge], pairs)[_places(pairs)].clone()))
         return found
 
     def _by_pair(self, matrix: Tensor, pairs: Pairs) -> Tensor:
         """Returns a view of what has the shape of an edge's J, to be read and written at ``_places``."""
-        below, above = (self._layers[l] for l in self.law.graph.edges[pairs.edge])
+        below, above = (self._layers[l] for l in self.hamiltonian.graph.edges[pairs.edge])
         p, q = below.columns_per_unit, above.columns_per_unit
         if pairs.places is not None:
             return matrix.view(-1, p, q)
@@ -171,11 +175,11 @@ class Elimination:
     @cached_property
     def _edges(self) -> list[_Edge]:
         """The edges among discrete units."""
-        edges, law = [], self._double
+        edges, hamiltonian = [], self._double
         for pairs, J in self._pairs:
-            l, m = law.graph.edges[pairs.edge]
+            l, m = hamiltonian.graph.edges[pairs.edge]
             if l in self._values and m in self._values:
-                tables = law.beta_times(self._values[l] @ J @ self._values[m].t())
+                tables = hamiltonian.beta_times(self._values[l] @ J @ self._values[m].t())
                 below = [self._place[l, i] for i in pairs.below.tolist()]
                 above = [self._place[m, i] for i in pairs.above.tolist()]
                 edges.append(_Edge(pairs, below, above, tables))
@@ -186,7 +190,7 @@ class Elimination:
         """For every leaf the units joined to it."""
         joints: dict[tuple[int, int], dict[int, _Joint]] = {leaf: {} for leaf in self.order.leaves}
         for pairs, blocks in self._pairs:
-            l, m = self.law.graph.edges[pairs.edge]
+            l, m = self.hamiltonian.graph.edges[pairs.edge]
             for k, (a, b) in enumerate(zip(pairs.below.tolist(), pairs.above.tolist(), strict=True)):
                 if (l, a) in joints:
                     joints[l, a][self._place[m, b]] = _Joint(pairs, k, True, blocks[k].t())
@@ -196,16 +200,16 @@ class Elimination:
 
     @cached_property
     def _leaves(self) -> list[_Leaf]:
-        leaves, law = [], self._double
+        leaves, hamiltonian = [], self._double
         for (l, i), beside in zip(self.order.leaves, self.order.beside, strict=True):
             layer = self._layers[l]
-            columns = torch.arange(layer.width, device=law.device).view(layer.n_units, -1)[i]
+            columns = torch.arange(layer.width, device=hamiltonian.device).view(layer.n_units, -1)[i]
             scope = tuple(sorted(beside, key=self._rank.__getitem__))
             field = self._fields[l][:, columns].t()
             field = field if self._is_shown else field[:, :1]
             joints = [self._joints[l, i][j] for j in scope]
             for k, (j, joint) in enumerate(zip(scope, joints, strict=True)):
-                term = law.beta_times(self._values[self.order.units[j][0]] @ joint.J)
+                term = hamiltonian.beta_times(self._values[self.order.units[j][0]] @ joint.J)
                 field = field + term.view(
                     [-1 if k == n else 1 for n in range(len(scope))] + [len(columns), 1]
                 )
@@ -239,14 +243,14 @@ class Elimination:
     @cached_property
     def _base(self) -> Tensor:
         """Log-weight of what is clamped, and of leaves without neighbours, (rows,)."""
-        law, total = self._double, self._shown[0].new_zeros(self.rows)
+        hamiltonian, total = self._double, self._shown[0].new_zeros(self.rows)
         for l, layer in enumerate(self._layers):
             shown = self._marks[l]
             if shown.any():
-                weights = layer.unit_log_weights(self._shown[l], law.thetas[l])
+                weights = layer.unit_log_weights(self._shown[l], hamiltonian.thetas[l])
                 total += weights.masked_fill(~layer.by_unit(shown)[:, 0], 0.0).sum(-1)
         if self._is_shown:
-            total += law.beta_times(law.coupling_energy(self._shown))
+            total += hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown))
         for leaf, table in zip(self._leaves, self._leaf_tables, strict=True):
             if not leaf.scope:
                 total += table
@@ -257,7 +261,7 @@ class Elimination:
         """Marks the columns of every layer that rows show, (width_l,)."""
         marks = []
         for l, layer in enumerate(self._layers):
-            mark = torch.ones(layer.n_units, dtype=torch.bool, device=self.law.device)
+            mark = torch.ones(layer.n_units, dtype=torch.bool, device=self.hamiltonian.device)
             mark[self._free.get(l, [])] = False
             marks.append(mark.repeat_interleave(layer.columns_per_unit))
         return marks
@@ -341,7 +345,9 @@ class Elimination:
     def hidden_means(self) -> Tensor:
         """Returns E of the hidden layers, side by side, (rows, columns)."""
         means = self.marginals.moments
-        return torch.cat([means[l].mean for l in self.law.graph.hidden], -1).to(self.law.dtype)
+        return torch.cat([means[l].mean for l in self.hamiltonian.graph.hidden], -1).to(
+            self.hamiltonian.dtype
+        )
 
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
         """Returns p of every state of a discrete unit, (rows, n_states)."""
@@ -379,7 +385,9 @@ class Elimination:
         self, choose: Callable[[Tensor], Tensor], shape: tuple[int, int], best: bool = False
     ) -> list[Tensor]:
         """Returns a state of every unit, each (draws, rows) int64, by log-weights (n_states, draws, rows)."""
-        chosen = [torch.zeros(shape, dtype=torch.int64, device=self.law.device)] * len(self.order.units)
+        chosen = [torch.zeros(shape, dtype=torch.int64, device=self.hamiltonian.device)] * len(
+            self.order.units
+        )
         for i, messages in self._backwards(best):
             factors = [*self._factors[i]]
             factors += [_Factor(self.order.scopes[k], messages[k]) for k in self._children[i]]
@@ -391,7 +399,7 @@ class Elimination:
         self, chosen: Sequence[Tensor], shape: tuple[int, int], generator: torch.Generator | None
     ) -> States:
         """Returns the states of all layers, (draws · rows, width_l), with leaves drawn or at their means."""
-        law, count = self._double, shape[0] * shape[1]
+        hamiltonian, count = self._double, shape[0] * shape[1]
         states = [x.repeat(shape[0], 1) for x in self._shown]
         for (l, i), digits in zip(self.order.units, chosen, strict=True):
             self._layers[l].by_unit(states[l])[:, i] = self._values[l][digits.flatten()]
@@ -400,22 +408,24 @@ class Elimination:
             field = field.expand(-1, *shape).reshape(-1, count).t()
             l, columns = leaf.part.layer, leaf.columns
             if generator is None:
-                kind, theta = law.units(leaf.part)
+                kind, theta = hamiltonian.units(leaf.part)
                 states[l][:, columns] = kind.moments(field, theta=theta).mean
             else:
-                states[l][:, columns] = law.sample(leaf.part, field, generator)
-        return [x.to(self.law.dtype) for x in states]
+                states[l][:, columns] = hamiltonian.sample(leaf.part, field, generator)
+        return [x.to(self.hamiltonian.dtype) for x in states]
 
     def _visible(self, states: Sequence[Tensor]) -> Tensor:
         """Joins the visible layers, (..., visible_width)."""
-        return torch.cat([states[l] for l in self.law.graph.visible], -1)
+        return torch.cat([states[l] for l in self.hamiltonian.graph.visible], -1)
 
     def expect(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight, a number or (rows,), times E[S | what the row shows].
 
         Of two layers the products of units that an edge joins, or of which rows show one, are added.
         """
-        row_weights = torch.as_tensor(weight, dtype=torch.float64, device=self.law.device).expand(self.rows)
+        row_weights = torch.as_tensor(weight, dtype=torch.float64, device=self.hamiltonian.device).expand(
+            self.rows
+        )
         self.marginals.add_statistics(into, row_weights)
 
 
@@ -460,8 +470,8 @@ class Marginals:
 
     def add_statistics(self, into: Statistics, weight: Tensor) -> None:
         """Adds Σ_rows weight · E[S], with weights (rows,) float64."""
-        sums, law = self._sums, self._sums._double
-        layers = law.layers
+        sums, hamiltonian = self._sums, self._sums._double
+        layers = hamiltonian.layers
         thetas = [
             [torch.where(mark, weight @ t, 0.0) for t in layer.statistics(x)]
             for layer, x, mark in zip(layers, sums._shown, sums._marks, strict=True)
@@ -470,24 +480,24 @@ class Marginals:
             states = sums._values[l].repeat(1, layers[l].n_units)
             for total, t in zip(thetas[l], layers[l].statistics(states), strict=True):
                 layers[l].by_unit(total)[i] = (p @ weight) @ layers[l].by_unit(t)[:, i]
-        products = [torch.zeros_like(J) for J in law.J]
+        products = [torch.zeros_like(J) for J in hamiltonian.J]
         for edge, found in zip(sums._edges, self.pairs, strict=True):
             self._add_pairs(products[edge.pairs.edge], edge, found, weight)
         for leaf, p in zip(sums._leaves, self.leaves, strict=True):
             self._add_leaf(thetas, products, leaf, p * weight)
         means = [x.mean.masked_fill(mark, 0.0) for x, mark in zip(self.moments, sums._marks, strict=True)]
-        for e, (l, m) in enumerate(law.graph.edges if sums._is_shown else ()):
-            pattern, share = law.graph.patterns[e], 0.5 if l == m else 1.0
+        for e, (l, m) in enumerate(hamiltonian.graph.edges if sums._is_shown else ()):
+            pattern, share = hamiltonian.graph.patterns[e], 0.5 if l == m else 1.0
             shown, rest = sums._shown[l] * weight.unsqueeze(1) * share, means[l] * weight.unsqueeze(1) * share
             for x, y in ((shown, sums._shown[m] + means[m]), (rest, sums._shown[m])):
                 products[e] += x.t() @ y if pattern is None else pattern.products(x, y)
-        dtype = sums.law.dtype
+        dtype = sums.hamiltonian.dtype
         into.add_sums([[t.to(dtype) for t in theta] for theta in thetas], [x.to(dtype) for x in products])
 
     def _add_pairs(self, product: Tensor, edge: _Edge, found: Sequence[Tensor], weight: Tensor) -> None:
         """Adds the products of joined discrete units to the sum of their edge, (width_l, width_m)."""
         sums, pairs = self._sums, edge.pairs
-        l, m = sums.law.graph.edges[pairs.edge]
+        l, m = sums.hamiltonian.graph.edges[pairs.edge]
         joint = torch.stack([p @ weight for p in found])
         blocks = sums._values[l].t() @ joint @ sums._values[m]
         by_pair = sums._by_pair(product, pairs)

@@ -70,7 +70,7 @@ class IndependentUnits:
     """A layer whose units are independent given the hidden states: ψ of their fields sums them out.
 
     Args:
-        law: the machine.
+        hamiltonian: the machine.
         l: the layer.
         hidden: states of the hidden layers, (states, columns) in all.
         states: the same by layer; entries of visible layers are not read.
@@ -79,12 +79,12 @@ class IndependentUnits:
         places: Columns of the layers in rows.
     """
 
-    def __init__(self, law: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:
-        self.law, self.l, self.hidden = law, l, hidden
-        self.places = {l: slice(0, law.layers[l].width)}
-        self.layer: Layer = law.layers[l]
-        self.theta: Theta = law.thetas[l]
-        self.field = law.field(l, states, law.graph.hidden)
+    def __init__(self, hamiltonian: Hamiltonian, l: int, hidden: Tensor, states: Sequence[Tensor]) -> None:
+        self.hamiltonian, self.l, self.hidden = hamiltonian, l, hidden
+        self.places = {l: slice(0, hamiltonian.layers[l].width)}
+        self.layer: Layer = hamiltonian.layers[l]
+        self.theta: Theta = hamiltonian.thetas[l]
+        self.field = hamiltonian.field(l, states, hamiltonian.graph.hidden)
 
     @property
     def means(self) -> Tensor:
@@ -189,7 +189,7 @@ class _IndependentRows(GivenRows):
         table, shape = self._table, (*chosen.shape, self._x.shape[1])
         if self._missing is None:
             return self._x.expand(shape)
-        drawn = table.law.sample(table.l, table.field[chosen.flatten()], generator)
+        drawn = table.hamiltonian.sample(table.l, table.field[chosen.flatten()], generator)
         return torch.where(self._missing, drawn.view(shape), self._x)
 
 
@@ -201,7 +201,7 @@ class JoinedGaussians:
     what it shows, and affine in φ, with a covariance that depends on which entries it lacks alone.
 
     Args:
-        law: the machine.
+        hamiltonian: the machine.
         layers: those that edges join, directly or by others.
         hidden: states of the hidden layers, (states, columns) in all.
         roots: see ``HiddenStates``; sums are of the states u, all else is of the columns x.
@@ -211,19 +211,23 @@ class JoinedGaussians:
     """
 
     def __init__(
-        self, law: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
+        self, hamiltonian: Hamiltonian, layers: tuple[int, ...], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
-        self.places = dict(zip(layers, places(law, layers), strict=True))
-        linear = torch.cat([law.thetas[l][0] for l in layers]).double()
-        _, up = couplings_of_columns(law)
-        side = dict(zip(law.graph.visible, places(law, law.graph.visible), strict=True))
-        columns = torch.cat([torch.arange(side[l].start, side[l].stop, device=law.device) for l in layers])
-        require_distribution(law)
-        self.precision = joint_precision(law, layers)
+        self.places = dict(zip(layers, places(hamiltonian, layers), strict=True))
+        linear = torch.cat([hamiltonian.thetas[l][0] for l in layers]).double()
+        _, up = couplings_of_columns(hamiltonian)
+        side = dict(
+            zip(hamiltonian.graph.visible, places(hamiltonian, hamiltonian.graph.visible), strict=True)
+        )
+        columns = torch.cat(
+            [torch.arange(side[l].start, side[l].stop, device=hamiltonian.device) for l in layers]
+        )
+        require_distribution(hamiltonian)
+        self.precision = joint_precision(hamiltonian, layers)
         self.gamma = torch.cat([linear.unsqueeze(0), up[columns].t().double()])
         self.back: Tensor | None = None
         if not roots.keys().isdisjoint(layers):
-            blocks = [roots.get(l, torch.eye(law.layers[l].width)).to(linear) for l in layers]
+            blocks = [roots.get(l, torch.eye(hamiltonian.layers[l].width)).to(linear) for l in layers]
             root = torch.zeros_like(self.precision)
             for place, matrix in zip(self.places.values(), blocks, strict=True):
                 root[place, place] = matrix
@@ -370,21 +374,21 @@ class JoinedRows(GivenRows):
         return self._seen + self._place(answers + self._apply(spread, noise).masked_fill(~lacking, 0.0))
 
 
-def places(law: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slice]:
+def places(hamiltonian: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slice]:
     """Returns the columns of layers that stand side by side, the first of them at ``start``."""
-    ends = list(accumulate((law.layers[l].width for l in layers), initial=start))
+    ends = list(accumulate((hamiltonian.layers[l].width for l in layers), initial=start))
     return [slice(first, last) for first, last in pairwise(ends)]
 
 
-def couplings_of_columns(law: Hamiltonian) -> tuple[Tensor, Tensor]:
+def couplings_of_columns(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
     """Returns βJ among visible columns, symmetric, and from these to hidden columns: (width, columns)."""
-    graph, place = law.graph, dict[int, slice]()
+    graph, place = hamiltonian.graph, dict[int, slice]()
     for side in (graph.visible, graph.hidden):
-        place |= zip(side, places(law, side), strict=True)
-    among = law.thetas[0][0].new_zeros(law.visible_width, law.visible_width)
-    up = among.new_zeros(law.visible_width, sum(law.layers[m].width for m in graph.hidden))
-    for l, m, J in law.edges:
-        J = law.beta_times(J)
+        place |= zip(side, places(hamiltonian, side), strict=True)
+    among = hamiltonian.thetas[0][0].new_zeros(hamiltonian.visible_width, hamiltonian.visible_width)
+    up = among.new_zeros(hamiltonian.visible_width, sum(hamiltonian.layers[m].width for m in graph.hidden))
+    for l, m, J in hamiltonian.edges:
+        J = hamiltonian.beta_times(J)
         if l in graph.visible and m in graph.visible:
             among[place[l], place[m]] += J
             if l != m:

@@ -50,50 +50,50 @@ def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
     return graph.with_visible(integrated) if integrated else graph
 
 
-def exact_law(machine: BoltzmannMachine) -> Hamiltonian:
+def exact_hamiltonian(machine: BoltzmannMachine) -> Hamiltonian:
     """Returns the distribution of a machine in float64, for answers to its digits, noise included."""
     graph = machine.hamiltonian().graph  # refuses a type that is for storage alone
     return deepcopy(machine, {id(graph): graph}).double().hamiltonian()
 
 
-def nothing_seen(law: Hamiltonian, rows: int = 1) -> Tensor:
+def nothing_seen(hamiltonian: Hamiltonian, rows: int = 1) -> Tensor:
     """Returns rows that show nothing, (rows, visible_width)."""
-    return law.thetas[0][0].detach().new_full((rows, law.visible_width), torch.nan)
+    return hamiltonian.thetas[0][0].detach().new_full((rows, hamiltonian.visible_width), torch.nan)
 
 
 @torch.no_grad()
-def visible_means_given(law: Hamiltonian, hidden: Tensor) -> Tensor:
+def visible_means_given(hamiltonian: Hamiltonian, hidden: Tensor) -> Tensor:
     """Returns E of the visible layers given values of the hidden ones, (rows, visible_width).
 
     Args:
-        law: visible layers that no edge joins, or Gaussian ones that edges join.
+        hamiltonian: visible layers that no edge joins, or Gaussian ones that edges join.
         hidden: states or means of the hidden layers side by side, (rows, columns).
 
     Raises:
         ValueError: edges that join other visible layers.
     """
-    joined = sorted(_find_joined(law.graph))
-    if not all(law.layers[l].gaussian for l in joined):
+    joined = sorted(_find_joined(hamiltonian.graph))
+    if not all(hamiltonian.layers[l].gaussian for l in joined):
         raise ValueError(f"machine: expected edges among Gaussian layers alone, received them for {joined}")
-    states = [hidden] * len(law.layers)
-    for l, place in zip(law.graph.hidden, places(law, law.graph.hidden), strict=True):
+    states = [hidden] * len(hamiltonian.layers)
+    for l, place in zip(hamiltonian.graph.hidden, places(hamiltonian, hamiltonian.graph.hidden), strict=True):
         states[l] = hidden[:, place]
-    for part in _list_parts(law, hidden, states, {}):
+    for part in _list_parts(hamiltonian, hidden, states, {}):
         for l, place in part.places.items():
             states[l] = part.means[:, place].to(hidden)
-    return law.visible_states(states)
+    return hamiltonian.visible_states(states)
 
 
 def _list_parts(
-    law: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
+    hamiltonian: Hamiltonian, hidden: Tensor, states: Sequence[Tensor], roots: Mapping[int, Tensor]
 ) -> list[IndependentUnits | JoinedGaussians]:
     """Returns the visible layers in groups that are independent beside rows of hidden states."""
-    joined = _find_joined(law.graph) | roots.keys()
+    joined = _find_joined(hamiltonian.graph) | roots.keys()
     return [
-        JoinedGaussians(law, group, hidden, roots)
+        JoinedGaussians(hamiltonian, group, hidden, roots)
         if joined.issuperset(group)
-        else IndependentUnits(law, group[0], hidden, states)
-        for group in joined_layers(law.graph)
+        else IndependentUnits(hamiltonian, group[0], hidden, states)
+        for group in joined_layers(hamiltonian.graph)
     ]
 
 
@@ -112,15 +112,15 @@ class HiddenStates:
     whatever is missing. What the row lacks is a mixture with a component for every h.
 
     Args:
-        law: the machine: discrete hidden layers with at most ``MAX_HIDDEN_STATES`` joint states, and visible
-            layers of any kind that no edge joins, or Gaussian ones that edges join, to hidden Gaussian layers
-            too. Answers have its dtype.
+        hamiltonian: the machine: discrete hidden layers with at most ``MAX_HIDDEN_STATES`` joint states, and
+            visible layers of any kind that no edge joins, or Gaussian ones that edges join, to hidden
+            Gaussian layers too. Answers have its dtype.
         roots: Matrices R for visible Gaussian layers, (width_l, width_l), where rows have columns x = R u and
             the machine is one of u. With a root of the covariance it is of columns without correlations, so
             that those of x need not be learned. None: x = u throughout.
 
     Attributes:
-        law: the machine, with hidden Gaussian layers behind the visible ones.
+        hamiltonian: the machine, with hidden Gaussian layers behind the visible ones.
         states: States of the other hidden layers side by side, (states, columns).
         state_log_weights: c·h of every state, (states,) float64.
         hidden: hidden layers of the machine, Gaussian ones among them.
@@ -140,9 +140,9 @@ class HiddenStates:
     """
 
     @torch.no_grad()
-    def __init__(self, law: Hamiltonian, roots: Mapping[int, Tensor] | None = None) -> None:
-        graph, layers = law.graph, law.layers
-        by_row = not isinstance(law.beta, float) and law.beta.dim() > 0
+    def __init__(self, hamiltonian: Hamiltonian, roots: Mapping[int, Tensor] | None = None) -> None:
+        graph, layers = hamiltonian.graph, hamiltonian.layers
+        by_row = not isinstance(hamiltonian.beta, float) and hamiltonian.beta.dim() > 0
         roots = {} if roots is None else roots
         if by_row or not has_hidden_states(graph, layers, roots):
             raise ValueError(
@@ -152,20 +152,20 @@ class HiddenStates:
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.hidden, self.width = graph.hidden, law.visible_width
+        self.hidden, self.width = graph.hidden, hamiltonian.visible_width
         graph = _with_integrated(graph, layers)
-        self.law = law = replace(law, graph=graph)
-        states = list_states(law, graph.hidden)
+        self.hamiltonian = hamiltonian = replace(hamiltonian, graph=graph)
+        states = list_states(hamiltonian, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
-        self.state_log_weights = law.beta_times(law.coupling_energy(states, graph.hidden))
+        self.state_log_weights = hamiltonian.beta_times(hamiltonian.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
-            self.state_log_weights = self.state_log_weights + law.log_weight(m, states[m]).double()
-        self.parts = _list_parts(law, self.states, states, roots)
+            self.state_log_weights = self.state_log_weights + hamiltonian.log_weight(m, states[m]).double()
+        self.parts = _list_parts(hamiltonian, self.states, states, roots)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
         """Returns the hidden states of a machine in float64, for answers to its digits, noise included."""
-        return cls(exact_law(machine))
+        return cls(exact_hamiltonian(machine))
 
     @cached_property
     def log_partition(self) -> float:
@@ -179,18 +179,18 @@ class HiddenStates:
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
-        return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.law.dtype)
+        return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.hamiltonian.dtype)
 
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the distribution of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
-        unseen = self.law.visible_width - self.width  # columns of hidden Gaussian layers
+        unseen = self.hamiltonian.visible_width - self.width  # columns of hidden Gaussian layers
         return Posterior(self, torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v)
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
-        unseen = self.law.visible_width - self.width
-        lacking = self.law.split(torch.nn.functional.pad(v.isnan(), (0, unseen), value=True))
-        row_bytes = 4 * self.law.dtype.itemsize * len(self.states) + sum(
+        unseen = self.hamiltonian.visible_width - self.width
+        lacking = self.hamiltonian.split(torch.nn.functional.pad(v.isnan(), (0, unseen), value=True))
+        row_bytes = 4 * self.hamiltonian.dtype.itemsize * len(self.states) + sum(
             part.row_bytes(torch.cat([lacking[l] for l in part.places], 1)) for part in self.parts
         )
         size = max(1, BLOCK_BYTES // row_bytes)
@@ -220,13 +220,13 @@ class HiddenStates:
             column: visible column.
             x: values, (values,).
         """
-        law, first = self.law, 0
-        for l in law.graph.visible:
-            if column < first + law.layers[l].width:
+        hamiltonian, first = self.hamiltonian, 0
+        for l in hamiltonian.graph.visible:
+            if column < first + hamiltonian.layers[l].width:
                 break
-            first += law.layers[l].width
+            first += hamiltonian.layers[l].width
         part = next(part for part in self.parts if l in part.places)
-        beside = part.log_density(part.places[l].start + column - first, x.to(law.dtype)).double()
+        beside = part.log_density(part.places[l].start + column - first, x.to(hamiltonian.dtype)).double()
         return (beside + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
     @torch.no_grad()
@@ -277,10 +277,10 @@ class Posterior:
 
     @torch.no_grad()
     def __init__(self, table: HiddenStates, v: Tensor) -> None:
-        self._table, law = table, table.law
-        split = law.split(v.to(law.dtype))
+        self._table, hamiltonian = table, table.hamiltonian
+        split = hamiltonian.split(v.to(hamiltonian.dtype))
         self._parts = [part.rows(torch.cat([split[l] for l in part.places], 1)) for part in table.parts]
-        self._logits = table.state_log_weights.to(law.dtype).repeat(len(v), 1)
+        self._logits = table.state_log_weights.to(hamiltonian.dtype).repeat(len(v), 1)
         self._rest = table.state_log_weights.new_zeros(len(v))
         for part in self._parts:
             self._rest += part.add_log_weights(self._logits)
@@ -303,10 +303,10 @@ class Posterior:
     def hidden_means(self) -> Tensor:
         """Returns E of the hidden layers, side by side, (rows, columns)."""
         table, listed = self._table, self.probabilities @ self._table.states
-        law = table.law
-        if law.graph.hidden == table.hidden:
+        hamiltonian = table.hamiltonian
+        if hamiltonian.graph.hidden == table.hidden:
             return listed
-        above = zip(law.graph.hidden, places(law, law.graph.hidden), strict=True)
+        above = zip(hamiltonian.graph.hidden, places(hamiltonian, hamiltonian.graph.hidden), strict=True)
         means = {l: listed[:, place] for l, place in above}
         for part, rows in zip(table.parts, self._parts, strict=True):
             joined = rows.moments(self.probabilities).mean
@@ -327,7 +327,9 @@ class Posterior:
         """Returns p of every state of a discrete visible unit that no row shows, (rows, n_states)."""
         (part,) = [part for part in self._table.parts if layer in part.places]
         if not isinstance(part, IndependentUnits) or not part.layer.discrete:
-            raise ValueError(f"layer: expected discrete units, received {self._table.law.layers[layer]}")
+            raise ValueError(
+                f"layer: expected discrete units, received {self._table.hamiltonian.layers[layer]}"
+            )
         return self.probabilities @ part.probabilities(unit)
 
     @torch.no_grad()
@@ -369,7 +371,7 @@ class Posterior:
     @torch.no_grad()
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
         """Adds the sum over rows of weight · E[S | what the row shows], with a number or (rows,)."""
-        table, graph = self._table, self._table.law.graph
+        table, graph = self._table, self._table.hamiltonian.graph
         row_weights = weight.to(self.probabilities).unsqueeze(1) if isinstance(weight, Tensor) else weight
         weights = self.probabilities * row_weights
         sums = [part.sum(weights) for part in self._parts]
@@ -378,11 +380,11 @@ class Posterior:
             for part, part_sums in zip(table.parts, sums, strict=True)
             for l, place in part.places.items()
         }
-        above = dict(zip(graph.hidden, places(table.law, graph.hidden), strict=True))
+        above = dict(zip(graph.hidden, places(table.hamiltonian, graph.hidden), strict=True))
         of_states = weights.sum(0)
         of_hidden = (table.states * of_states.unsqueeze(1)).t() @ table.states
         thetas = []
-        for l, layer in enumerate(table.law.layers):
+        for l, layer in enumerate(table.hamiltonian.layers):
             if l in sums_of:
                 thetas.append([t.to(weights.dtype) for t in sums_of[l][0].statistics[l]])
             else:
@@ -405,23 +407,23 @@ class Posterior:
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
         """Joins what was found for the parts, (..., width) each, to rows, (..., visible_width)."""
         table = self._table
-        states = [table.states] * len(table.law.layers)
+        states = [table.states] * len(table.hamiltonian.layers)
         for part, x in zip(table.parts, parts, strict=True):
             for l, place in part.places.items():
-                states[l] = x[..., place].to(table.law.dtype)
-        return table.law.visible_states(states)[..., : table.width]
+                states[l] = x[..., place].to(table.hamiltonian.dtype)
+        return table.hamiltonian.visible_states(states)[..., : table.width]
 
 
-def list_states(law: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
+def list_states(hamiltonian: Hamiltonian, among: Sequence[int]) -> list[Tensor]:
     """Returns all joint states of some layers, for each (states, width_l); of the others (states, 0)."""
-    layers = law.layers
+    layers = hamiltonian.layers
     units = [layers[l].n_units for l in among]
     radices = [layers[l].n_states or 0 for l, count in zip(among, units, strict=True) for _ in range(count)]
-    digits = torch.zeros(1, 0, dtype=torch.int64, device=law.device)
+    digits = torch.zeros(1, 0, dtype=torch.int64, device=hamiltonian.device)
     if radices:
-        unit_states = [torch.arange(radix, device=law.device) for radix in radices]
+        unit_states = [torch.arange(radix, device=hamiltonian.device) for radix in radices]
         digits = torch.cartesian_prod(*unit_states).view(-1, len(unit_states))
-    states = [torch.empty(len(digits), 0, dtype=law.dtype, device=law.device)] * len(layers)
+    states = [torch.empty(len(digits), 0, dtype=hamiltonian.dtype, device=hamiltonian.device)] * len(layers)
     for l, layer_digits in zip(among, torch.split(digits, units, 1), strict=True):
-        states[l] = layers[l].from_digits(layer_digits).to(law.dtype)
+        states[l] = layers[l].from_digits(layer_digits).to(hamiltonian.dtype)
     return states

@@ -34,7 +34,7 @@ class _Block(NamedTuple):
     """Some listed states beside all rows, row-major.
 
     Attributes:
-        law: the machine for these rows.
+        hamiltonian: the machine for these rows.
         states: States of the listed layers, (states, width_l), or (rows · states, width_l) where rows show
             some of their units; of the others empty.
         fields: Fields of the summed layers, (rows · states, width_l).
@@ -42,7 +42,7 @@ class _Block(NamedTuple):
             state contradicts what the row shows.
     """
 
-    law: Hamiltonian
+    hamiltonian: Hamiltonian
     states: States
     fields: dict[int, Tensor]
     log_weights: Tensor
@@ -55,7 +55,7 @@ class Listing:
     Of a layer of which all rows show the same units the others alone are listed.
 
     Args:
-        law: the machine, with what the rows show clamped.
+        hamiltonian: the machine, with what the rows show clamped.
         rows: their number.
         listed: layers to list, in this order, the last of them fastest.
         summed: all other layers that are not clamped, no two of them joined.
@@ -67,17 +67,24 @@ class Listing:
 
     def __init__(
         self,
-        law: Hamiltonian,
+        hamiltonian: Hamiltonian,
         rows: int,
         listed: Sequence[int],
         summed: Sequence[int],
         grid: bool = False,
     ) -> None:
-        self.law, self.rows, self.listed, self.summed = law, rows, tuple(listed), tuple(summed)
+        self.hamiltonian, self.rows, self.listed, self.summed = (
+            hamiltonian,
+            rows,
+            tuple(listed),
+            tuple(summed),
+        )
         self._axes = {
-            l: _grid_of(law, l)
+            l: _grid_of(hamiltonian, l)
             if grid
-            else _Axis(units := list_units(law, l), [law.layers[l].n_states or 0] * len(units))
+            else _Axis(
+                units := list_units(hamiltonian, l), [hamiltonian.layers[l].n_states or 0] * len(units)
+            )
             for l in self.listed
         }
         steps = [axis.step for axis in self._axes.values() if axis.step is not None]
@@ -85,18 +92,19 @@ class Listing:
         self._radices = [n for axis in self._axes.values() for n in axis.counts]
         self._states = prod(self._radices)
         self.log2_states = log2(self._states) if self._states else inf
-        self.columns = sum(layer.width for layer in law.layers)
+        self.columns = sum(layer.width for layer in hamiltonian.layers)
         self.unit_updates = rows * self.columns * (inf if self.log2_states > 1000 else 2.0**self.log2_states)
-        self._clamped = [l for l in range(len(law.layers)) if law.is_clamped(l)]
-        empty = torch.empty(rows, 0, dtype=law.dtype, device=law.device)
+        self._clamped = [l for l in range(len(hamiltonian.layers)) if hamiltonian.is_clamped(l)]
+        empty = torch.empty(rows, 0, dtype=hamiltonian.dtype, device=hamiltonian.device)
         self._shown = [
-            law.apply_clamp(l, empty) if law.is_clamped(l) else empty for l in range(len(law.layers))
+            hamiltonian.apply_clamp(l, empty) if hamiltonian.is_clamped(l) else empty
+            for l in range(len(hamiltonian.layers))
         ]
         self._only: _Block | None = None
 
     def log_weights(self) -> Tensor:
         """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
-        total = torch.full((self.rows,), -inf, dtype=torch.float64, device=self.law.device)
+        total = torch.full((self.rows,), -inf, dtype=torch.float64, device=self.hamiltonian.device)
         for block in self._blocks():
             total = torch.logaddexp(total, block.log_weights.logsumexp(-1))
         return total
@@ -119,27 +127,27 @@ class Listing:
             states[l] = self._shown[l][row]
         for l in self.listed:
             states[l] = states[l].repeat(weights.numel() // len(states[l]), 1)
-        into.add(block.law, states, weights.flatten(), summed=block.fields, fields=block.fields)
+        into.add(block.hamiltonian, states, weights.flatten(), summed=block.fields, fields=block.fields)
 
     def _blocks(self) -> Iterator[_Block]:
         """Yields all listed states beside every row, some at a time; a single block is kept."""
         if self._only is not None:
             yield self._only
             return
-        law, rows, device = self.law, self.rows, self.law.device
-        size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in law.layers) * rows))
+        hamiltonian, rows, device = self.hamiltonian, self.rows, self.hamiltonian.device
+        size = max(1, _BLOCK_ELEMENTS // (max(layer.width for layer in hamiltonian.layers) * rows))
         strides = [prod(self._radices[i + 1 :]) for i in range(len(self._radices))]
         stride, radix = _device.to_device(torch.tensor([strides, self._radices], dtype=torch.int64), device)
-        bare, clamped_states = replace(law, held=None), self._shown
-        partly = [l for l in (*self.listed, *self.summed) if law.mask(l) is not None]
+        bare, clamped_states = replace(hamiltonian, held=None), self._shown
+        partly = [l for l in (*self.listed, *self.summed) if hamiltonian.mask(l) is not None]
         times = 1 if set(partly).isdisjoint(self.listed) else rows
         # ln of the weight of a listed state x is -E(clamped) - E(x) + x·(field of what is clamped) + Σ ψ(B)
-        # over the summed layers: -F of the joint law with these taken out (FORMULAS §2).
+        # over the summed layers: -F of the joint distribution with these taken out (FORMULAS §2).
         # What is clamped weighs alike on all listed states: its part is made once for a row.
         outer = {
-            l: law.field(l, clamped_states, self._clamped)
+            l: hamiltonian.field(l, clamped_states, self._clamped)
             for l in (*self.listed, *self.summed)
-            if any(joint.other in self._clamped for joint in law.graph.joints[l])
+            if any(joint.other in self._clamped for joint in hamiltonian.graph.joints[l])
         }
         base = torch.full((rows, 1), self._log_cell, dtype=torch.float64, device=device)
         if self._clamped:
@@ -150,12 +158,19 @@ class Listing:
             digits = index.unsqueeze(-1).div(stride, rounding_mode="floor").remainder_(radix)
             part, count = bare, len(index)
             if partly:
-                part = law.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
-            states, first = [digits.new_empty(times * count, 0, dtype=law.dtype)] * len(law.layers), 0
+                part = hamiltonian.select_rows(torch.arange(rows, device=device).repeat_interleave(count))
+            states, first = (
+                [digits.new_empty(times * count, 0, dtype=hamiltonian.dtype)] * len(hamiltonian.layers),
+                0,
+            )
             for l, axis in self._axes.items():
                 layer_digits = digits[:, first : first + len(axis.counts)]
-                states[l] = _states_of(law.layers[l], axis, layer_digits).to(law.dtype).repeat(times, 1)
-                if len(axis.units) < law.layers[l].n_units:
+                states[l] = (
+                    _states_of(hamiltonian.layers[l], axis, layer_digits)
+                    .to(hamiltonian.dtype)
+                    .repeat(times, 1)
+                )
+                if len(axis.units) < hamiltonian.layers[l].n_units:
                     states[l] = part.apply_clamp(l, states[l])
                 first += len(axis.counts)
             log_weights = base.expand(rows, count)
@@ -166,7 +181,7 @@ class Listing:
                 log_weights = log_weights + (x @ outer[l].double().view(rows, -1, 1)).view(rows, count)
             fields = dict[int, Tensor]()
             for l in self.summed:
-                field = bare.field(l, states, self.listed).view(-1, count, law.layers[l].width)
+                field = bare.field(l, states, self.listed).view(-1, count, hamiltonian.layers[l].width)
                 field = field + outer[l].unsqueeze(1) if l in outer else field.expand(rows, -1, -1)
                 fields[l] = field.flatten(0, 1)
                 log_weights = log_weights + part.summed_weight(l, fields[l]).view(rows, count)
@@ -180,23 +195,25 @@ class Listing:
             yield block
 
 
-def list_units(law: Hamiltonian, l: int) -> Tensor:
+def list_units(hamiltonian: Hamiltonian, l: int) -> Tensor:
     """Returns the units of a layer that not all rows show, or all of them where the rows differ."""
-    layer, held = law.layers[l], law.mask(l)
-    units = torch.arange(layer.n_units, device=law.device)
+    layer, held = hamiltonian.layers[l], hamiltonian.mask(l)
+    units = torch.arange(layer.n_units, device=hamiltonian.device)
     if held is None or bool((held != held[0]).any()):
         return units
     return units[~layer.by_unit(held[0])[:, 0]]
 
 
-def _grid_of(law: Hamiltonian, l: int) -> _Axis:
+def _grid_of(hamiltonian: Hamiltonian, l: int) -> _Axis:
     """Returns the grid of a Gaussian layer beside one discrete layer, over the units that rows lack."""
-    units = list_units(law, l)
-    linear, precision = (theta.detach().double() for theta in law.thetas[l])
+    units = list_units(hamiltonian, l)
+    linear, precision = (theta.detach().double() for theta in hamiltonian.thetas[l])
     low = high = linear
-    for edge, other, above in law.graph.joints[l]:
-        J = law.beta_times((law.J.matrix(edge) if above else law.J.matrix(edge).t()).detach().double())
-        layer = law.layers[other]
+    for edge, other, above in hamiltonian.graph.joints[l]:
+        J = hamiltonian.beta_times(
+            (hamiltonian.J.matrix(edge) if above else hamiltonian.J.matrix(edge).t()).detach().double()
+        )
+        layer = hamiltonian.layers[other]
         reach = layer.by_unit(J) @ layer.values().to(J).t()  # (units, units of the other layer, its states)
         low, high = low + reach.amin(-1).sum(-1), high + reach.amax(-1).sum(-1)
     low, high, step = (x[units] for x in (low / precision, high / precision, precision.rsqrt()))

@@ -71,22 +71,22 @@ class EliminationOrder(NamedTuple):
         return rows * self.entries + STEP_UPDATES * steps * -(-rows // self.rows_at_once)
 
 
-def find_order(law: Hamiltonian, free: Mapping[int, Sequence[int]]) -> EliminationOrder | None:
+def find_order(hamiltonian: Hamiltonian, free: Mapping[int, Sequence[int]]) -> EliminationOrder | None:
     """Returns the cheapest order found that sums out all free units; None where all are too expensive.
 
     Tried are sweeps from one end of the graph to the other, fewest neighbours first and fewest new pairs
     first. What is found is kept with the graph.
 
     Args:
-        law: the machine.
+        hamiltonian: the machine.
         free: free units by layer.
     """
-    graph = law.graph
+    graph = hamiltonian.graph
     key = tuple((l, tuple(units)) for l, units in sorted(free.items()))
     if key not in graph.orders:
         if len(graph.orders) >= _KEPT:
             graph.orders.clear()
-        graph.orders[key] = _Search(graph, law.layers, free).best
+        graph.orders[key] = _Search(graph, hamiltonian.layers, free).best
     order: EliminationOrder | None = graph.orders[key]
     return order
 

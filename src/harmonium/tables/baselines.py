@@ -55,13 +55,13 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
     Args:
         machine: Machine with the columns' visible layers; it is not changed.
         rows: complete visible states to score, (rows, visible_width).
-        training: complete rows that the laws are fitted to, (rows, visible_width).
+        training: complete rows that the distributions are fitted to, (rows, visible_width).
     """
     alone = separate(machine, training.double())
-    law, layers = alone.hamiltonian(), [alone.layers[l] for l in alone.visible]
+    hamiltonian, layers = alone.hamiltonian(), [alone.layers[l] for l in alone.visible]
     split, fitted = ([*alone.split(v.double()).values()] for v in (rows, training))
     by_layer = [
-        float(layer.log_conditional(x, torch.zeros_like(x), law.thetas[l]).sum(1).mean())
+        float(layer.log_conditional(x, torch.zeros_like(x), hamiltonian.thetas[l]).sum(1).mean())
         for l, layer, x in zip(alone.visible, layers, split, strict=True)
     ]
     independent = sum(by_layer)

@@ -285,8 +285,8 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
             "roots: expected some of visible Gaussian layers that no edge joins with visible layers, in a "
             f"machine that HiddenStates takes, received {sorted(roots)} with edges {list(graph.edges)}"
         )
-    law = deepcopy(machine).double().hamiltonian()
-    back = {l: torch.linalg.inv(root.to(law.thetas[l][0])) for l, root in roots.items()}
+    hamiltonian = deepcopy(machine).double().hamiltonian()
+    back = {l: torch.linalg.inv(root.to(hamiltonian.thetas[l][0])) for l, root in roots.items()}
     copies = deepcopy(machine).double()
     edges: dict[tuple[int, int], Coupling] = {(l, l): Dense() for l in roots}
     for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
@@ -296,11 +296,11 @@ def fold(machine: BoltzmannMachine, roots: Mapping[int, Tensor]) -> BoltzmannMac
     made.metadata = deepcopy(machine.metadata)
     precision = {}
     for l, matrix in back.items():
-        linear, curvature = law.thetas[l]
+        linear, curvature = hamiltonian.thetas[l]
         precision[l] = matrix.t() @ (curvature.unsqueeze(1) * matrix)
         diagonal = precision[l].diagonal()
         made.layers[l].fit_((matrix.t() @ linear / diagonal, diagonal), 1 / diagonal)
-    J = dict(zip(machine.edges, law.J, strict=True))
+    J = dict(zip(machine.edges, hamiltonian.J, strict=True))
     for (l, m), coupling in zip(made.edges, made.couplings, strict=True):
         W = -precision[l] if l == m and l in back else J[l, m]
         W = back[l].t() @ W if l in back and l != m else W

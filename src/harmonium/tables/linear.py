@@ -105,14 +105,14 @@ class LinearPrediction:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """Returns conditional means, within the range that was seen, in place of NaN, (rows, width)."""
-        full, law, spread = x.double().clone(), *self._law
-        for place, posterior in law.blocks(full[:, self.columns] / spread):
+        full, hidden_states, spread = x.double().clone(), *self._hidden_states
+        for place, posterior in hidden_states.blocks(full[:, self.columns] / spread):
             full[place, self.columns] = posterior.moments().mean * spread
         within = torch.where(full.isnan(), self.low, full).clamp(self.low, self.high)
         return torch.where(x.isnan(), within, x.double())
 
     @property
-    def _law(self) -> tuple[HiddenStates, Tensor]:
+    def _hidden_states(self) -> tuple[HiddenStates, Tensor]:
         """The distribution of the columns over their deviations, and these."""
         spread = self.covariance.diagonal().sqrt()
         root = torch.linalg.cholesky(self.covariance / torch.outer(spread, spread))
@@ -145,7 +145,7 @@ class LinearPrediction:
             ):
                 raise ValueError(f"expected numbers of {machine.visible_width} columns")
             made = cls(columns, **parts)
-            made._law  # noqa: B018 - refuses what is no covariance
+            made._hidden_states  # noqa: B018 - refuses what is no covariance
         except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
             raise ValueError(f"machine: its metadata are damaged, linear {error}") from error
         return made
@@ -163,7 +163,7 @@ class LinearPrediction:
 def fit_lines(
     machine: BoltzmannMachine,
     encoder: Encoder,
-    law: HiddenStates,
+    hidden_states: HiddenStates,
     learned: tuple[Tensor, Tensor | None],
     held: tuple[Tensor, Tensor | None],
     seed: int,
@@ -173,7 +173,7 @@ def fit_lines(
     Args:
         machine: Machine whose cells are predicted.
         encoder: Encoder of its data.
-        law: The machine that has learned the rows of ``learned`` alone, in float64.
+        hidden_states: The machine that has learned the rows of ``learned`` alone, in float64.
         learned: Visible states with their weights.
         held: the same of the rows held out.
         seed: Seed of which cells are hidden, and of draws.
@@ -196,8 +196,8 @@ def fit_lines(
     for part in range(_PARTS):
         hidden = parts == part
         shown = rows.masked_fill(hidden, torch.nan)
-        by_machine[hidden] = expected_cells(law, encoder, shown, generator)[hidden]
-        for place, posterior in law.blocks(shown):
+        by_machine[hidden] = expected_cells(hidden_states, encoder, shown, generator)[hidden]
+        for place, posterior in hidden_states.blocks(shown):
             states = posterior.moments()
             for total, part_of_it in ((mean, states.mean), (variance, states.variance)):
                 total[place] = torch.where(hidden[place], part_of_it.to(total), total[place])
@@ -331,12 +331,14 @@ def _real_columns(machine: BoltzmannMachine) -> Tensor:
 
 
 @torch.no_grad()
-def expected_cells(law: HiddenStates, encoder: Encoder, v: Tensor, generator: torch.Generator) -> Tensor:
+def expected_cells(
+    hidden_states: HiddenStates, encoder: Encoder, v: Tensor, generator: torch.Generator
+) -> Tensor:
     """Returns the cells of rows with their means in place of what is missing, (rows, width) float64."""
     x = straighten(encoder, v)
     curved = bool([*_curves(encoder)])
     for some in torch.split(torch.arange(len(v), device="cpu"), _BLOCK):
-        for place, posterior in law.blocks(v[some]):
+        for place, posterior in hidden_states.blocks(v[some]):
             rows = some[place]
             x[rows] = posterior.moments().mean.to(x)
             if curved:

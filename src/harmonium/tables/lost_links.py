@@ -58,8 +58,8 @@ def find_lost_links(
     v = rows[:LOOKED_AT].to(machine.device, machine.dtype)
     if len(v) < _LEAST:
         return None
-    law, complete = machine.hamiltonian(), v[~v.isnan().any(1)]
-    summed = affordable(unit_updates(law) + unit_updates(law, v), _SHARE_OF_SUMS)
+    hamiltonian, complete = machine.hamiltonian(), v[~v.isnan().any(1)]
+    summed = affordable(unit_updates(hamiltonian) + unit_updates(hamiltonian, v), _SHARE_OF_SUMS)
     score = exact_log_likelihood if summed else row_score
     if score is None:
         return None
@@ -76,10 +76,10 @@ def find_lost_links(
     if not summed or len(complete) < _LEAST:
         return None
     halves = (complete[::2], complete[1::2])
-    laws = [score_baselines(machine, *pair) for pair in (halves, halves[::-1])]
-    alone, pairs = (sum(law[i] or 0.0 for law in laws) / 2 for i in range(2))
+    scores = [score_baselines(machine, *pair) for pair in (halves, halves[::-1])]
+    alone, pairs = (sum(score[i] or 0.0 for score in scores) / 2 for i in range(2))
     gain, reach = float(exact_log_likelihood(machine, complete).mean()) - alone, pairs - alone
-    if laws[0].pairs is None or reach <= _LEAST_REACH or gain >= _HALF * reach:
+    if scores[0].pairs is None or reach <= _LEAST_REACH or gain >= _HALF * reach:
         return None
     return (
         f"pairs of columns alone raise ln p of a row by {reach:.2g} nats above independent columns, "
@@ -110,9 +110,11 @@ def find_broken_order(
         return None
     if not has_hidden_states(machine.graph, machine.layers):
         return None
-    law, generator = HiddenStates.of(machine), _random.as_generator(seed, machine.device)
+    hidden_states, generator = HiddenStates.of(machine), _random.as_generator(seed, machine.device)
     columns, seen = _read_numbers(encoder, rows)
-    drawn = _read_numbers(encoder, law.draw(law.nothing_seen(1), generator, _DRAWS)[:, 0])[1]
+    drawn = _read_numbers(
+        encoder, hidden_states.draw(hidden_states.nothing_seen(1), generator, _DRAWS)[:, 0]
+    )[1]
     worst, message = _HALF, None
     for low, column in enumerate(columns):
         slack = _ROUNDING * np.nanstd(seen[:, low])

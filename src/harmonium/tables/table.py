@@ -435,7 +435,7 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     masses = torch.zeros(len(table.columns), dtype=torch.float64, device=machine.device)
     if not has_hidden_states(machine.graph, machine.layers):
         return masses
-    law, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
+    hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
     nodes, weights = (_BEYOND / 2 * x for x in np.polynomial.legendre.leggauss(_NODES))
     for j, column in enumerate(table.columns):
         support, place, start = column.support, start, start + column.coding.width
@@ -445,7 +445,9 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
         slopes = np.exp(column.coding.log_slopes_at(states)[:, 0])
         beyond = nodes + _BEYOND / 2
         asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond])
-        density = law.log_density(place, torch.from_numpy(asked).to(machine.device)).exp().cpu().numpy()
+        density = (
+            hidden_states.log_density(place, torch.from_numpy(asked).to(machine.device)).exp().cpu().numpy()
+        )
         unit = Layer.registry[column.kind].plain(1, column.coding.n_states)
         density[unit.misfit(torch.from_numpy(asked)[:, None])[0][:, 0].numpy()] = 0.0
         outside = density[2:].reshape(2, -1) @ weights

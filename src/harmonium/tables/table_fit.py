@@ -181,9 +181,9 @@ def fit_table(
     chosen = choose_model(machine, split, objective, stream)
     trained, model = chosen.machine, replace(chosen.model, normals=None)
     start, roots = independent_start(machine, v, weights, model)
-    law = HiddenStates(deepcopy(trained).double().hamiltonian(), chosen.roots)
+    hidden_states = HiddenStates(deepcopy(trained).double().hamiltonian(), chosen.roots)
     learned, held = (split.rows, split.weights), (split.held, split.held_weights)
-    lines = fit_lines(machine, Codec.of(machine).encoder, law, learned, held, stream)
+    lines = fit_lines(machine, Codec.of(machine).encoder, hidden_states, learned, held, stream)
     if lines is not None:
         lines.keep_in(trained)
     starts = zip(start.parameters(), chosen.start.parameters(), strict=True)
@@ -306,16 +306,16 @@ def change_roots(
     # x = R u = R' u' has u' = R'⁻¹ R u (``turn``). Given h, u has the means linear / V + (J / V) h: turned,
     # they are bias and couplings of u', whose variances are 1. A hidden unit's own bias takes up the change
     # of what the columns' ψ adds to it.
-    made, law = deepcopy(machine), machine.hamiltonian()
-    table, above = HiddenStates(law), made.layers[made.hidden[0]]
+    made, hamiltonian = deepcopy(machine), machine.hamiltonian()
+    table, above = HiddenStates(hamiltonian), made.layers[made.hidden[0]]
     on, biases = table.posterior(table.nothing_seen(1)).hidden_means()[0], getattr(above, above.location)
     for l, root in after.items():
         turn = torch.linalg.inv(root.double())
         turn = (turn @ before[l].double() if l in before else turn).to(root)
-        (linear, curvature), units = law.thetas[l], made.layers[l]
+        (linear, curvature), units = hamiltonian.thetas[l], made.layers[l]
         one = torch.ones_like(linear)
         units.fit_((turn @ (linear / curvature), one), one)
-        for (low, _), coupling, J in zip(made.edges, made.couplings, law.J, strict=True):
+        for (low, _), coupling, J in zip(made.edges, made.couplings, hamiltonian.J, strict=True):
             if low == l:
                 shifts = J / curvature.unsqueeze(1)
                 middle = linear / curvature + shifts @ on

@@ -247,7 +247,7 @@ def _replace_visible(hamiltonian: Hamiltonian, theta: Theta) -> Hamiltonian:
 def _run_chains(
     posterior: Hamiltonian, start: Theta, sweeps: int, chains: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Averages the conditional moments of visible units over chains, which start at the law θ = ``start``."""
+    """Averages conditional moments of visible units over chains that start at θ = ``start``."""
     rows = torch.arange(len(start[0]), device=posterior.device).repeat(chains)
     posterior, l = posterior.select_rows(rows), posterior.graph.visible[0]
     independent = _replace_visible(posterior, tuple(t[rows] for t in start))

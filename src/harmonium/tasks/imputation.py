@@ -17,7 +17,7 @@ from harmonium.data import Encoder
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
-from harmonium.sums import exact_law, has_hidden_states, has_posterior, posteriors
+from harmonium.sums import exact_hamiltonian, has_hidden_states, has_posterior, posteriors
 from harmonium.tables import Table, mean_states, spread_draws
 from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
@@ -162,8 +162,8 @@ def impute(
     X = read_rows(machine, X, "X")
     absent = by_column(machine, missing, len(X))
     if method == "auto":
-        law = machine.hamiltonian()
-        method = "exact" if has_posterior(law, X.masked_fill(absent, torch.nan)) else "gibbs"
+        hamiltonian = machine.hamiltonian()
+        method = "exact" if has_posterior(hamiltonian, X.masked_fill(absent, torch.nan)) else "gibbs"
     others: dict[str, Fill] = {"exact": _sum_over_hidden, "local_search": _search, "tap": _solve_tap}
     fill = others.get(method) or partial(_run_chains, Kernel.registry[method]())
     parts, size = [], len(X) if method == "exact" else max(1, _ROWS // draws)
@@ -268,7 +268,7 @@ def _sum_over_hidden(
     """Fills in from the exact distribution, which needs no sweeps."""
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
     best = torch.empty_like(held)
-    for place, posterior in posteriors(exact_law(machine), held):
+    for place, posterior in posteriors(exact_hamiltonian(machine), held):
         mean[place] = posterior.moments().mean.to(held.dtype)
         drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
         likely = {

@@ -23,9 +23,9 @@ from harmonium.sums import affordable, couplings_of_columns, list_states, log_we
 EFFECTIVE_METHODS = ("auto", "exact", "gaussian")
 
 _TRIPLE_COLUMNS = 400  # whose triples take half a gigabyte
-# Of the average over a normal law, in deviations: its reach, and the distances of its points, the smaller
-# where fields are spread by 2 and more, the larger up to 1. The error is exp(-2π²/(distance · spread)) for
-# softplus, whose poles are at ±iπ, and the root of that for ln 2cosh.
+# Of the average over a normal distribution, in deviations: its reach, and the distances of its points, the
+# smaller where fields are spread by 2 and more, the larger up to 1. The error is exp(-2π²/(distance ·
+# spread)) for softplus, whose poles are at ±iπ, and the root of that for ln 2cosh.
 _REACH, _DISTANCES = 6.0, (0.3, 0.6)
 _PAIRS = 8  # Of each hidden unit, of which the errors are averaged.
 _DRAWS, _PART = 1 << 15, 1 << 12  # visible states that the normal fields are compared with, and at a time
@@ -61,8 +61,8 @@ def effective_couplings(
     """Returns the fields and the couplings of pairs and triples that act among the visible units.
 
     For spins J_S = 2⁻ⁿ Σ_v (-F(v)) Π_{i∈S} v_i, for units of 0 and 1 the same in terms of 2v - 1; for
-    categorical units the components of the law in the zero-sum gauge (Decelle, Navas Gómez & Seoane 2025;
-    FORMULAS §10). They do not depend on the gauge of the machine.
+    categorical units the components of the distribution in the zero-sum gauge (Decelle, Navas Gómez & Seoane
+    2025; FORMULAS §10). They do not depend on the gauge of the machine.
 
     Args:
         machine: Machine of visible units with two values or categories; edges among them are counted in.
@@ -95,13 +95,14 @@ def effective_couplings(
     _checks.one_of(method, "method", EFFECTIVE_METHODS)
     if order not in (2, 3):
         raise ValueError(f"order: expected 2 or 3, received {order!r}")
-    law = machine.hamiltonian().to(torch.float64)
-    units = list(_units_of(law))
-    if order == 3 and law.visible_width > _TRIPLE_COLUMNS:
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    units = list(_units_of(hamiltonian))
+    if order == 3 and hamiltonian.visible_width > _TRIPLE_COLUMNS:
         raise ValueError(
-            f"order: expected 2 beyond {_TRIPLE_COLUMNS} visible columns, received 3 with {law.visible_width}"
+            f"order: expected 2 beyond {_TRIPLE_COLUMNS} visible columns, "
+            f"received 3 with {hamiltonian.visible_width}"
         )
-    few = affordable(prod(len(unit.states) for unit in units) * law.visible_width**order)
+    few = affordable(prod(len(unit.states) for unit in units) * hamiltonian.visible_width**order)
     if method == "auto":
         method = "exact" if few else "gaussian"
     if method == "exact" and not few:
@@ -110,8 +111,8 @@ def effective_couplings(
             'than 2^28, received "exact"'
         )
     if method == "exact":
-        return _expand(_enumerate(law, units), units, law.visible_width, order, method)
-    fields = _GaussianFields(law, units)
+        return _expand(_enumerate(hamiltonian, units), units, hamiltonian.visible_width, order, method)
+    fields = _GaussianFields(hamiltonian, units)
     error = fields.estimate_error()
     if error > _OFF:
         _checks.warn(
@@ -120,7 +121,7 @@ def effective_couplings(
             "states are few, or correlations of samples",
             RuntimeWarning,
         )
-    return _expand(fields.beside, units, law.visible_width, order, method)
+    return _expand(fields.beside, units, hamiltonian.visible_width, order, method)
 
 
 class _Unit(NamedTuple):
@@ -144,17 +145,17 @@ class _Unit(NamedTuple):
         return self.states.new_tensor([[-0.5], [0.5]])
 
 
-def _units_of(law: Hamiltonian) -> Iterator[_Unit]:
+def _units_of(hamiltonian: Hamiltonian) -> Iterator[_Unit]:
     start = 0
-    for l in law.graph.visible:
-        layer = law.layers[l]
+    for l in hamiltonian.graph.visible:
+        layer = hamiltonian.layers[l]
         if not (layer.two_values or layer.one_hot):
             raise ValueError(
                 f"machine: expected visible units with two values, or categorical ones, received {layer}"
             )
         width = layer.columns_per_unit
         for number in range(layer.n_units):
-            yield _Unit(l, number, slice(start, start + width), layer.values().to(law.thetas[0][0]))
+            yield _Unit(l, number, slice(start, start + width), layer.values().to(hamiltonian.thetas[0][0]))
             start += width
 
 
@@ -166,10 +167,10 @@ kept too: (states of each kept unit…, number of the last, states of such a uni
 """
 
 
-def _enumerate(law: Hamiltonian, units: list[_Unit]) -> _Means:
+def _enumerate(hamiltonian: Hamiltonian, units: list[_Unit]) -> _Means:
     """Returns the means by a sum over all visible states."""
-    rows = law.visible_states(list_states(law, law.graph.visible))
-    values = log_weights(law, rows).view([len(unit.states) for unit in units])
+    rows = hamiltonian.visible_states(list_states(hamiltonian, hamiltonian.graph.visible))
+    values = log_weights(hamiltonian, rows).view([len(unit.states) for unit in units])
 
     def beside(kept: tuple[int, ...], last: list[int]) -> Tensor:
         means = []
@@ -185,22 +186,24 @@ def _enumerate(law: Hamiltonian, units: list[_Unit]) -> _Means:
 class _GaussianFields:
     """With a normal distribution for the field that every hidden unit has from the other visible units."""
 
-    def __init__(self, law: Hamiltonian, units: list[_Unit]) -> None:
-        graph = law.graph
-        hidden = [law.layers[m] for m in graph.hidden]
+    def __init__(self, hamiltonian: Hamiltonian, units: list[_Unit]) -> None:
+        graph = hamiltonian.graph
+        hidden = [hamiltonian.layers[m] for m in graph.hidden]
         if not graph.independent or any(layer.n_units != layer.width for layer in hidden):
             raise ValueError(
                 'method: expected "exact" for hidden layers that are joined, or whose units have several '
                 'columns, received "gaussian"'
             )
-        self._law, self._units = law, units
-        self._J, up = couplings_of_columns(law)
+        self._hamiltonian, self._units = hamiltonian, units
+        self._J, up = couplings_of_columns(hamiltonian)
         self._up = up
         self._pulls = [unit.centred @ up[unit.place] for unit in units]
         self._mean = torch.cat([unit.states.mean(0) for unit in units]) @ up
         self._variances = torch.stack([pull.square().mean(0) for pull in self._pulls])
         outside = self._J @ torch.cat([unit.states.mean(0) for unit in units])
-        self._local = [_state_weights(law, unit) + unit.centred @ outside[unit.place] for unit in units]
+        self._local = [
+            _state_weights(hamiltonian, unit) + unit.centred @ outside[unit.place] for unit in units
+        ]
         (fine, coarse), spread = _DISTANCES, max(self._variances.sum(0).tolist(), default=0.0) ** 0.5
         points = 2 * round(_REACH / max(fine, coarse / max(1.0, spread))) + 1
         self._z = torch.linspace(-_REACH, _REACH, points).to(up)
@@ -275,32 +278,34 @@ class _GaussianFields:
 
     def _curvatures(self, fields: Tensor) -> Tensor:
         """Returns ψ'' of all hidden units at their fields, (rows, hidden columns)."""
-        law, variances, start = self._law, [], 0
-        for m in law.graph.hidden:
-            part = slice(start, start + law.layers[m].width)
+        hamiltonian, variances, start = self._hamiltonian, [], 0
+        for m in hamiltonian.graph.hidden:
+            part = slice(start, start + hamiltonian.layers[m].width)
             start = part.stop
-            variances.append(law.layers[m].moments(fields[:, part], 0.0, law.thetas[m]).variance)
+            variances.append(
+                hamiltonian.layers[m].moments(fields[:, part], 0.0, hamiltonian.thetas[m]).variance
+            )
         return torch.cat(variances, 1)
 
     def _average(self, field: Tensor, spread: Tensor) -> Tensor:
         """Returns Σ_a E ψ_a(field + spread · z), (rows,)."""
-        law, total = self._law, field.new_zeros(len(field))
+        hamiltonian, total = self._hamiltonian, field.new_zeros(len(field))
         points = len(self._z)
         size = max(1, _NUMBERS // (points * max(1, field.shape[1])))
         for rows in torch.split(torch.arange(len(field), device=field.device), size):
             start = 0
-            for m in law.graph.hidden:
-                part = slice(start, start + law.layers[m].width)
+            for m in hamiltonian.graph.hidden:
+                part = slice(start, start + hamiltonian.layers[m].width)
                 start = part.stop
                 fields = field[rows, None, part] + self._z[:, None] * spread[rows, None, part]
-                psi = law.log_partition(m, fields.flatten(0, 1)).view(len(rows), points)
+                psi = hamiltonian.log_partition(m, fields.flatten(0, 1)).view(len(rows), points)
                 total[rows] += psi @ self._shares
         return total
 
 
-def _state_weights(law: Hamiltonian, unit: _Unit) -> Tensor:
+def _state_weights(hamiltonian: Hamiltonian, unit: _Unit) -> Tensor:
     """Returns the log-weight of every state of a visible unit by itself, (q,)."""
-    layer, theta = law.layers[unit.layer], law.thetas[unit.layer]
+    layer, theta = hamiltonian.layers[unit.layer], hamiltonian.thetas[unit.layer]
     rows = unit.states.repeat(1, layer.n_units)
     return layer.unit_log_weights(rows, theta)[:, unit.number]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, Kernel, KernelState, run_kernel
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
-from harmonium.sums import AUTO_LIMIT, EXPLICIT_LIMIT, exact_law, find_mode
+from harmonium.sums import AUTO_LIMIT, EXPLICIT_LIMIT, exact_hamiltonian, find_mode
 
 MINIMISE_METHODS = ("auto", "exact", "anneal")
 
@@ -93,7 +93,7 @@ def minimise(
             f"{', '.join(map(str, machine.layers))}"
         )
     if method != "anneal":
-        mode = find_mode(exact_law(machine), EXPLICIT_LIMIT if method == "exact" else AUTO_LIMIT)
+        mode = find_mode(exact_hamiltonian(machine), EXPLICIT_LIMIT if method == "exact" else AUTO_LIMIT)
         if mode is not None:
             return _list_states(machine, [x.to(machine.dtype) for x in mode], "exact")
         if method == "exact":
@@ -102,9 +102,11 @@ def minimise(
                 'rows, received a larger one; use "anneal"'
             )
     generator = _random.as_generator(seed, machine.device)
-    law, states = machine.hamiltonian(), machine.random_states(runs, seed=generator)
-    ends = _find_betas(law) if ends is None else ends
-    return _list_states(machine, _anneal(law, kernel or Gibbs(), states, sweeps, ends, generator), "anneal")
+    hamiltonian, states = machine.hamiltonian(), machine.random_states(runs, seed=generator)
+    ends = _find_betas(hamiltonian) if ends is None else ends
+    return _list_states(
+        machine, _anneal(hamiltonian, kernel or Gibbs(), states, sweeps, ends, generator), "anneal"
+    )
 
 
 def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
@@ -118,7 +120,7 @@ def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
     return values[0], values[1]
 
 
-def _find_betas(law: Hamiltonian) -> tuple[float, float]:
+def _find_betas(hamiltonian: Hamiltonian) -> tuple[float, float]:
     """Returns inverse temperatures at which hardly any, and nearly every, unit is at its mode.
 
     They follow from the changes of energy that one unit can make: at most all its neighbours together, at
@@ -126,15 +128,15 @@ def _find_betas(law: Hamiltonian) -> tuple[float, float]:
     make the end far too cold for all others.
     """
     largest, least = [], []
-    for l, layer in enumerate(law.layers):
+    for l, layer in enumerate(hamiltonian.layers):
         low, high = layer.two_values or (0.0, 1.0)
-        bias = law.thetas[l][0].abs()
+        bias = hamiltonian.thetas[l][0].abs()
         total, weakest = bias.clone(), torch.where(bias > 0, bias, torch.inf)
-        for edge, (first, second) in enumerate(law.graph.edges):
+        for edge, (first, second) in enumerate(hamiltonian.graph.edges):
             for side, other in {(first, second), (second, first)}:
                 if side == l:
-                    reach = max(map(abs, law.layers[other].two_values or (1.0,)))
-                    strength, smallest = _by_column(law, edge, side == first, first == second)
+                    reach = max(map(abs, hamiltonian.layers[other].two_values or (1.0,)))
+                    strength, smallest = _by_column(hamiltonian, edge, side == first, first == second)
                     total += reach * strength
                     weakest = torch.minimum(weakest, reach * smallest)
         largest.append((high - low) * total)
@@ -147,9 +149,9 @@ def _find_betas(law: Hamiltonian) -> tuple[float, float]:
     return hot, max(hot, _COLD / float(weak.median()))
 
 
-def _by_column(law: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[Tensor, Tensor]:
+def _by_column(hamiltonian: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[Tensor, Tensor]:
     """Returns Σ |J| of every column of one side of an edge, and the least |J| above 0, inf if none is."""
-    pattern, J = law.graph.patterns[edge], law.J[edge].abs()
+    pattern, J = hamiltonian.graph.patterns[edge], hamiltonian.J[edge].abs()
     if pattern is None:
         J = J if below else J.t()
         return J.sum(1), torch.where(J > 0, J, torch.inf).amin(1)
@@ -163,7 +165,7 @@ def _by_column(law: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[T
 
 
 def _anneal(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     kernel: Kernel,
     states: States,
     sweeps: int,
@@ -177,8 +179,8 @@ def _anneal(
     for step in range(steps):
         beta = first * (last / first) ** (step / max(1, steps - 1))
         number = sweeps * (step + 1) // steps - sweeps * step // steps
-        state = _move(_cool(law, beta), kernel, state, number, generator)
-    cold = _cool(law, _QUENCH * last)
+        state = _move(_cool(hamiltonian, beta), kernel, state, number, generator)
+    cold = _cool(hamiltonian, _QUENCH * last)
     for _ in range(_QUENCHES):
         before = state.states
         state = _move(cold, Gibbs(), state, 1, generator)
@@ -187,17 +189,17 @@ def _anneal(
     return list(state.states)
 
 
-def _cool(law: Hamiltonian, beta: float) -> Hamiltonian:
+def _cool(hamiltonian: Hamiltonian, beta: float) -> Hamiltonian:
     """Returns the distribution at an inverse temperature of all of its energy."""
-    thetas = tuple(tuple(beta * parameter for parameter in theta) for theta in law.thetas)
-    return replace(law, thetas=thetas, beta=beta)
+    thetas = tuple(tuple(beta * parameter for parameter in theta) for theta in hamiltonian.thetas)
+    return replace(hamiltonian, thetas=thetas, beta=beta)
 
 
 def _move(
-    law: Hamiltonian, kernel: Kernel, state: KernelState, sweeps: int, generator: torch.Generator
+    hamiltonian: Hamiltonian, kernel: Kernel, state: KernelState, sweeps: int, generator: torch.Generator
 ) -> KernelState:
-    begun = kernel.init(law, [x.clone() for x in state.states], generator, sweeps)
-    return run_kernel(law, kernel, begun, sweeps, generator)
+    begun = kernel.init(hamiltonian, [x.clone() for x in state.states], generator, sweeps)
+    return run_kernel(hamiltonian, kernel, begun, sweeps, generator)
 
 
 def _list_states(machine: BoltzmannMachine, states: Sequence[Tensor], method: str) -> LowStates:

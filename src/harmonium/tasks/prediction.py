@@ -111,34 +111,36 @@ def log_probabilities(
         raise ValueError(
             f"layer: expected one of the visible layers {list(machine.visible)}, received {layer}"
         )
-    law = machine.hamiltonian().to(torch.float64)
-    kind = law.layers[layer]
+    hamiltonian = machine.hamiltonian().to(torch.float64)
+    kind = hamiltonian.layers[layer]
     if not kind.discrete:
         raise ValueError(f"layer: expected discrete units, received {kind}")
     if unit is not None and (type(unit) is not int or unit not in range(kind.n_units)):
         raise ValueError(f"unit: expected one from 0 to {kind.n_units - 1} of {kind}, received {unit!r}")
     generator = _random.as_generator(seed, machine.device)
     asked = list(range(kind.n_units)) if unit is None else [unit]
-    X = _with_unit(law, read_rows(machine, X, "X", law.dtype), layer, asked, torch.nan)
+    X = _with_unit(hamiltonian, read_rows(machine, X, "X", hamiltonian.dtype), layer, asked, torch.nan)
     machine.check_rows(X, "X", missing=True)
-    drawn = method if isinstance(method, Tensor) else _find_drawn(law, X, layer, asked, method)
+    drawn = method if isinstance(method, Tensor) else _find_drawn(hamiltonian, X, layer, asked, method)
     found = X.new_empty(len(X), len(asked), len(kind.values()))
     listed = ~drawn
     lacking = X.isnan().sum(1) > kind.columns_per_unit
-    together = listed & (lacking if law.graph.independent else torch.ones_like(lacking))
+    together = listed & (lacking if hamiltonian.graph.independent else torch.ones_like(lacking))
     rows = together.nonzero().flatten()
-    if len(rows) and _is_summed_together(law, X[rows]):  # one sum serves all states of a unit
-        for place, posterior in posteriors(law, X[rows]):
+    if len(rows) and _is_summed_together(hamiltonian, X[rows]):  # one sum serves all states of a unit
+        for place, posterior in posteriors(hamiltonian, X[rows]):
             for k, i in enumerate(asked):
                 found[rows[place], k] = posterior.unit_probabilities(layer, i).log()
         listed &= ~(together & found.isfinite().flatten(1).all(1))  # those of p = 0 are listed for ln p
     if bool(listed.any()):
         some = X[listed]
-        found[listed] = torch.stack([unit_log_weights(law, some, layer, i).log_softmax(1) for i in asked], 1)
-    run = _run_chains if unit is None or not law.graph.independent else _run_summed_chains
+        found[listed] = torch.stack(
+            [unit_log_weights(hamiltonian, some, layer, i).log_softmax(1) for i in asked], 1
+        )
+    run = _run_chains if unit is None or not hamiltonian.graph.independent else _run_summed_chains
     for some in torch.split(drawn.nonzero().flatten(), _ROWS):
         if len(some):
-            found[some] = run(law, X[some], layer, asked, sweeps, chains, generator)
+            found[some] = run(hamiltonian, X[some], layer, asked, sweeps, chains, generator)
     return found, drawn
 
 
@@ -194,32 +196,34 @@ def predict_column(
     return ColumnPrediction(kind.by_unit(machine.split(mean)[layer])[:, unit].double(), None, done.method)
 
 
-def _with_unit(law: Hamiltonian, X: Tensor, layer: int, units: list[int], state: Tensor | float) -> Tensor:
+def _with_unit(
+    hamiltonian: Hamiltonian, X: Tensor, layer: int, units: list[int], state: Tensor | float
+) -> Tensor:
     """Returns visible states, (rows, visible_width), with a state in some units of a layer."""
-    states = law.split(X.clone())
-    law.layers[layer].by_unit(states[layer])[:, units] = state
-    return law.visible_states(states)
+    states = hamiltonian.split(X.clone())
+    hamiltonian.layers[layer].by_unit(states[layer])[:, units] = state
+    return hamiltonian.visible_states(states)
 
 
-def _find_drawn(law: Hamiltonian, X: Tensor, layer: int, asked: list[int], method: str) -> Tensor:
+def _find_drawn(hamiltonian: Hamiltonian, X: Tensor, layer: int, asked: list[int], method: str) -> Tensor:
     """Returns the rows that a method draws by chains, (rows,) bool: by "auto" those of too many states."""
     _checks.one_of(method, "method", PREDICT_METHODS)
     if method != "auto":
         return torch.full((len(X),), method == "gibbs", device=X.device)
     if len(asked) == 1:  # whose own states do not count
-        X = _with_unit(law, X, layer, asked, law.layers[layer].values()[0].to(X))
-    return (log2_states(law, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
+        X = _with_unit(hamiltonian, X, layer, asked, hamiltonian.layers[layer].values()[0].to(X))
+    return (log2_states(hamiltonian, X) > log2(MAX_HIDDEN_STATES)).to(X.device)
 
 
-def _is_summed_together(law: Hamiltonian, X: Tensor) -> bool:
+def _is_summed_together(hamiltonian: Hamiltonian, X: Tensor) -> bool:
     """Returns whether the distributions of all units of rows are found at once, rather than unit by unit."""
-    if has_hidden_states(law.graph, law.layers):
+    if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
         return True
-    return float(log2_states(law, X).max()) > _SHORT_LOG2_STATES and has_posterior(law, X)
+    return float(log2_states(hamiltonian, X).max()) > _SHORT_LOG2_STATES and has_posterior(hamiltonian, X)
 
 
 def _run_summed_chains(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     rows: Tensor,
     layer: int,
     asked: list[int],
@@ -233,14 +237,14 @@ def _run_summed_chains(
     missing given these: the unit, which is slow to leave beside the hidden units, is drawn with them summed
     out.
     """
-    (unit,), kind, v = asked, law.layers[layer], rows.repeat(chains, 1)
-    clamped, values = law.clamp(v, len(v)), kind.values().to(rows)
+    (unit,), kind, v = asked, hamiltonian.layers[layer], rows.repeat(chains, 1)
+    clamped, values = hamiltonian.clamp(v, len(v)), kind.values().to(rows)
     choice = Categorical.plain(1, len(values)).to(v)
     states = list(fill_hidden(clamped, v, generator).states)
     states[layer] = states[layer].clone()
     total = v.new_full((len(v), len(values)), -torch.inf)
     for sweep in range(sweeps):
-        now = unit_log_weights(law, clamped.visible_states(states), layer, unit).log_softmax(1)
+        now = unit_log_weights(hamiltonian, clamped.visible_states(states), layer, unit).log_softmax(1)
         if sweep >= sweeps // 3:
             total = torch.logaddexp(total, now)
         noise = choice.noise(now.shape, generator=generator).to(now)
@@ -252,7 +256,7 @@ def _run_summed_chains(
 
 
 def _run_chains(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     rows: Tensor,
     layer: int,
     asked: list[int],
@@ -261,8 +265,8 @@ def _run_chains(
     generator: torch.Generator,
 ) -> Tensor:
     """Estimates ln p(unit = s) of units by chains that hold what is observed, (rows, units, n_states)."""
-    kind, v = law.layers[layer], rows.repeat(chains, 1)
-    clamped = law.clamp(v, len(v))
+    kind, v = hamiltonian.layers[layer], rows.repeat(chains, 1)
+    clamped = hamiltonian.clamp(v, len(v))
 
     def weigh(states: States) -> Tensor:
         return unit_probabilities(clamped, states, layer)

@@ -55,7 +55,7 @@ class SecondHalf:
 
 
 def average_chains(
-    law: Hamiltonian,
+    hamiltonian: Hamiltonian,
     v: Tensor,
     sweeps: int,
     function: Callable[[States], Tensor],
@@ -63,8 +63,8 @@ def average_chains(
 ) -> Tensor:
     """Returns the mean of a function of states over the second half of Gibbs chains from visible states v."""
     averaged = SecondHalf(sweeps, function)
-    start = KernelState(fill_hidden(law, v, generator).states, 0)
-    run_kernel(law, Gibbs(), start, sweeps, generator, averaged)
+    start = KernelState(fill_hidden(hamiltonian, v, generator).states, 0)
+    run_kernel(hamiltonian, Gibbs(), start, sweeps, generator, averaged)
     return averaged.total.div_(averaged.count)
 
 

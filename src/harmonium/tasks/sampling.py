@@ -11,7 +11,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, run
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import exact_law, has_posterior, nothing_seen, posteriors
+from harmonium.sums import exact_hamiltonian, has_posterior, nothing_seen, posteriors
 
 
 class Sample(NamedTuple):
@@ -72,10 +72,10 @@ def sample(
     if method == "auto":
         method = "exact" if has_posterior(machine.hamiltonian(), rows) else "gibbs"
     if method == "exact":
-        law = exact_law(machine)
-        seen = nothing_seen(law, number) if rows is None else rows.double()
+        hamiltonian = exact_hamiltonian(machine)
+        seen = nothing_seen(hamiltonian, number) if rows is None else rows.double()
         drawn = torch.empty_like(seen)
-        for place, posterior in posteriors(law, seen):
+        for place, posterior in posteriors(hamiltonian, seen):
             drawn[place] = posterior.draw(generator)[0]
         return Sample(drawn.to(machine.dtype), method)
     count = number if rows is None else len(rows)

@@ -41,26 +41,26 @@ def directions(machine: BoltzmannMachine | Hamiltonian) -> Directions:
     on the gauge. Without hidden layers the couplings among the visible units are decomposed.
 
     Args:
-        machine: on any graph, or one of the laws along its training (``ladder.laws_along``). Couplings of
-            Gaussian layers are those of natural parameters.
+        machine: on any graph, or one of the distributions along its training (``ladder.hamiltonians_along``).
+            Couplings of Gaussian layers are those of natural parameters.
 
     Raises:
         ValueError: no edge between a visible and a hidden layer, or none at all.
     """
-    law = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
-    visible, hidden = law.graph.visible, law.graph.hidden
-    if not any((l in visible) != (m in visible) or not hidden for l, m in law.graph.edges):
+    hamiltonian = machine.hamiltonian() if isinstance(machine, BoltzmannMachine) else machine
+    visible, hidden = hamiltonian.graph.visible, hamiltonian.graph.hidden
+    if not any((l in visible) != (m in visible) or not hidden for l, m in hamiltonian.graph.edges):
         raise ValueError("machine: expected an edge between a visible and a hidden layer, received none")
-    among, up = couplings_of_columns(law.to(torch.float64))
-    J = _to_zero_sum(law, visible, up if hidden else among)
-    J = _to_zero_sum(law, hidden or visible, J.T).T
+    among, up = couplings_of_columns(hamiltonian.to(torch.float64))
+    J = _to_zero_sum(hamiltonian, visible, up if hidden else among)
+    J = _to_zero_sum(hamiltonian, hidden or visible, J.T).T
     U, values, Vh = torch.linalg.svd(J, full_matrices=False)
     signs = U.gather(0, U.abs().argmax(0, keepdim=True)).sign()
     return Directions(values, U * signs, Vh.T * signs)
 
 
-def _to_zero_sum(law: Hamiltonian, layers: tuple[int, ...], J: Tensor) -> Tensor:
+def _to_zero_sum(hamiltonian: Hamiltonian, layers: tuple[int, ...], J: Tensor) -> Tensor:
     """Returns couplings less their means over the states of categorical units, the rows of J."""
-    kinds = [law.layers[l] for l in layers]
+    kinds = [hamiltonian.layers[l] for l in layers]
     parts = torch.split(J, [layer.width for layer in kinds])
     return torch.cat([x - state_means(layer, x.contiguous()) for layer, x in zip(kinds, parts, strict=True)])

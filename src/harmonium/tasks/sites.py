@@ -231,13 +231,13 @@ def mutations(machine: BoltzmannMachine, sequence: Any) -> Tensor:
         raise ValueError(f"sequence: expected ({sites},) whole numbers, received shape {tuple(codes.shape)}")
     if not bool(((codes >= 0) & (codes < states)).all()):
         raise ValueError(f"sequence: expected states 0 to {states - 1}, received {codes.tolist()}")
-    law, layer = machine.hamiltonian().to(torch.float64), machine.layers[0]
+    hamiltonian, layer = machine.hamiltonian().to(torch.float64), machine.layers[0]
     mutants = codes.long().repeat(sites * states + 1, 1)
     place = torch.arange(sites * states, device=machine.device)
     mutants[place, place // states] = place % states
     rows = layer.from_digits(mutants).to(torch.float64)
     rows = nn.functional.pad(rows, (0, machine.visible_width - rows.shape[1]), value=torch.nan)  # the label
-    scores = log_weights(law, rows)
+    scores = log_weights(hamiltonian, rows)
     return (scores[:-1] - scores[-1]).view(sites, states)
 
 

@@ -94,14 +94,14 @@ def activate(
     if pairs > int(free.sum()):
         raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
     noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
-    law = machine.hamiltonian()
+    hamiltonian = machine.hamiltonian()
     pair_shares = []
     for name, values, shares in (("X", X, weights), ("states", states, None)):
         rows = machine.visible_rows(values, name)
         share = _checks.weights(shares, "weights", len(rows))
         share = torch.ones(len(rows)) if share is None else share
         share = (share / share.sum()).to(rows.device, torch.float64)
-        parts = law.split(rows)
+        parts = hamiltonian.split(rows)
         a, b = (_one_hot(layer, parts[k]) for layer, k in ((below, l), (above, m)))
         both = torch.einsum("r,ris,rjt->ijst", share, a, b)
         pair_shares.append((1 - noise) * both + noise / both[0, 0].numel())

@@ -167,7 +167,9 @@ class CompiledUpdates(Updates):
             gradients = [torch.zeros_like(x) for x in self._places]
             self._deal(self._gradient, gradients)
             found = dict(zip(self._places, gradients, strict=True))
-            problem = self.monitor.check_gradients([found[x] for x in self.law.parameters.values()], norm, {})
+            problem = self.monitor.check_gradients(
+                [found[x] for x in self.parametrisation.parameters.values()], norm, {}
+            )
         return Made(rate, norm, {}, problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
@@ -177,10 +179,10 @@ class CompiledUpdates(Updates):
             return v.clone(), v.new_empty(len(v), state.machine.layers[-1].width), 0
         kept = state.rule_state
         if kept is None:
-            law = self.law.hamiltonian()
-            kept = begin(law, v, free.chains or len(v), free.start, state.generator)
+            hamiltonian = self.parametrisation.hamiltonian()
+            kept = begin(hamiltonian, v, free.chains or len(v), free.start, state.generator)
         elif not isinstance(kept, KernelState):
-            kept = free.go_on(self.law.hamiltonian(), kept, state.generator)
+            kept = free.go_on(self.parametrisation.hamiltonian(), kept, state.generator)
         *visible, hidden = kept.states
         return torch.cat(visible, 1), hidden.clone(), kept.sweeps
 

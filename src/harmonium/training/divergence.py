@@ -123,7 +123,8 @@ class DivergenceMonitor:
         clip_norm: Clipping of the run, which its advice takes into account.
 
     Attributes:
-        law: Parametrisation that the updates use, whose matrices a look may use too; None: there is none.
+        parametrisation: Parametrisation that the updates use, whose matrices a look may use too; None: there
+            is none.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class DivergenceMonitor:
         self._good = Snapshot(kept, step)  # finite, and not run away
         one = machine.device.type == "cpu" and sum(part.numel() for part in kept) > _LARGE
         self._noted = self._good if one else Snapshot(kept, step)  # finite; or measured early, not judged yet
-        self.law: Parametrisation | None = None
+        self.parametrisation: Parametrisation | None = None
         self._look: Look | None = None
         self._v: Tensor | None = None
         self._sound = self._limit = math.inf
@@ -261,8 +262,10 @@ class DivergenceMonitor:
 
     def _find_gap(self, v: Tensor) -> Tensor:
         """Returns the gap of the machine as it is now, without a second copy of large matrices."""
-        shares = self.law is not None and self.law.rewrites
-        return energy_gap(self._machine, v, self.law.hamiltonian() if self.law and shares else None)
+        shares = self.parametrisation is not None and self.parametrisation.rewrites
+        return energy_gap(
+            self._machine, v, self.parametrisation.hamiltonian() if self.parametrisation and shares else None
+        )
 
     def _find_not_finite(self, norm: float) -> Problem | None:
         if math.isfinite(norm):

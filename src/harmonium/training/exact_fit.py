@@ -60,7 +60,7 @@ class ExactGradient:
     def __init__(
         self, machine: BoltzmannMachine, roots: Mapping[int, Tensor] | None, objective: Objective
     ) -> None:
-        self.law, self.roots, self.objective = Parametrisation(machine), roots, objective
+        self.parametrisation, self.roots, self.objective = Parametrisation(machine), roots, objective
 
     def gradient(
         self,
@@ -73,7 +73,9 @@ class ExactGradient:
     ) -> Estimate:
         """Returns the gradient of the weighted mean over rows, as ``Rule.gradient`` does."""
         asked = self.objective._asdict()
-        return Estimate(exact_gradient(self.law, v, weights, roots=self.roots, **asked)[1], {}, None)
+        return Estimate(
+            exact_gradient(self.parametrisation, v, weights, roots=self.roots, **asked)[1], {}, None
+        )
 
     def __repr__(self) -> str:
         return self.name

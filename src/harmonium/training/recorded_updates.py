@@ -219,9 +219,15 @@ class RecordedUpdates(Updates):
         rounds = settings.precision != "float32"
         with backends.precision(settings.precision) if rounds else nullcontext():
             estimate = rule.estimate(
-                self.law, self._v, rule_state, self.state.generator, weights, observed=True, supported=True
+                self.parametrisation,
+                self._v,
+                rule_state,
+                self.state.generator,
+                weights,
+                observed=True,
+                supported=True,
             )
-        gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls)
+        gradients = find_direction(self.parametrisation.parameters, estimate.parameters, weight, self.pulls)
         self._gradients = gradients
         with aside(self.device) if settings.clip_norm is None else nullcontext():
             norm = global_norm(gradients)

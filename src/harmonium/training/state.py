@@ -289,7 +289,7 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
         if name in ("device", "engine") and saved.get(name) != value:
             _checks.warn(
                 f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
-                "law but not in the same bits",
+                "distribution but not in the same bits",
                 RuntimeWarning,
             )
         elif name != "updates" and saved.get(name) != value:

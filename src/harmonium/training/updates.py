@@ -68,8 +68,8 @@ class Updates(ABC):
     begin: Callable[[Tensor], None] | None
 
     def __post_init__(self) -> None:
-        self.law, self.device = Parametrisation(self.state.machine), self.state.machine.device
-        self.monitor.law = self.law
+        self.parametrisation, self.device = Parametrisation(self.state.machine), self.state.machine.device
+        self.monitor.parametrisation = self.parametrisation
         self.pulls = pulls_of(self.state.machine, self.settings.pulls())
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
@@ -130,13 +130,15 @@ class OneByOne(Updates):
         control, norm = estimate.control, 0.0
         scale = self.scale(state.step) * control.rate
         if control.restart is not None:
-            self.climber.restart([control.restart[name] for name in self.law.parameters])
+            self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
             diagnostics = _device.read_numbers(estimate.diagnostics)
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
             owned = isinstance(state.rule, Rule)  # whose estimate is made of sums that nothing else keeps
-            gradients = find_direction(self.law.parameters, estimate.parameters, weight, self.pulls, owned)
+            gradients = find_direction(
+                self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
+            )
             size, noted = global_norm(gradients), estimate.diagnostics
             if isinstance(state.rule, Sharded):
                 norm, diagnostics = state.rule.read(size)
@@ -202,4 +204,6 @@ class OneByOne(Updates):
         elif v.device != self.device:
             v = _device.to_device(v, self.device)
         part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
-        return worker.estimate(self.law, v, state.rule_state, generator, row_weights, observed, **part)
+        return worker.estimate(
+            self.parametrisation, v, state.rule_state, generator, row_weights, observed, **part
+        )

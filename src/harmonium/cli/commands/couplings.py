@@ -52,9 +52,9 @@ def couplings(
 
 def _columns(potts: BoltzmannMachine, letters: str | None, sites: int, states: int) -> dict[str, Series]:
     """Returns the columns of a table of fields, and below them the couplings of each pair once."""
-    law = potts.hamiltonian()
-    h = law.thetas[0][0].numpy(force=True).reshape(sites, states)
-    J = law.J[0].numpy(force=True).reshape(sites, states, sites, states)
+    hamiltonian = potts.hamiltonian()
+    h = hamiltonian.thetas[0][0].numpy(force=True).reshape(sites, states)
+    J = hamiltonian.J[0].numpy(force=True).reshape(sites, states, sites, states)
     names = np.array(
         list(letters) if letters is not None else [str(state) for state in range(states)], object
     )

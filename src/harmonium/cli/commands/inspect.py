@@ -15,7 +15,7 @@ from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.scores import ages_of, estimate, spread, whole
-from harmonium.ladder import laws_along
+from harmonium.ladder import hamiltonians_along
 from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
@@ -67,17 +67,17 @@ def inspect(
     notes = (
         [] if kept else ["ages: the run has kept none (train --ladder), so this is the last machine alone"]
     )
-    laws = [machine.hamiltonian()] if kept is None else laws_along(machine, kept)
+    hamiltonians = [machine.hamiltonian()] if kept is None else hamiltonians_along(machine, kept)
     ages = [0.0] if kept is None else ages_of(kept)
     with working("decomposing the couplings"):
-        each = [directions(law) for law in laws]
+        each = [directions(hamiltonian) for hamiltonian in hamiltonians]
     with working("sampling"):
-        rounds = -(-sweeps // len(laws))
+        rounds = -(-sweeps // len(hamiltonians))
         start = machine.random_states(_CHAINS, seed=seed)
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
-        tree = solution_tree(machine, laws, ages, spread(rows, _STARTS).to(machine.device))
+        tree = solution_tree(machine, hamiltonians, ages, spread(rows, _STARTS).to(machine.device))
     with working("finding ln Z"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # among the notes
         partition, table, remarks = estimate(

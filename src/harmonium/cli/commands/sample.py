@@ -145,7 +145,8 @@ def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMa
     """Returns a machine with the distribution p(states)^(1/temperature) of another, hidden units included.
 
     Raises:
-        ValueError: units whose parameters are not all that their law depends on, such as Gaussian ones.
+        ValueError: units whose parameters are not all that their distribution depends on, such as Gaussian
+            ones.
     """
     for layer in machine.layers:
         if not (layer.two_values or layer.one_hot):
