@@ -253,7 +253,7 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
             f"minimise {method}",
             lambda device, method=method: tasks.minimise(lattice(device), 9, sweeps=3, method=method, seed=1),
         )
-    for method in tasks.METHODS:
+    for method in tasks.IMPUTE_METHODS:
         yield (
             f"impute {method}",
             lambda device, method=method: tasks.impute(

@@ -24,7 +24,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("missing", ["lower", "left", "random:0.4", "rectangle:2x3"])
-@pytest.mark.parametrize("method", hm.tasks.METHODS)
+@pytest.mark.parametrize("method", hm.tasks.IMPUTE_METHODS)
 def test_what_is_given_comes_back(cli: CommandLine, saved: Path, tmp_path: Path, missing, method) -> None:
     arguments = ("--missing", missing, "--method", method, "--sweeps", 4, "--image-shape", "4x4")
     result = cli.succeed("impute", saved, BARS, "--out", tmp_path / "c.npy", *arguments, "--json").json

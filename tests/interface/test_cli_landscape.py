@@ -53,7 +53,7 @@ def test_figures_and_record(
     assert "modes.png" in answer.json["files"]
 
     assert "--overwrite" in cli.refuse("landscape", path, BARS)
-    text = cli.succeed("landscape", path, BARS, "--overwrite", "--starts", 5, "--method", "pca").stdout
+    text = cli.succeed("landscape", path, BARS, "--overwrite", "--starts", 5, "--projection", "pca").stdout
     assert "solutions" in text
     assert len(json.loads((folder / "landscape.json").read_text())["basin"]) == 5
 
@@ -64,7 +64,7 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp
     other = tmp_path / "other.safetensors"
     assert "another" in cli.refuse("landscape", path, BARS, "--before", other)
     assert "damping" in cli.refuse("landscape", path, BARS, "--damping", "some")
-    assert "isomap" in cli.refuse("landscape", path, BARS, "--method", "tsne")
+    assert "isomap" in cli.refuse("landscape", path, BARS, "--projection", "tsne")
     assert "resolution" in cli.refuse("landscape", path, BARS, "--resolution", 0)
     assert "starts" in cli.refuse("landscape", path, BARS, "--starts", 0)
     assert "columns" in cli.refuse("landscape", path, "digits")
@@ -96,19 +96,19 @@ def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: 
     record = json.loads((tmp_path / "landscape" / "landscape.json").read_text())
     assert record["settings"]["solver"] == solver
     assert record["free_energies"] == pytest.approx(found.free_energies.tolist())
-    asked = ("evaluate", tmp_path / "m.safetensors", BARS, "--tap-solver", solver)
+    asked = ("evaluate", tmp_path / "m.safetensors", BARS, "--solver", solver)
     tap = cli.succeed(*asked, "--tap", "--json").json["tap"]
-    assert tap["method"] == solver
+    assert tap["solver"] == solver
     assert tap["value"] == pytest.approx(float(-found.free_energies.mean()))
-    assert "--tap-solver: expected together with --tap" in cli.refuse(*asked)
+    assert "--solver: expected together with --tap" in cli.refuse(*asked)
 
 
 def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     for points in (1, 2, 4, 30):
-        for method in ("isomap", "pca"):
+        for projection in ("isomap", "pca"):
             cloud = torch.rand(points, 6, generator=generator)
-            first, second = embedding(cloud, cloud[:1], method=method)
+            first, second = embedding(cloud, cloud[:1], projection=projection)
             assert first.shape == (points, 2)
             assert second.shape == (1, 2)
     with pytest.raises(ValueError, match="landscapes"):
@@ -141,17 +141,17 @@ def test_without_matplotlib_nothing_is_solved_first(
         assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
 
 
-@pytest.mark.parametrize("method", ["isomap", "pca"])
-def test_few_points_are_told_apart(method: str) -> None:
+@pytest.mark.parametrize("projection", ["isomap", "pca"])
+def test_few_points_are_told_apart(projection: str) -> None:
     two = torch.tensor([[0.0, 1, 1], [1, 0, 1]])
-    first, other = embedding(two, two[1:], method=method)
+    first, other = embedding(two, two[1:], projection=projection)
     assert first.shape == (2, 2) and other.shape == (1, 2)
     assert np.linalg.norm(first[0] - first[1]) == pytest.approx(2**0.5)
     assert np.allclose(other[0], first[1])
-    (line,) = embedding(torch.arange(6.0).unsqueeze(-1), method=method)
+    (line,) = embedding(torch.arange(6.0).unsqueeze(-1), projection=projection)
     assert line.shape == (6, 2) and len(np.unique(line[:, 0].round(6))) == 6
     for alike in (two[:1], two[:1].expand(6, -1)):
-        assert not embedding(alike, method=method)[0].any()
+        assert not embedding(alike, projection=projection)[0].any()
 
 
 def test_two_solutions_are_two_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from harmonium.data import bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
 from harmonium.estimators._fitted import SAMPLERS
 from harmonium.likelihood import exact_log_likelihood
-from harmonium.tasks import METHODS
+from harmonium.tasks import IMPUTE_METHODS
 
 torch.set_num_threads(1)
 
@@ -114,7 +114,7 @@ def test_samples_are_in_the_units_of_the_data(X, method):
         dbm.sample(2, method="magic")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", IMPUTE_METHODS)
 @pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
 @pytest.mark.parametrize("kind", [RBM, DBM])
 @pytest.mark.mostly_nightly(3)

@@ -25,7 +25,7 @@ def made(kind: str) -> hm.BoltzmannMachine:
     return machine
 
 
-@pytest.mark.parametrize("method", hm.tasks.METHODS)
+@pytest.mark.parametrize("method", hm.tasks.IMPUTE_METHODS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
     machine = made(kind)

@@ -15,7 +15,7 @@ from harmonium.tasks.denoising import (
     matthews as matthews,
 )
 from harmonium.tasks.imputation import (
-    METHODS as METHODS,
+    IMPUTE_METHODS as IMPUTE_METHODS,
     Imputation as Imputation,
     by_column as by_column,
     impute as impute,

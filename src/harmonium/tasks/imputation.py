@@ -25,7 +25,7 @@ from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 _ROWS = 8192  # chains that run at a time
 _WIDE = 4096  # states of numbers in a row at most whose probabilities are averaged: pixels have 200,000
 
-METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
+IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
 
 
@@ -155,7 +155,7 @@ def impute(
         >>> found.best[:, 1:].tolist(), found.draws.shape  # what was given stays
         ([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], torch.Size([5, 2, 4]))
     """
-    _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
+    _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
     _checks.positive_int(draws, "draws")
     _checks.positive_int(sweeps, "sweeps", minimum=2)
     generator = _random.as_generator(seed, machine.device)

@@ -47,7 +47,7 @@ def evaluate(
     reverse: bool = True,
     base: options.OtherData | None = None,
     with_tap: Annotated[bool, Setting(option="--tap")] = False,
-    tap_solver: Annotated[str, Setting(SOLVERS)] = "tap",
+    solver: Annotated[str, Setting(SOLVERS)] = "tap",
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
     mixing_steps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
@@ -70,7 +70,7 @@ def evaluate(
         reverse: bound ln Z from above by reverse annealing too.
         base: for the base of AIS and the top of a ladder, best the training set; else the first DATA.
         with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
-        tap_solver: equations of --tap for ln Z.
+        solver: equations of --tap for ln Z.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_steps: sweeps after which --mixing gives a pair of chains up.
         mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
@@ -110,8 +110,8 @@ def evaluate(
     if "along" in table:
         result["along"] = table.pop("along")
     tap = None
-    if tap_solver != "tap" and not with_tap:
-        raise ValueError(f"tap_solver: expected together with --tap, received {tap_solver} without")
+    if solver != "tap" and not with_tap:
+        raise ValueError(f"solver: expected together with --tap, received {solver} without")
     if with_tap:
         if base_rows is None:
             raise ValueError(
@@ -119,8 +119,8 @@ def evaluate(
             )
         starts = spread(base_rows, _TAP_STARTS).to(machine.device)
         with listening("solving the TAP equations") as doubts:
-            tap = tap_log_partition(machine, starts, solver=tap_solver)
-        result["tap"] = {"method": tap_solver, **tap._asdict(), "starts": len(starts)}
+            tap = tap_log_partition(machine, starts, solver=solver)
+        result["tap"] = {"solver": solver, **tap._asdict(), "starts": len(starts)}
         notes += [doubt.replace("log_partition", "tap", 1) for doubt in doubts]
         notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
         if tap.converged < 1:

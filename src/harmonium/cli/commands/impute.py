@@ -32,7 +32,7 @@ from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
-from harmonium.tasks import METHODS, by_column, impute_cells, unobserved
+from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, unobserved
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",
@@ -47,7 +47,7 @@ def impute(
     data: options.Data,
     out: Path,
     missing: str = "nan",
-    method: Annotated[str, Setting(complete=options.words(METHODS))] = "auto",
+    method: Annotated[str, Setting(complete=options.words(IMPUTE_METHODS))] = "auto",
     value: Literal["mode", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: int | None = None,
@@ -81,7 +81,7 @@ def impute(
         draws: chains or searches of every row.
         sweeps: sweeps of every chain.
     """
-    _checks.one_of(method, "method", {*METHODS, *Kernel.registry})
+    _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
     value = value or ("mode" if imputations is None else "draw")
     if imputations is not None and value != "draw":
         raise ValueError(f"imputations: expected with --value draw, received {value}")

@@ -19,7 +19,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import SOLVERS, Landscape, Status, landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.images import mean_word
-from harmonium.report.landscape_maps import METHODS
+from harmonium.report.landscape_maps import PROJECTIONS
 from harmonium.report.plots import require_figures
 
 EXAMPLES = ("harmonium landscape runs/digits digits --starts 500",)
@@ -40,7 +40,7 @@ def landscape(
     tolerance: float = 1e-5,
     max_sweeps: int = 1000,
     damping: str = "adaptive",
-    method: Annotated[str, Setting(METHODS)] = "isomap",
+    projection: Annotated[str, Setting(PROJECTIONS)] = "isomap",
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Find the TAP solutions that rows of DATA flow to, and draw them.
@@ -59,7 +59,7 @@ def landscape(
         tolerance: change in a sweep at which a start has converged.
         max_sweeps: sweeps after which a start is given up.
         damping: weight of old fields in [0, 1), or adaptive.
-        method: method of the maps.
+        projection: how the maps lay points out in the plane.
     """
     require_figures("landscape")
     damped: Any = damping if damping == "adaptive" else _number(damping)
@@ -93,8 +93,8 @@ def landscape(
     written = ["landscape.json", "free_energies.png", "solutions.png", "basins.png"]
     with working("drawing"):
         free_energy_bands(landscapes, folder / "free_energies.png")
-        solution_maps(landscapes, folder / "solutions.png", method=method)
-        basin_map(X, last, folder / "basins.png", labels=labels, method=method)
+        solution_maps(landscapes, folder / "solutions.png", projection=projection)
+        basin_map(X, last, folder / "basins.png", labels=labels, projection=projection)
         shape = source_of(machine)[1] or dataset.image_shape
         if shape:
             means = machine.hamiltonian().visible_states(last.solutions.means)
