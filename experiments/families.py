@@ -136,7 +136,7 @@ def fit(
             continue
         began = time.process_time()
         hm.train(
-            machine, X, rule=rule, sample_weight=rows.weights, updates=goal, run_dir=run_dir, resume=True,
+            machine, X, rule=rule, weights=rows.weights, updates=goal, run_dir=run_dir, resume=True,
             checkpoint_every=goal, seed=0, progress=False, **recipe,
         )  # fmt: skip
         spent |= {"cpu_seconds": spent["cpu_seconds"] + time.process_time() - began, "updates": goal}

@@ -64,7 +64,7 @@ def test_settings_of_the_optimiser_as_one_by_one_with_the_same_noise(
     rule = hm.rules.pcd(sweeps, chains) if persistent else hm.rules.cd(sweeps)
     settings = {
         "rule": hm.rules.centred(rule) if choose.integers(2) else rule,
-        "sample_weight": choose.choice([0.0, 0.5, 1.0, 3.0], rows) if choose.integers(2) else None,
+        "weights": choose.choice([0.0, 0.5, 1.0, 3.0], rows) if choose.integers(2) else None,
         "weight_decay": float(choose.choice([0.0, 0.01])),
         "clip_norm": [None, 0.3][choose.integers(2)],
         "schedule": str(choose.choice(["constant", "cosine", "linear", "inverse_sqrt"])),

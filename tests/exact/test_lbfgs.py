@@ -46,7 +46,7 @@ def one_hot(codes: np.ndarray) -> torch.Tensor:
 
 def fit(machine: hm.BoltzmannMachine, tolerance: float = 1e-9, **options: object) -> hm.training.TrainingRun:
     codes, weights = make_rows()
-    options = {"updates": 300, "weight_decay": DECAY, "sample_weight": torch.from_numpy(weights)} | options
+    options = {"updates": 300, "weight_decay": DECAY, "weights": torch.from_numpy(weights)} | options
     return hm.train(
         machine,
         one_hot(codes).to(machine.dtype),
@@ -89,7 +89,7 @@ def test_the_first_step_does_not_matter_to_the_optimum(rate: float) -> None:
         optimizer=lambda parameters: hm.training.LBFGS(parameters, lr=rate, tolerance=1e-9),
         updates=300,
         weight_decay=DECAY,
-        sample_weight=torch.from_numpy(weights),
+        weights=torch.from_numpy(weights),
         progress=False,
     )
     W = [machine.couplings[0].matrix() for machine in machines]

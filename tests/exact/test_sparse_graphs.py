@@ -37,7 +37,7 @@ def learned(machine: hm.BoltzmannMachine, planted: tuple[Tensor, Tensor]) -> flo
     """Trains a machine without noise and returns how far it is from the planted distribution, in nats."""
     rows, p = planted
     hm.train(
-        machine, rows, rule=hm.rules.pseudo_likelihood(), sample_weight=p, updates=150, batch_size=len(rows),
+        machine, rows, rule=hm.rules.pseudo_likelihood(), weights=p, updates=150, batch_size=len(rows),
         learning_rate=0.5, progress=False,
     )  # fmt: skip
     q = torch.softmax(-machine.energy([rows]).double(), 0)

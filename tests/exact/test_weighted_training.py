@@ -58,9 +58,9 @@ def assert_alike(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor], 
 )
 def test_whole_weights_train_as_repeated_rows(name: str, settings: dict[str, Any]) -> None:
     v = data_for(make(name), len(WEIGHTS))
-    weighted = trained(name, v, sample_weight=WEIGHTS, **settings)
+    weighted = trained(name, v, weights=WEIGHTS, **settings)
     assert_alike(weighted, trained(name, v[REPEATED], **settings), 1e-10)
-    assert_alike(weighted, trained(name, v, sample_weight=list(0.01 * WEIGHTS), **settings), 1e-10)
+    assert_alike(weighted, trained(name, v, weights=list(0.01 * WEIGHTS), **settings), 1e-10)
 
 
 @pytest.mark.parametrize("batch_size", [2, 100])
@@ -78,7 +78,7 @@ def test_rows_of_weight_zero_change_nothing(rule: str, batch_size: int) -> None:
         hm.train(
             made,
             rows,
-            sample_weight=each,
+            weights=each,
             rule=RULES[rule](),
             updates=4,
             batch_size=batch_size,
@@ -93,7 +93,7 @@ def test_equal_weights_are_none() -> None:
     weights = np.array([0, 4, 4, 0, 4])
     settings = {"rule": hm.rules.pcd(), "batch_size": 2}
     weighted, plain = (
-        trained(MACHINES[0], v, sample_weight=weights, **settings),
+        trained(MACHINES[0], v, weights=weights, **settings),
         trained(MACHINES[0], v[weights > 0], **settings),
     )
     assert all(torch.equal(weighted[key], plain[key]) for key in plain)
@@ -105,7 +105,7 @@ def test_batches_add_up_to_the_gradient_of_the_weighted_mean(batch_size: int) ->
     name, rate = MACHINES[0], 1e-7
     v, weights = data_for(make(name), 5), np.array([0.2, 7.0, 1.0, 0.0, 1.3])
     before = dict(make(name, scale=0.3).named_parameters())
-    settings = {"sample_weight": weights, "learning_rate": rate, "batch_size": batch_size}
+    settings = {"weights": weights, "learning_rate": rate, "batch_size": batch_size}
     updates = 4 if batch_size < 4 else 1  # every row comes ``batch_size`` times
     after = trained(name, v, updates=updates, **settings)
     truth = hm.rules.exact().gradient(

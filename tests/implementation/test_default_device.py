@@ -63,7 +63,7 @@ TRAINED = {
     "pcd": lambda on: train(rbm(on), BITS, R.pcd()),
     "wide": lambda on: train(rbm(on, width=300), WIDE, R.pcd(3, 300), batch_size=150),
     "wide, spins": lambda on: train(rbm(on, hm.Spin, 300), 2 * WIDE - 1, R.cd(3), batch_size=300),
-    "weighted": lambda on: train(rbm(on), BITS, R.pcd(), sample_weight=np.arange(300)),
+    "weighted": lambda on: train(rbm(on), BITS, R.pcd(), weights=np.arange(300)),
     "all rows": lambda on: train(rbm(on), BITS, R.centred(R.cd()), batch_size=300, updates=2),
     "over an epoch's end": lambda on: train(rbm(on), BITS, R.pcd(), batch_size=70, updates=9),
     "redrawn": lambda on: train(rbm(on), BITS * 0.9, R.pcd(), transform=hm.data.bernoulli_binarise),

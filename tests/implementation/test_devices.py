@@ -329,7 +329,7 @@ TRAINED: dict[str, dict[str, Any]] = {
     "columns with gaps": {"rule": "cd", "build": columns, "X": GIVEN, "updates": 3},
     "filters": {"rule": hm.rules.centred(hm.rules.pcd()), "build": filtered},
     "sharded": {"rule": "pcd", "distributed": "auto", "shards": 2, "batch_size": 6},
-    "weighted": {"rule": "cd", "sample_weight": np.arange(12.0)},
+    "weighted": {"rule": "cd", "weights": np.arange(12.0)},
     "clipped": {"rule": "pcd", "clip_norm": 0.01, "averaging": 0.9, "optimizer": "adam", "l1": 0.1},
     "validated": {
         "rule": "pcd",

@@ -54,7 +54,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "decay": {"weight_decay": 0.01, "l1": 0.01},
     "momentum": {"momentum": 0.5, "schedule": "inverse_sqrt"},
     "adam": {"optimizer": "adam", "schedule": "inverse_sqrt", "learning_rate": 0.01},
-    "weights": {"sample_weight": WEIGHTS},
+    "weights": {"weights": WEIGHTS},
     "all rows": {"batch_size": 300},
     "metropolis": {"rule": hm.rules.pcd(2, kernel=hm.chains.Metropolis())},
     "deep": {"hidden": [hm.Bernoulli(5), hm.Bernoulli(3)], "rule": hm.rules.pcd(2)},
@@ -148,7 +148,7 @@ def test_a_recorded_run_goes_on_with_its_bits(name: str, tmp_path: Path) -> None
 
 SENT = {name: RUNS[name] for name in ("pcd", "weights", "bytes", "grey", "all rows", "average")}
 SENT["sparse"] = {"rows": csr_matrix(BITS.numpy())}
-SENT["bytes to some of the rows"] = {"rows": BITS.byte(), "sample_weight": (WEIGHTS > 0.4).float()}
+SENT["bytes to some of the rows"] = {"rows": BITS.byte(), "weights": (WEIGHTS > 0.4).float()}
 SENT["doubles"] = {"rows": BITS.double() * 0.7, "transform": hm.data.bernoulli_binarise}
 
 

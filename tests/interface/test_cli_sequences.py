@@ -109,7 +109,7 @@ def test_rows_count_by_their_likeness(cli: CommandLine, family: Path, tmp_path: 
     Recipe(other, "chains").start_(rows, weights, None, as_generator(stream_seed(root, "couplings")))
     rule = hm.rules.centred(hm.rules.pcd(10, chains=100))
     settings = {"updates": 20, "clip_norm": 1.0, "seed": stream_seed(root, "train"), "progress": False}
-    hm.train(other, rows, sample_weight=weights, rule=rule, **settings)
+    hm.train(other, rows, weights=weights, rule=rule, **settings)
     for name, parameter in machine.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
     cli.succeed("train", "--resume", tmp_path / "run", "--updates", "25")

@@ -114,7 +114,7 @@ def test_the_exact_rule_climbs_the_likelihood_of_what_was_observed() -> None:
     ids=str,
 )
 def test_every_rule_takes_gaps_and_weights_together(rule: hm.learning.Rule) -> None:
-    made = train(HOLED, rule=rule, sample_weight=np.arange(12.0))
+    made = train(HOLED, rule=rule, weights=np.arange(12.0))
     assert all(bool(parameter.isfinite().all()) for parameter in made.parameters())
 
 
@@ -196,48 +196,48 @@ def test_a_start_off_the_saddle_with_gaps() -> None:
 @pytest.mark.parametrize(
     ("weights", "error", "text"),
     [
-        (np.ones(11), ValueError, r"sample_weight: expected one for each of 12 rows, received shape \(11,\)"),
+        (np.ones(11), ValueError, r"weights: expected one for each of 12 rows, received shape \(11,\)"),
         (np.ones((12, 1)), ValueError, "expected one for each of 12 rows"),
         (np.zeros(12), ValueError, "expected a finite sum above 0, received 0"),
         (-np.arange(12.0), ValueError, "of at least 0, received -1 for row 1"),
         ([1.0] * 11 + [math.nan], ValueError, "received nan for row 11"),
         ([math.inf] * 12, ValueError, "received inf for row 0"),
-        (["a"] * 12, TypeError, "sample_weight: expected a number for each row or None"),
+        (["a"] * 12, TypeError, "weights: expected a number for each row or None"),
     ],
 )
 def test_weights_that_cannot_be_are_refused(weights: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        train(X, sample_weight=weights)
+        train(X, weights=weights)
 
 
 @pytest.mark.parametrize("kind", [list, np.float32, torch.tensor])
 def test_weights_of_any_kind(kind: Any) -> None:
     weights = [float(row % 3) for row in range(12)]
-    expected = list(train(X, sample_weight=np.array(weights)).parameters())
-    for left, right in zip(train(X, sample_weight=kind(weights)).parameters(), expected, strict=True):
+    expected = list(train(X, weights=np.array(weights)).parameters())
+    for left, right in zip(train(X, weights=kind(weights)).parameters(), expected, strict=True):
         assert torch.equal(left, right)
 
 
 def test_a_run_resumes_with_its_own_weights_only(tmp_path: Path) -> None:
     weights = np.arange(12.0)
-    settings: dict[str, Any] = {"rule": hm.rules.pcd(), "sample_weight": weights}
+    settings: dict[str, Any] = {"rule": hm.rules.pcd(), "weights": weights}
     whole = train(HOLED, updates=8, **settings)
     train(HOLED, updates=4, run_dir=tmp_path / "run", **settings)
     for other in (weights + 1, None):
-        with pytest.raises(ValueError, match="sample_weight: the run to resume has"):
+        with pytest.raises(ValueError, match="weights: the run to resume has"):
             train(
                 HOLED,
                 updates=8,
                 run_dir=tmp_path / "run",
                 resume=True,
-                **{**settings, "sample_weight": other},
+                **{**settings, "weights": other},
             )
     resumed = train(HOLED, updates=8, run_dir=tmp_path / "run", resume=True, **settings)
     for left, right in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(left, right)
     train(X, updates=2, run_dir=tmp_path / "plain")
-    with pytest.raises(ValueError, match="sample_weight: the run to resume has None"):
-        train(X, updates=4, run_dir=tmp_path / "plain", resume=True, sample_weight=weights)
+    with pytest.raises(ValueError, match="weights: the run to resume has None"):
+        train(X, updates=4, run_dir=tmp_path / "plain", resume=True, weights=weights)
 
 
 # Validation ------------------------------------------------------------------------------------------------
@@ -251,13 +251,13 @@ def validated(**settings: Any) -> dict[str, float]:
 
 def test_whole_weights_of_validation_count_as_repeated_rows() -> None:
     weights = np.arange(12) % 4
-    weighted = validated(validation=X, validation_weight=weights)
+    weighted = validated(validation=X, validation_weights=weights)
     assert weighted == pytest.approx(validated(validation=np.repeat(X, weights, 0)), abs=1e-10)
-    assert weighted == pytest.approx(validated(validation=X, validation_weight=0.3 * weights), abs=1e-10)
+    assert weighted == pytest.approx(validated(validation=X, validation_weights=0.3 * weights), abs=1e-10)
     assert weighted != pytest.approx(validated(validation=X), abs=1e-3)
     # Rows of weight 0 are as if they were not there.
     kept = weights > 0
-    assert weighted == validated(validation=X[kept], validation_weight=weights[kept])
+    assert weighted == validated(validation=X[kept], validation_weights=weights[kept])
 
 
 def test_a_metric_is_a_number_or_a_value_for_every_row() -> None:
@@ -271,14 +271,14 @@ def test_a_metric_is_a_number_or_a_value_for_every_row() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"validation_weight": np.ones(11)}, "validation_weight: expected one for each of 12 rows"),
-        ({"validation_weight": np.zeros(12)}, "validation_weight: expected a finite sum above 0"),
+        ({"validation_weights": np.ones(11)}, "validation_weights: expected one for each of 12 rows"),
+        ({"validation_weights": np.zeros(12)}, "validation_weights: expected a finite sum above 0"),
         (
-            {"validation": None, "metrics": None, "validation_weight": [1.0]},
-            "validation_weight: expected None",
+            {"validation": None, "metrics": None, "validation_weights": [1.0]},
+            "validation_weights: expected None",
         ),
         (
-            {"validation_weight": np.ones(12), "metrics": {"two": lambda made, rows: 2.0}},
+            {"validation_weights": np.ones(12), "metrics": {"two": lambda made, rows: 2.0}},
             r"metrics\['two'\]: expected one for each of 12 rows, received the number 2",
         ),
         (

@@ -168,7 +168,7 @@ def test_deeper_pairs_start_from_weighted_rows() -> None:
         machine.couplings[0].weight.fill_(10.0)
         machine.layers[1].bias.fill_(-20.0)
     settings: dict[str, Any] = {"rule": hm.rules.cd(1), "updates": 1, "learning_rate": 0.0}
-    runs = hm.training.pretrain(machine, X, sample_weight=w, progress=False, **settings)
+    runs = hm.training.pretrain(machine, X, weights=w, progress=False, **settings)
     assert float(runs[1].machine.layers[0].bias.detach().max()) < -4  # 0 without weights
 
 

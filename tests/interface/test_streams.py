@@ -201,7 +201,7 @@ def test_epochs_of_a_stream_are_counted() -> None:
     ("X", "settings", "message"),
     [
         (Bits, {"updates": None, "epochs": 1}, "epochs: expected updates with a stream"),
-        (Bits, {"sample_weight": [1.0]}, "sample_weight: expected None with a stream"),
+        (Bits, {"weights": [1.0]}, "weights: expected None with a stream"),
         (lambda: Bits(width=5), {}, "6"),
         (lambda: Bits(batches=0), {}, "X: expected a stream of batches, received one without any"),
         (lambda: (x for x in ()), {}, r"X: expected rows, or a stream of batches with state_dict\(\)"),

@@ -306,7 +306,7 @@ class Training:
             per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
             validation = {
                 "validation": scored_states(out),
-                "validation_weight": None if weights is None else weights[out],
+                "validation_weights": None if weights is None else weights[out],
                 "metrics": {"validation_score": options._row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
@@ -330,7 +330,7 @@ class Training:
                 learned,
                 rule=rule,
                 rule_state=earlier.chains_of(rule) if earlier else None,
-                sample_weight=None if weights is None else weights[kept],
+                weights=None if weights is None else weights[kept],
                 updates=updates,
                 optimizer="sgd" if plain else partial(optimizer, factor),
                 learning_rate=rate * factor,

@@ -32,7 +32,7 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         threshold: share of the columns that agree, in (0, 1]; 1 counts equal sequences once.
 
     Returns:
-        (sequences,), float64, in (0, 1]; ``sample_weight`` of ``hm.train`` and the estimators.
+        (sequences,), float64, in (0, 1]; ``weights`` of ``hm.train``, ``sample_weight`` of estimators.
 
     Raises:
         ValueError: codes of another shape, or a threshold out of range.

@@ -230,7 +230,7 @@ class RowBatches(BatchSource):
         weights = self._given_weights
         return {
             "X": [len(self._rows), self._rows.width, digest(some)],
-            "sample_weight": None if weights is None else digest(weights),
+            "weights": None if weights is None else digest(weights),
         }
 
     def state_dict(self) -> Any:
@@ -297,7 +297,7 @@ class StreamBatches(BatchSource):
         return self._epochs
 
     def identity(self) -> dict[str, Any]:
-        return {"X": type(self._stream).__name__, "sample_weight": None}
+        return {"X": type(self._stream).__name__, "weights": None}
 
     def state_dict(self) -> Any:
         return {"epochs": self._epochs, "stream": self._stream.state_dict()}
@@ -313,7 +313,7 @@ class StreamBatches(BatchSource):
 
 
 def make_batch_source(
-    machine: BoltzmannMachine, X: Any, sample_weight: Any, batch_size: int, seed: int, *, transformed: bool
+    machine: BoltzmannMachine, X: Any, weights: Any, batch_size: int, seed: int, *, transformed: bool
 ) -> BatchSource:
     """Returns the batches of the X of ``train``, checked as far as that is cheap.
 
@@ -324,8 +324,8 @@ def make_batch_source(
         TypeError, ValueError: as ``train``.
     """
     if isinstance(X, Stream):
-        if sample_weight is not None:
-            raise ValueError("sample_weight: expected None with a stream of batches, received weights")
+        if weights is not None:
+            raise ValueError("weights: expected None with a stream of batches, received weights")
         return StreamBatches(X, machine.dtype)
     if hasattr(X, "__next__") or hasattr(X, "sampler"):
         raise TypeError(
@@ -333,7 +333,7 @@ def make_batch_source(
             f"run can go on; received {type(X).__name__}, which has no such state"
         )
     rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
-    weights = _checks.weights(sample_weight, "sample_weight", len(rows))
+    weights = _checks.weights(weights, "weights", len(rows))
     observed = False if transformed else check_rows(machine, rows, "X")
     checked = rows.in_memory and not transformed
     return RowBatches(rows, batch_size, seed, weights, checked=checked, observed=observed)

@@ -244,7 +244,7 @@ def train_exactly(
     )
     usual = {"record_every": every, "evaluate_every": every, "progress": False}
     options = usual | {name: value for name, value in watch.items() if value is not None}
-    return Run(machine, v, settings, sample_weight=weights, earlier=earlier, **options).train()
+    return Run(machine, v, settings, weights=weights, earlier=earlier, **options).train()
 
 
 class ExactFit(NamedTuple):

@@ -130,11 +130,11 @@ class Validation:
                 )
         if X is None:
             if weights is not None:
-                raise ValueError("validation_weight: expected None without validation, received weights")
+                raise ValueError("validation_weights: expected None without validation, received weights")
             return
         rows = Rows.of(X, dtype=machine.dtype, name="validation", missing=True)
         check_rows(machine, rows, "validation")
-        weights = _checks.weights(weights, "validation_weight", len(rows))
+        weights = _checks.weights(weights, "validation_weights", len(rows))
         kept = torch.arange(len(rows)) if weights is None else weights.nonzero().flatten()
         self._X = rows.take(kept).to(machine.device)
         self._weights = None if weights is None else weights[kept]

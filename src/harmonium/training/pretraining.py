@@ -62,7 +62,7 @@ def pretrain(
         raise ValueError(
             f"machine: expected at least two hidden layers, received {len(machine.layers) - 1}; train does it"
         )
-    for name in ("transform", "validation", "validation_weight", "metrics"):
+    for name in ("transform", "validation", "validation_weights", "metrics"):
         if settings.get(name) is not None:
             raise ValueError(f"{name}: expected None, as the pairs see other data than the machine")
     rows = Rows.of(X, dtype=machine.dtype, name="X")
@@ -74,7 +74,7 @@ def pretrain(
         with torch.no_grad():
             pair.couplings[0].weight.copy_(machine.couplings[l].weight)
         if l > 0:
-            init_visible_biases_(pair, rows, settings.get("sample_weight"))
+            init_visible_biases_(pair, rows, settings.get("weights"))
         folder = None if run_dir is None else Path(run_dir) / f"pair-{l + 1}"
         runs.append(train(pair, rows, rule=rule, seed=seed, run_dir=folder, **settings))
         with torch.no_grad():

@@ -200,7 +200,7 @@ class Recipe:
             self.machine,
             rows,
             rule=rules.centred(rules.pcd(1, chains=batch_size)),
-            sample_weight=weights,
+            weights=weights,
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=DEEP.learning_rate if learning_rate is None else learning_rate,

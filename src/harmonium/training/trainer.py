@@ -47,7 +47,7 @@ def train(
     X: Any,
     *,
     rule: Rule | str,
-    sample_weight: Any = None,
+    weights: Any = None,
     updates: int | None = None,
     epochs: int | None = None,
     batch_size: int = 100,
@@ -68,7 +68,7 @@ def train(
     device: str | torch.device | None = None,
     precision: str = "float32",
     validation: Any = None,
-    validation_weight: Any = None,
+    validation_weights: Any = None,
     metrics: Mapping[str, Metric] | None = None,
     evaluate_every: int | None = None,
     record_every: int | None = None,
@@ -91,12 +91,12 @@ def train(
         machine: Machine, trained in place; parameters with ``requires_grad=False`` stay as they are.
         X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
             tensor, a scipy sparse matrix or an h5py dataset; or a ``training.Stream`` of batches with a
-            state, with ``updates`` and without ``sample_weight`` and ``batch_size``. Data in memory are
+            state, with ``updates`` and without ``weights`` and ``batch_size``. Data in memory are
             checked before the first update, others batch by batch. NaN is an entry that was not observed (all
             columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
         rule: Rule that estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a
             recipe, ``"pcd"``, for its own settings.
-        sample_weight: Row weights, (rows,), finite, at least 0 and not all 0; only their ratios count. The
+        weights: Row weights, (rows,), finite, at least 0 and not all 0; only their ratios count. The
             mean is Σ w ln p(v) / Σ w, of which a batch gives an unbiased estimate. Rows of weight 0 are never
             read but to be checked, and belong to no epoch. None means uniform.
         updates: Length of the run, >= 1; or
@@ -139,11 +139,11 @@ def train(
             ``harmonium.backends.precision``. Statistics and parameters are in the machine's own.
         validation: Rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
             are, NaN where not observed.
-        validation_weight: Weights of these rows, as ``sample_weight``. Metrics do not get them, nor rows of
+        validation_weights: Weights of these rows, as ``weights``. Metrics do not get them, nor rows of
             weight 0.
         metrics: Callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
-            ``validation_weight`` also a number. With ``averaging`` they judge the average.
+            ``validation_weights`` also a number. With ``averaging`` they judge the average.
         evaluate_every: Updates between two evaluations; None: an epoch, 1000 with a stream. The end
             of the run is always evaluated.
         record_every: Updates between two records of the history; None: 100, or a hundredth of a shorter run.
@@ -227,12 +227,12 @@ class Run:
         X: Any,
         settings: Settings,
         *,
-        sample_weight: Any = None,
+        weights: Any = None,
         ladder: bool | Ladder = False,
         rule_state: Any = None,
         device: str | torch.device | None = None,
         validation: Any = None,
-        validation_weight: Any = None,
+        validation_weights: Any = None,
         metrics: Mapping[str, Metric] | None = None,
         evaluate_every: int | None = None,
         record_every: int | None = None,
@@ -263,7 +263,7 @@ class Run:
         self.sharded = None if parts is None else Sharded(rule, parts)
         self.group = Group() if parts is None else parts.group
         move(machine, device)
-        self.evaluate = Validation(validation, validation_weight, metrics, machine)
+        self.evaluate = Validation(validation, validation_weights, metrics, machine)
         self.progress = progress if self.group.is_rank_zero else False
         self.callbacks = tuple(callbacks) if self.group.is_rank_zero else ()
         self.keeper: KeptLadder | None = None
@@ -283,9 +283,7 @@ class Run:
         if ascent.search:
             check_search(rule, settings.schedule, settings.clip_norm, radius)
         size = sys.maxsize if ascent.search else settings.batch_size
-        feed = make_batch_source(
-            machine, X, sample_weight, size, seed, transformed=settings.transform is not None
-        )
+        feed = make_batch_source(machine, X, weights, size, seed, transformed=settings.transform is not None)
         epochs, updates = settings.epochs, settings.updates
         self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
         self.evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE

@@ -179,7 +179,7 @@ def train(
                     X,
                     rule=rule,
                     **{field.name: getattr(settings, field.name) for field in fields(Steps)},
-                    sample_weight=beginning.weights,
+                    weights=beginning.weights,
                     distributed=None if settings.shards is None else "auto",
                     shards=SHARDS if settings.shards is None else settings.shards,
                     **watch,
