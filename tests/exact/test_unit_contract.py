@@ -394,9 +394,9 @@ def test_estimators_offer_it(kind: str) -> None:
     assert seen.machine_.layers[0].kind == kind
     assert np.isfinite(seen.score(x))
     binary = (x > np.median(x)).astype(float)
-    hidden = hm.RBM(2, hidden=kind, hidden_states=3, epochs=1, random_state=0).fit(binary)
+    hidden = hm.RBM(2, hidden_kind=kind, hidden_states=3, epochs=1, random_state=0).fit(binary)
     assert hidden.machine_.layers[1].kind == kind
     assert np.isfinite(hidden.transform(binary)).all()
     if not layer.bounded:
-        with pytest.raises(ValueError, match=f"hidden: expected discrete units.*received '{kind}'"):
-            hm.RBM(2, visible="gaussian", hidden=kind).fit(x)
+        with pytest.raises(ValueError, match=f"hidden_kind: expected discrete units.*received '{kind}'"):
+            hm.RBM(2, visible="gaussian", hidden_kind=kind).fit(x)

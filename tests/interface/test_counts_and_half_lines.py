@@ -122,10 +122,10 @@ def test_large_counts_are_pretrained_as_they_are() -> None:
 
 def test_deep_estimators_of_counts_and_rectified_units() -> None:
     X = (hm.data.digits()[0][:100] > 0.5).astype(float)
-    dbm = hm.DBM((6, 4), hidden="binomial", hidden_states=4, epochs=2, random_state=0).fit(X)
+    dbm = hm.DBM((6, 4), hidden_kind="binomial", hidden_states=4, epochs=2, random_state=0).fit(X)
     assert [layer.kind for layer in dbm.machine_.layers] == ["bernoulli", "binomial", "binomial"]
     assert np.isfinite(dbm.transform(X)).all()
     with pytest.raises(
-        ValueError, match=r"hidden: expected discrete units.*beside ReLU\(6\), received 'relu'"
+        ValueError, match=r"hidden_kind: expected discrete units.*beside ReLU\(6\), received 'relu'"
     ):
-        hm.DBM((6, 4), hidden="relu", epochs=1).fit(X)
+        hm.DBM((6, 4), hidden_kind="relu", epochs=1).fit(X)

@@ -31,7 +31,7 @@ def small(**settings) -> DBM:
 
 @pytest.mark.parametrize("hidden", ["bernoulli", "spin"])
 def test_scores_are_lower_bounds(hidden):
-    dbm = small(hidden=hidden, initial_std=0.5, epochs=100, learning_rate=0.8).fit(PICTURES)
+    dbm = small(hidden_kind=hidden, initial_std=0.5, epochs=100, learning_rate=0.8).fit(PICTURES)
     every = np.array(list(itertools.product([0, 1], repeat=9)))
     scores = dbm.score_samples(every)
     truth = exact_log_likelihood(dbm.machine_.double(), torch.from_numpy(every).double()).numpy()
@@ -85,14 +85,14 @@ def test_every_way_to_learn_a_deep_machine_learns(rule):
     """The companions of Taniguchi et al. (2023): each raises the bound on the training rows."""
     settings = {
         "rule": rule,
-        "hidden": "spin",
+        "hidden_kind": "spin",
         "visible": "spin",
         "epochs": 80,
         "learning_rate": 0.4,
         "batch_size": 32,
     }
     if not isinstance(rule, str):
-        settings |= {"start": "orthogonal,logistic,data", "learning_rate": 0.2, "epochs": 16}
+        settings |= {"init": "orthogonal,logistic,data", "learning_rate": 0.2, "epochs": 16}
     if rule == "tap":
         settings |= {"learning_rate": 0.2}
     before = small(**settings | {"epochs": 1, "learning_rate": 0.0}).fit(PICTURES).score(PICTURES)

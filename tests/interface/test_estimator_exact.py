@@ -79,7 +79,7 @@ def test_images_keep_chains_and_a_hundred_units() -> None:
 TRAINING = {
     "rule": "cd",
     "sweeps": 2,
-    "n_chains": 7,
+    "chains": 7,
     "batch_size": 99,
     "epochs": 1,
     "max_updates": 2,
@@ -91,7 +91,7 @@ TRAINING = {
     "weight_decay": 0.1,
     "averaging": 0.5,
     "initial_std": 0.1,
-    "start": "normal,data",
+    "init": "normal,data",
     "early_stopping": True,
     "validation_fraction": 0.2,
     "n_iter_no_change": 3,
@@ -143,7 +143,7 @@ def test_exact_sums_may_be_asked_for() -> None:
     for refused, X, said in (
         (RBM(13), REAL, r"hidden units other than .* at most 12 .* \(Bernoulli\(13\)\)"),
         (RBM(), BITS, r"hidden units other than .* \(Bernoulli\(100\)\)"),
-        (RBM(4, hidden="spin"), REAL, r"hidden units other than .* \(Spin\(4\)\)"),
+        (RBM(4, hidden_kind="spin"), REAL, r"hidden units other than .* \(Spin\(4\)\)"),
         (RBM(4), REAL[:1], "a single row"),
         (RBM(4, binarise="sample"), BITS / 2, "draws 0 and 1 anew"),
     ):

@@ -75,7 +75,7 @@ class Spy(Kernel):
 @pytest.mark.parametrize("rows", ROWS)
 def test_probabilities_of_all_rows_sum_to_one(rows, hidden):
     X, values = ROWS[rows]
-    rbm = small(visible=rows.split()[0], hidden=hidden, hidden_states=3).fit(X)
+    rbm = small(visible=rows.split()[0], hidden_kind=hidden, hidden_states=3).fit(X)
     every_row = np.array(list(itertools.product(values, repeat=X.shape[1])))
     assert np.exp(rbm.score_samples(every_row)).sum() == pytest.approx(1, abs=1e-10)
     assert rbm.log_partition_.standard_error == 0
@@ -83,7 +83,7 @@ def test_probabilities_of_all_rows_sum_to_one(rows, hidden):
 
 @pytest.mark.parametrize("hidden", ["bernoulli", "spin", "categorical"])
 def test_density_integrates_to_one_in_the_units_of_the_data(hidden):
-    rbm = small(n_hidden=6, hidden=hidden, hidden_states=3).fit(POINTS)
+    rbm = small(n_hidden=6, hidden_kind=hidden, hidden_states=3).fit(POINTS)
     axes = np.linspace(POINTS.mean(0) - 8 * POINTS.std(0), POINTS.mean(0) + 8 * POINTS.std(0), 401).T
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     cell = np.prod([axis[1] - axis[0] for axis in axes])
@@ -233,7 +233,7 @@ def test_partial_fit_improves_the_score(optimizer, learning_rate):
 
 
 def test_partial_fit_goes_on_with_chains_and_optimizer():
-    rbm = small(n_chains=7, optimizer="adam", centred=False).fit(PICTURES)
+    rbm = small(chains=7, optimizer="adam", centred=False).fit(PICTURES)
     chains, optimizer = rbm._fitted.progress.chains.states, rbm._fitted.progress.optimizer
     steps = {int(state["step"]) for state in optimizer.state.values()}
     rbm.partial_fit(PICTURES[:5])  # fewer rows than before change nothing about the chains
@@ -254,7 +254,7 @@ def test_partial_fit_starts_where_the_chains_were():
 def test_partial_fit_takes_new_settings():
     rbm = small().partial_fit(PICTURES)
     rbm.set_params(rule="cd", optimizer="adam", centred=False).partial_fit(PICTURES)
-    rbm.set_params(rule="pcd", optimizer="sgd", n_chains=3).partial_fit(PICTURES)
+    rbm.set_params(rule="pcd", optimizer="sgd", chains=3).partial_fit(PICTURES)
     assert len(rbm._fitted.progress.chains.states[0]) == 3
 
 
@@ -273,7 +273,7 @@ def test_pickled_estimator_goes_on_the_same_way():
 
 
 def test_clone_keeps_the_settings_only():
-    rbm = small(rule=rules.cd(2), hidden="spin").fit(PICTURES)
+    rbm = small(rule=rules.cd(2), hidden_kind="spin").fit(PICTURES)
     copy = clone(rbm)
     assert not hasattr(copy, "machine_")
     assert (copy.rule.name, copy.hidden) == ("cd(2)", "spin")
@@ -319,7 +319,7 @@ def test_sweeps_and_chains_reach_the_rule():
 
     assert named(rule="cd", sweeps=3) == "centred(cd(3))"
     assert named(rule="pcd", batch_size=17, centred=False) == "pcd(1, chains=17)"
-    assert named(sweeps=2, n_chains=5) == "centred(pcd(2, chains=5))"
+    assert named(sweeps=2, chains=5) == "centred(pcd(2, chains=5))"
     assert named(rule=rules.cd(4)) == "cd(4)"
 
 
@@ -331,7 +331,7 @@ def test_sweeps_and_chains_reach_the_rule():
     ("settings", "message"),
     [
         ({"rule": "magic"}, "rule.*must be a str among" + "".join(f"(?=.*'{name}')" for name in RECIPES)),
-        ({"hidden": "poisson"}, "hidden.*bernoulli"),
+        ({"hidden_kind": "poisson"}, "hidden_kind.*bernoulli"),
         ({"visible": "poisson"}, "visible.*categorical"),
         ({"n_hidden": 0}, "n_hidden.*\\[1, inf\\)"),
         ({"learning_rate": -1.0}, "learning_rate"),
@@ -340,9 +340,9 @@ def test_sweeps_and_chains_reach_the_rule():
         ({"clip_norm": 0}, "clip_norm"),
         ({"schedule": "step"}, "schedule.*inverse_sqrt"),
         ({"rule": "exact", "sweeps": 2}, "sweeps: expected None with rule='exact'.*received 2"),
-        ({"rule": "cd", "n_chains": 9}, "n_chains: expected None with rule='cd'.*received 9"),
+        ({"rule": "cd", "chains": 9}, "chains: expected None with rule='cd'.*received 9"),
         ({"rule": rules.cd(1), "sweeps": 2}, "sweeps: expected None with rule=cd\\(1\\)"),
-        ({"visible": "gaussian", "hidden": "gaussian"}, "hidden: expected discrete units"),
+        ({"visible": "gaussian", "hidden_kind": "gaussian"}, "hidden_kind: expected discrete units"),
         ({"device": "abacus"}, "device: abacus cannot be used"),
     ],
 )

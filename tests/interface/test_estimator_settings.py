@@ -191,7 +191,7 @@ def test_a_warm_start_takes_the_same_sizes_in_another_form() -> None:
 
 STRUCTURE = {
     "n_hidden": 5,
-    "hidden": "spin",
+    "hidden_kind": "spin",
     "hidden_states": 3,
     "visible": "spin",
     "unknown": "error",
@@ -256,7 +256,7 @@ def test_a_machine_may_be_put_in_place_of_another() -> None:
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_files_and_machines(kind, tmp_path) -> None:
     X = RANDOM.normal(size=(50, 3)) * 5 + 100
-    estimator = small(kind, max_updates=20, hidden="spin", rule="cd").fit(X)
+    estimator = small(kind, max_updates=20, hidden_kind="spin", rule="cd").fit(X)
     estimator.save(tmp_path / "machine.safetensors")
     again = kind.load(tmp_path / "machine.safetensors")
     np.testing.assert_array_equal(again.score_samples(X), estimator.score_samples(X))
@@ -269,7 +269,7 @@ def test_files_and_machines(kind, tmp_path) -> None:
     machine = hm.load(tmp_path / "machine.safetensors")
     around = kind.from_machine(machine, learning_rate=0.5)
     np.testing.assert_array_equal(around.transform(X), estimator.transform(X))
-    assert around.hidden == "spin" and around.learning_rate == 0.5
+    assert around.hidden_kind == "spin" and around.learning_rate == 0.5
     assert np.array_equal(pickle.loads(pickle.dumps(around)).transform(X), around.transform(X))
 
 
@@ -349,7 +349,7 @@ def test_whole_weights_are_repetitions(kind) -> None:
     """Where a batch holds all rows, in float64, from a start that draws no rows."""
     X = RANDOM.normal(size=(20, 3)) * (1.0, 5.0, 0.1)
     weights = np.arange(20) % 3
-    settings = {"dtype": "float64", "initial_std": 0.1, "max_updates": 20, "n_chains": 10}
+    settings = {"dtype": "float64", "initial_std": 0.1, "max_updates": 20, "chains": 10}
     one = small(kind, **settings).fit(X, sample_weight=weights)
     other = small(kind, **settings).fit(X.repeat(weights, 0))
     np.testing.assert_allclose(one.score_samples(X), other.score_samples(X), rtol=1e-9)

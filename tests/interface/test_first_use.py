@@ -119,7 +119,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(take: Callable[[str], ob
 
 NAMES = {
     ("cd", (("sweeps", 3),)): "cd(3)",
-    ("pcd", (("k", 2), ("n_chains", 7), ("centred", True))): "centred(pcd(2, chains=7))",
+    ("pcd", (("k", 2), ("chains", 7), ("centred", True))): "centred(pcd(2, chains=7))",
     (
         "ucd_lmi",
         (("pair_kernel", None),),

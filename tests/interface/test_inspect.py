@@ -108,7 +108,7 @@ def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> No
     tree = hm.meanfield.solution_tree(made, hamiltonians, ages, X, order=1)
     assert tree.solutions.tolist() == [1, 1, 1, 2, 2, 2] and tree.basin.tolist() == [0, 0, 1, 1, 1, 1]
     assert tree.newick == "(2:0.41,4:0.41)6;" and tree.root.age == 0.09
-    with pytest.raises(ValueError, match="ages: expected one for each of 6 distributions, not falling"):
+    with pytest.raises(ValueError, match="ages: expected one for each of 6 hamiltonians, not falling"):
         hm.meanfield.solution_tree(made, hamiltonians, ages[::-1], X)
 
 

@@ -78,8 +78,8 @@ MISTAKES = {
         r'centred: expected False with optimizer="adam", which rescales',
     ),
     "two layers without a bound": (
-        lambda: rbm(hidden="gaussian").fit(GREY),
-        r"hidden: expected discrete units, or others with a bound, beside Gaussian.*received 'gaussian'",
+        lambda: rbm(hidden_kind="gaussian").fit(GREY),
+        r"hidden_kind: expected discrete units, or others with a bound, beside Gaussian.*received 'gaussian'",
     ),
     "sizes of a deep machine for a shallow one": (
         lambda: hm.RBM((50, 20)).fit(BITS),

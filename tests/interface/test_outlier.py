@@ -42,7 +42,7 @@ def test_contamination_is_the_fraction_of_training_rows(share: float) -> None:
 
 def test_weights_are_repetitions() -> None:
     weights = np.arange(200) % 3
-    settings = {"dtype": "float64", "initial_std": 0.03, "batch_size": 1000, "epochs": 40, "n_chains": 50}
+    settings = {"dtype": "float64", "initial_std": 0.03, "batch_size": 1000, "epochs": 40, "chains": 50}
     one = small(**settings, contamination=0.1).fit(CLOUD, sample_weight=weights)
     other = small(**settings, contamination=0.1).fit(CLOUD.repeat(weights, 0))
     assert one.offset_ == pytest.approx(other.offset_, rel=1e-9)

@@ -95,7 +95,7 @@ def test_command_and_experiment_are_one_recipe(monkeypatch: pytest.MonkeyPatch) 
     assert float(options["learning-rate"]) == paper["rate"] and options["schedule"] == paper["schedule"]
     assert (int(options["batch-size"]), int(options["updates"])) == (paper["batch"], paper["updates"])
     assert options["hidden"] == ",".join(f"spin:{size}" for size in paper["hidden"])
-    assert options["start"] == "orthogonal,logistic" and "--no-centred" in words
+    assert options["init"] == "orthogonal,logistic" and "--no-centred" in words
 
 
 @pytest.mark.filterwarnings("ignore")

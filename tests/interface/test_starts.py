@@ -73,7 +73,7 @@ def test_units_of_every_kind_take_every_start(kind: str) -> None:
 
 
 def test_a_start_by_default_is_normal_with_the_data() -> None:
-    plain, named = (hm.RBM(5, max_updates=3, random_state=0, start=start) for start in (None, "data,normal"))
+    plain, named = (hm.RBM(5, max_updates=3, random_state=0, init=init) for init in (None, "data,normal"))
     first, second = (rbm.fit(X).machine_ for rbm in (plain, named))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
 
@@ -82,12 +82,12 @@ def test_a_start_by_default_is_normal_with_the_data() -> None:
     ("settings", "message"),
     [
         (
-            {"start": "orthogonal,magic"},
-            "start: expected one of data, logistic, normal, orthogonal; received 'magic'",
+            {"init": "orthogonal,magic"},
+            "init: expected one of data, logistic, normal, orthogonal; received 'magic'",
         ),
-        ({"start": "data,data"}, "start: expected every name once, received 'data,data'"),
-        ({"start": "normal,orthogonal"}, "start: expected either normal or orthogonal"),
-        ({"start": "orthogonal", "initial_std": 0.1}, "initial_std: expected none with start 'orthogonal'"),
+        ({"init": "data,data"}, "init: expected every name once, received 'data,data'"),
+        ({"init": "normal,orthogonal"}, "init: expected either normal or orthogonal"),
+        ({"init": "orthogonal", "initial_std": 0.1}, "initial_std: expected none with init 'orthogonal'"),
     ],
 )
 def test_starts_that_mean_nothing_are_refused(
@@ -103,8 +103,8 @@ def test_starts_that_mean_nothing_are_refused(
 
 
 def test_units_of_one_layer_have_no_orthogonal_couplings(cli: CommandLine, tmp_path: Path) -> None:
-    refused = cli.refuse("train", BARS, tmp_path / "run", "--hidden", 0, "--start", "orthogonal")
-    assert "--start: expected normal couplings between units of one layer" in refused
+    refused = cli.refuse("train", BARS, tmp_path / "run", "--hidden", 0, "--init", "orthogonal")
+    assert "--init: expected normal couplings between units of one layer" in refused
 
 
 def test_couplings_stored_by_pair_are_no_matrix() -> None:
@@ -115,29 +115,29 @@ def test_couplings_stored_by_pair_are_no_matrix() -> None:
 
 def test_the_command_starts_as_the_estimator_and_keeps_it(cli: CommandLine, tmp_path: Path) -> None:
     """run.toml has the start, --config repeats it, and a resumed run is the uninterrupted one."""
-    own = (*DEEP, "--start", "orthogonal,logistic", "--seed", 3, "--hidden-kind", "spin", "--visible", "spin")
+    own = (*DEEP, "--init", "orthogonal,logistic", "--seed", 3, "--hidden-kind", "spin", "--visible", "spin")
     run = tmp_path / "run"
     cli.succeed("train", BARS, run, *own, "--schedule", "constant")
-    assert tomllib.loads((run / "run.toml").read_text("utf-8"))["start"] == "orthogonal,logistic"
+    assert tomllib.loads((run / "run.toml").read_text("utf-8"))["init"] == "orthogonal,logistic"
     cli.succeed("train", "--config", run / "run.toml", tmp_path / "again", "--threads", 1)
     assert machine_bytes(tmp_path / "again") == machine_bytes(run)
     parts = tmp_path / "parts"
     cli.succeed("train", BARS, parts, *own, "--schedule", "constant", "--updates", 7)
-    assert "--start: expected orthogonal,logistic as in the run to resume" in cli.refuse(
-        "train", "--resume", parts, "--updates", 20, "--start", "data"
+    assert "--init: expected orthogonal,logistic as in the run to resume" in cli.refuse(
+        "train", "--resume", parts, "--updates", 20, "--init", "data"
     )
     cli.succeed("train", "--resume", parts, "--updates", 20)
     assert machine_bytes(parts) == machine_bytes(run)
     dbm = hm.DBM(
-        (8, 4), start="orthogonal,logistic", random_state=3, hidden="spin", visible="spin", max_updates=20,
-        batch_size=8, schedule="constant",
+        (8, 4), init="orthogonal,logistic", random_state=3, hidden_kind="spin", visible="spin",
+        max_updates=20, batch_size=8, schedule="constant",
     ).fit(X)  # fmt: skip
     found = hm.load(run / "machine.safetensors")
     assert all(torch.equal(a, b) for a, b in zip(found.parameters(), dbm.machine_.parameters(), strict=True))
 
 
 def test_a_start_changes_nothing_else_of_the_machine(cli: CommandLine, tmp_path: Path) -> None:
-    for name, start in (("plain", ()), ("other", ("--start", "orthogonal,logistic"))):
+    for name, start in (("plain", ()), ("other", ("--init", "orthogonal,logistic"))):
         cli.succeed("train", BARS, tmp_path / name, *DEEP, *start, "--learning-rate", 0)
     plain, other = (hm.load(tmp_path / name / "machine.safetensors") for name in ("plain", "other"))
     assert plain.config() == other.config() and plain.metadata == other.metadata

@@ -262,7 +262,7 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_names_and_options() -> None:
-    rule = hm.rules.from_options("ptt", sweeps=2, n_chains=50, freeze=0.4)
+    rule = hm.rules.from_options("ptt", sweeps=2, chains=50, freeze=0.4)
     assert rule.name == "ptt(2, chains=50, freeze=0.4)"
     assert rule.bias == "asymptotic" and np.isfinite(
         train(small(), rule, updates=5).history[-1]["acceptance"]

@@ -14,7 +14,7 @@ from harmonium.cli.scores import METRICS
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import STARTS, check_start, hidden_for
+from harmonium.machine import INITS, check_init, hidden_for
 from harmonium.training import METHODS, OBJECTIVES, Recipe, Steps, make_rule, share_of
 
 
@@ -60,7 +60,7 @@ class Structure(Checked):
         binarise: what to do to grey levels.
         initial_std: standard deviation of the first couplings; if not given 0.03, and a start from the data
             beside Gaussian visible units.
-        start: first parameters by name, such as orthogonal,logistic (Taniguchi et al. 2023): couplings normal
+        init: first parameters by name, such as orthogonal,logistic (Taniguchi et al. 2023): couplings normal
             or orthogonal, biases logistic (all) or data (the visible ones); normal,data if not given.
         pretrain: passes over the data for every two neighbouring layers before all layers are trained
             together, by centred PCD-1 at the same rate; for several hidden layers.
@@ -77,9 +77,9 @@ class Structure(Checked):
     hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: Annotated[float | None, Setting(method="chains")] = None
-    start: Annotated[
-        str | None, Setting(metavar="NAMES", complete=options.words(STARTS), method="chains")
-    ] = None
+    init: Annotated[str | None, Setting(metavar="NAMES", complete=options.words(INITS), method="chains")] = (
+        None
+    )
     pretrain: Annotated[
         int | None, Setting(COUNT, metavar="EPOCHS", belongs_to=("hidden",), method="chains")
     ] = None
@@ -90,7 +90,7 @@ class Structure(Checked):
         Raises:
             ValueError: sizes or kinds of no meaning, or a start that does not suit them.
         """
-        check_start(self.start, self.initial_std, self.hidden != ["0"])
+        check_init(self.init, self.initial_std, self.hidden != ["0"])
         layers = self._read_layers()
         if self.pretrain is not None and (layers is None or len(layers) < 2):
             count = 1 if layers is None else len(layers)

@@ -164,7 +164,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                     "DBM takes more"
                 )
             (n_hidden,) = n_hidden
-        estimator = cls(**{"n_hidden": n_hidden, "hidden": hidden[0].kind, **parameters})
+        estimator = cls(**{"n_hidden": n_hidden, "hidden_kind": hidden[0].kind, **parameters})
         estimator._validate_params()
         width = machine.visible_width - estimator._label_width(machine)
         decoded = encoder.decode(torch.zeros(1, width, dtype=torch.float64, device="cpu"))

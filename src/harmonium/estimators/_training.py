@@ -23,7 +23,7 @@ from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.machine import BoltzmannMachine, check_start, hidden_for
+from harmonium.machine import BoltzmannMachine, check_init, hidden_for
 from harmonium.tables import Codec, Table, find_broken_order, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
@@ -39,7 +39,7 @@ from harmonium.training import (
     train,
 )
 
-_STRUCTURE = ("n_hidden", "hidden", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # A machine is still learning where the second half of the updates brought more than this share of all that
@@ -137,7 +137,7 @@ class Training:
     def _make_rule(self, machine: BoltzmannMachine) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
         options = self.options
-        own = {name: getattr(options, name) for name in ("sweeps", "n_chains")}
+        own = {name: getattr(options, name) for name in ("sweeps", "chains")}
         own = {name: value for name, value in own.items() if value is not None}
         assert self.recipe is not None
         centred = self.recipe.is_centred(options.rule, options.optimizer, options.centred)
@@ -193,23 +193,23 @@ class Training:
         """Makes a new machine, whose parameters are still to be set."""
         options = self.options
         std, plain = options.initial_std, type(options).initial_std
-        check_start(options.start, None if std == plain else std)
+        check_init(options.init, None if std == plain else std)
         codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
         hidden = None
         if options.n_hidden is not None:
-            hidden = hidden_for(options.hidden, sizes_of(options.n_hidden), options.hidden_states)
+            hidden = hidden_for(options.hidden_kind, sizes_of(options.n_hidden), options.hidden_states)
         recipe = choose(
             encoder,
             visible,
             X.shape[0],
             hidden,
-            kind=options.hidden,
+            kind=options.hidden_kind,
             n_states=options.hidden_states,
             label=None if label is None else label[0],
             method=options.method if whole else "chains",
-            start=options.start,
+            init=options.init,
             steered=bool(options._list_unused("exact")),
         )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))

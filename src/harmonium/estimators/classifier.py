@@ -224,7 +224,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, updates: int, seed: int
     ) -> Tensor:
         """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
-        shared = ("visible", "unknown", "binarise", "hidden", "hidden_states", "batch_size")
+        shared = ("visible", "unknown", "binarise", "hidden_kind", "hidden_states", "batch_size")
         features = RBM(
             n_hidden,
             **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},

@@ -32,8 +32,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     Args:
         n_hidden: units of the hidden layers from the lowest up, each at least 1; two or more for a deep
             machine.
-        hidden: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh alike in
-            the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side by side.
+        hidden_kind: kind of the hidden units, see ``RBM``: "bernoulli", or "spin", whose two values weigh
+            alike in the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side
+            by side.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
             "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
         epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates; with
@@ -42,7 +43,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         centred: Whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is. None: as ``RBM``.
-        start: see ``RBM``; "ucd_lmi" learns best from "orthogonal,logistic,data".
+        init: see ``RBM``; "ucd_lmi" learns best from "orthogonal,logistic,data".
         pretrain: passes over the rows for every pair of neighbouring layers before all layers are trained
             together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
             the same learning rate.

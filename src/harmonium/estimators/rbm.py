@@ -48,7 +48,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
             ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the
             data are as they are.
-        hidden: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
+        hidden_kind: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
         method: how ``fit`` trains. It changes neither units nor their number; "exact" alone may join real
@@ -63,7 +63,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
             ``Rule`` take none.
-        n_chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
+        chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
             take none.
         batch_size: rows of every update, at least 1.
         epochs: Passes of ``fit`` over the rows, at least 1. None: chosen from the number of rows, so that
@@ -91,7 +91,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
             ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
             units a start off the saddle (``harmonium.machine.init_from_data_``).
-        start: first parameters by name, of ``harmonium.machine.STARTS`` and separated by commas: couplings
+        init: first parameters by name, of ``harmonium.machine.INITS`` and separated by commas: couplings
             "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
             "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.
         early_stopping: Whether ``fit`` sets rows aside, stops when their score no longer improves, and keeps
@@ -105,7 +105,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
             optimiser's memory of the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``,
-            ``hidden``, ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
+            ``hidden_kind``, ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration of the visible or of
             the hidden states, up to 2^35 unit updates (states times columns of the machine); "ais": by
             annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".

@@ -346,7 +346,7 @@ BY_NAME = RECIPES | {recipe.__name__: recipe for recipe in (pseudo_likelihood, q
 """All recipes that are taken by name, those for some machines among them, for training and the command."""
 
 
-_WORDS = {"sweeps": "k", "n_chains": "chains"}
+_WORDS = {"sweeps": "k"}
 """Arguments of recipes by the names that estimators and the command line have for them."""
 
 
@@ -373,7 +373,7 @@ def from_options(rule: Rule | str, **given: Any) -> Rule:
 
     Args:
         rule: a name, one of ``BY_NAME``; or a rule, which comes back as it is.
-        **given: arguments of that recipe, ``sweeps`` another word for ``k`` and ``n_chains`` for ``chains``;
+        **given: arguments of that recipe, ``sweeps`` another word for ``k``;
             with ``centred=True`` the gradient is centred.
 
     Raises:

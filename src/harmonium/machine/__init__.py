@@ -8,8 +8,8 @@ from harmonium.machine.gauge import state_means as state_means, to_zero_sum_ as 
 from harmonium.machine.graph import Graph as Graph, Part as Part
 from harmonium.machine.hamiltonian import Hamiltonian as Hamiltonian, States as States
 from harmonium.machine.initialisation import (
-    STARTS as STARTS,
-    check_start as check_start,
+    INITS as INITS,
+    check_init as check_init,
     fit_ as fit_,
     fit_states_ as fit_states_,
     fitted as fitted,

@@ -27,7 +27,7 @@ _CROWDED = 4.0  # times visible over hidden units bounds the fraction kept
 _SLOPE = 0.5
 
 
-def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "hidden") -> list[Layer]:
+def hidden_for(kind: str, sizes: Sequence[int], n_states: int = 2, name: str = "hidden_kind") -> list[Layer]:
     """Returns hidden layers of one kind.
 
     Args:
@@ -117,7 +117,7 @@ def logistic_biases_(
         parameter.copy_(location + scale * torch.logit(noise.clamp(min=tiny)))
 
 
-STARTS = {
+INITS = {
     "normal": "couplings N(0, initial_std²)",
     "orthogonal": "orthogonal rows or columns of couplings, of norm 1",
     "logistic": "biases of all layers from Logistic(0, 0.5)",
@@ -126,66 +126,66 @@ STARTS = {
 """Describes each start by its name, in the order in which they act."""
 
 
-def read_start(start: str) -> set[str]:
+def read_init(init: str) -> set[str]:
     """Returns the names in a start such as "orthogonal,logistic", in any order.
 
     Raises:
         TypeError, ValueError: an unknown name, one given twice, or two for the couplings.
     """
-    _checks.instance(start, "start", str, 'names such as "orthogonal,logistic"')
-    names = [name.strip() for name in start.split(",")]
+    _checks.instance(init, "init", str, 'names such as "orthogonal,logistic"')
+    names = [name.strip() for name in init.split(",")]
     for name in names:
-        _checks.one_of(name, "start", STARTS)
+        _checks.one_of(name, "init", INITS)
     if len({*names}) < len(names):
-        raise ValueError(f"start: expected every name once, received {start!r}")
+        raise ValueError(f"init: expected every name once, received {init!r}")
     if {"normal", "orthogonal"} <= {*names}:
-        raise ValueError(f"start: expected either normal or orthogonal couplings, received {start!r}")
+        raise ValueError(f"init: expected either normal or orthogonal couplings, received {init!r}")
     return {*names}
 
 
-def check_start(start: str | None, initial_std: float | None, hidden: bool = True) -> None:
+def check_init(init: str | None, initial_std: float | None, hidden: bool = True) -> None:
     """Refuses a start that does not go with the other settings of a machine.
 
     Args:
-        start: names in ``STARTS``; None: the start by default, which goes with all.
+        init: names in ``INITS``; None: the start by default, which goes with all.
         initial_std: Standard deviation of the first couplings, where it is given.
         hidden: whether the machine has hidden units.
 
     Raises:
-        TypeError, ValueError: as ``read_start``, or orthogonal couplings with a standard deviation or between
+        TypeError, ValueError: as ``read_init``, or orthogonal couplings with a standard deviation or between
             units of one layer.
     """
-    if start is None or "orthogonal" not in read_start(start):
+    if init is None or "orthogonal" not in read_init(init):
         return
     if initial_std is not None:
         raise ValueError(
-            f"initial_std: expected none with start {start!r}, whose couplings have norm 1, received "
+            f"initial_std: expected none with init {init!r}, whose couplings have norm 1, received "
             f"{initial_std}; normal couplings take it"
         )
     if not hidden:
         raise ValueError(
-            "start: expected normal couplings between units of one layer, which are symmetric and have no "
-            f"diagonal, received {start!r} for a machine without hidden units"
+            "init: expected normal couplings between units of one layer, which are symmetric and have no "
+            f"diagonal, received {init!r} for a machine without hidden units"
         )
 
 
 def init_by_name_(
     machine: BoltzmannMachine,
-    start: str,
+    init: str,
     rows: Any,
     seed: int | torch.Generator,
     weights: Any = None,
     *,
     std: float = 0.03,
 ) -> None:
-    """Sets all first parameters as named in ``STARTS``.
+    """Sets all first parameters as named in ``INITS``.
 
     Couplings that no name stands for are normal. Biases that no name stands for stay as they are, or are
     those of the data in visible layers.
 
     Args:
         machine: what to fill.
-        start: names, separated by commas. "orthogonal,logistic" is the start of Taniguchi et al. (2023); with
+        init: names, separated by commas. "orthogonal,logistic" is the start of Taniguchi et al. (2023); with
             "data" beside them its visible biases are those of the data.
         rows: the data, as in ``init_visible_biases_``.
         seed: Seed of couplings and biases.
@@ -193,7 +193,7 @@ def init_by_name_(
         std: standard deviation of normal couplings.
 
     Raises:
-        TypeError, ValueError: as ``read_start`` and ``init_visible_biases_``.
+        TypeError, ValueError: as ``read_init`` and ``init_visible_biases_``.
 
     Examples:
         >>> import torch
@@ -205,7 +205,7 @@ def init_by_name_(
         >>> bool((W @ W.t()).allclose(torch.eye(3), atol=1e-5))
         True
     """
-    names, generator = read_start(start), _random.as_generator(seed, machine.device)
+    names, generator = read_init(init), _random.as_generator(seed, machine.device)
     if "orthogonal" in names:
         orthogonal_(machine, 1.0, generator)
     else:

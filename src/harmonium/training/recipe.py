@@ -96,7 +96,7 @@ class Recipe:
         method: "exact", by sums over all states of the hidden units, or "chains".
         label: whether the last visible layer is a label.
         family: whether the rows are aligned sequences.
-        start: names of the first parameters, see ``harmonium.machine.STARTS``; None: normal couplings and
+        init: names of the first parameters, see ``harmonium.machine.INITS``; None: normal couplings and
             biases by the data, off a saddle.
     """
 
@@ -104,7 +104,7 @@ class Recipe:
     method: str
     label: bool = False
     family: bool = False
-    start: str | None = None
+    init: str | None = None
 
     @property
     def defaults(self) -> Defaults:
@@ -154,18 +154,18 @@ class Recipe:
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator
     ) -> None:
-        """Sets the parameters that chains begin with: by ``start``, else normal couplings and the data.
+        """Sets the parameters that chains begin with: by ``init``, else normal couplings and the data.
 
         Args:
             rows: visible states.
             weights: row weights, (rows,); None means uniform.
-            std: standard deviation of normal couplings; None: 0.03, and without ``start`` beside Gaussian
+            std: standard deviation of normal couplings; None: 0.03, and without ``init`` beside Gaussian
                 units a start off the saddle (``harmonium.machine.init_from_data_``).
             generator: Noise of couplings and biases.
         """
-        if self.start is not None:
+        if self.init is not None:
             known_std = _STD if std is None else std
-            init_by_name_(self.machine, self.start, rows, generator, weights, std=known_std)
+            init_by_name_(self.machine, self.init, rows, generator, weights, std=known_std)
             return
         normal_(self.machine, _STD if std is None else std, generator)
         if std is None:
@@ -262,7 +262,7 @@ def choose(
     n_states: int = 2,
     label: Layer | None = None,
     method: str = "auto",
-    start: str | None = None,
+    init: str | None = None,
     steered: bool = False,
 ) -> Recipe:
     """Returns a new machine for some data, and how it is trained.
@@ -282,7 +282,7 @@ def choose(
         n_states: States of its units.
         label: the layer of a label; None: there is none.
         method: "auto", "exact" or "chains".
-        start: names of the first parameters of training by chains, see ``Recipe``.
+        init: names of the first parameters of training by chains, see ``Recipe``.
         steered: whether the user gives an option that only chains use.
 
     Raises:
@@ -297,7 +297,7 @@ def choose(
     for below, above in [*((layer, hidden[0]) for layer in visible if hidden), *pairwise(hidden)]:
         if not (below.bounded or above.bounded):  # such a machine may have no normaliser
             raise ValueError(
-                f"hidden: expected discrete units, or others with a bound, beside {below}, received "
+                f"hidden_kind: expected discrete units, or others with a bound, beside {below}, received "
                 f"{above.kind!r}"
             )
     machine = join_layers([*visible, *([] if label is None else [label])], hidden)
@@ -305,7 +305,7 @@ def choose(
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
-    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), start)
+    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), init)
     afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
     exact = obstacle is None and method != "chains" and wanted and afforded
     return recipe if exact else replace(recipe, method="chains")
@@ -370,7 +370,7 @@ def make_rule(
             'centred: expected False with optimizer="adam", which rescales every number by itself and '
             "so loses the direction"
         )
-    counted = batch_size is None or {"chains", "n_chains"} & given.keys()
+    counted = batch_size is None or "chains" in given
     if not counted and "chains" in rules.options(rule):
         given["chains"] = batch_size  # batches of a later ``partial_fit`` may have another size
     return rules.from_options(rule, **({"centred": centred} if named else {}), **given)

@@ -348,7 +348,7 @@ class Beginning:
             n_states=settings.hidden_states,
             label=None if labels is None else codec.layers[-1],
             method=settings.method,
-            start=settings.start,
+            init=settings.init,
             steered=bool(list_unused(settings, "exact")),
         )
         with naming(dataset.name):
