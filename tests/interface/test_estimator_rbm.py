@@ -276,7 +276,7 @@ def test_clone_keeps_the_settings_only():
     rbm = small(rule=rules.cd(2), hidden_kind="spin").fit(PICTURES)
     copy = clone(rbm)
     assert not hasattr(copy, "machine_")
-    assert (copy.rule.name, copy.hidden) == ("cd(2)", "spin")
+    assert (copy.rule.name, copy.hidden_kind) == ("cd(2)", "spin")
     assert same_bits(copy.fit(PICTURES), rbm)
 
 
