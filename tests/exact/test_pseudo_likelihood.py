@@ -58,6 +58,11 @@ def test_the_sum_of_log_conditionals(specification: Specification) -> None:
     states = oracle.support(description.layers[0])
     actual = hm.likelihood.pseudo_log_likelihood(machine, torch.from_numpy(states))
     assert actual.dtype == torch.float64
+    every = hm.likelihood.unit_log_probabilities(machine, states, 0)
+    layer, values = machine.layers[0], machine.layers[0].values().to(every)
+    own = (layer.by_unit(torch.from_numpy(states)).unsqueeze(2) == values).all(-1)
+    np.testing.assert_allclose(every[own].view(len(states), -1), conditionals(description, states), atol=1e-5)
+    np.testing.assert_allclose(every.logsumexp(-1), 0.0, atol=1e-12)
     assert tuple(actual.shape) == (len(states),)
     np.testing.assert_allclose(array(actual), conditionals(description, states).sum(1), rtol=1e-9, atol=1e-9)
 

@@ -299,6 +299,21 @@ def test_scores_are_ln_p_where_ln_z_is_summed(
     np.testing.assert_allclose([float(line["log_likelihood"]) for line in lines], expected, rtol=1e-12)
 
 
+def test_unusual_sites_are_listed_beside_scores(
+    cli: CommandLine, run: Path, family: Path, tmp_path: Path
+) -> None:
+    cli.succeed("score", run, family, "--out", tmp_path / "s.csv", "--why", 2)
+    found = hm.tasks.unusual_cells(hm.load(run / "machine.safetensors"), hm.data.read(family), most=2)
+    lines, listed = table(tmp_path / "s.csv"), 0
+    for cell in found:
+        number = 1 + sum(other.row == cell.row and other.nats > cell.nats for other in found)
+        line, listed = lines[cell.row], listed + 1
+        assert line[f"cell_{number}"] == cell.column and 1 <= int(cell.column) <= SITES
+        assert line[f"value_{number}"] == cell.value and line[f"expected_{number}"] == cell.expected
+        assert float(line[f"nats_{number}"]) == pytest.approx(cell.nats, rel=1e-6)
+    assert listed == sum(bool(line[f"cell_{n}"]) for line in lines for n in (1, 2)) > 0
+
+
 def test_scores_are_energies_where_ln_z_is_not_known(
     cli: CommandLine, tmp_path: Path, codes: np.ndarray
 ) -> None:

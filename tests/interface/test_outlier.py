@@ -204,3 +204,28 @@ def test_how_ln_p_falls_is_kept_with_the_threshold(tmp_path) -> None:
     again = RBMOutlier.load(tmp_path / "judge.safetensors")
     np.testing.assert_array_equal(again.decision_function(far), judge.decision_function(far))
     assert (judge.predict(far) == -1).all()
+
+
+def test_the_cells_that_make_an_outlier_are_named(tmp_path) -> None:
+    """Names, values and order are those of the frame; what is sound in a row is not listed before."""
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    size = random.normal(5.0, 1.0, 300)
+    table = pandas.DataFrame({"kind": np.where(size > 5.0, "large", "small"), "size": size})
+    table["weight"] = 3.0 * size + random.normal(0.0, 0.1, 300)
+    judge = RBMOutlier(4, random_state=0).fit(table)
+    strange = table.iloc[:3].copy()
+    strange.loc[1, "weight"] = 40.0
+    strange.loc[2, "kind"] = "small" if strange.loc[2, "kind"] == "large" else "large"
+    found = judge.unusual_cells(strange, most=1, random_state=0)
+    named = {cell.row: cell for cell in found}
+    assert (
+        named[1].column == "weight" and named[1].value == 40.0 and abs(named[1].expected - 3.0 * size[1]) < 2
+    )
+    assert named[2].column == "kind" and named[2].expected == table.loc[2, "kind"]
+    assert named[0].nats < min(named[1].nats, named[2].nats)
+    listed = pandas.DataFrame(found)
+    assert [*listed.columns] == ["row", "column", "value", "expected", "nats"]
+    kind = judge.score_samples(strange.iloc[[2]], given=["size", "weight"])
+    other = judge.score_samples(table.iloc[[2]], given=["size", "weight"])
+    np.testing.assert_allclose(named[2].nats, other - kind, rtol=1e-6)

@@ -77,6 +77,13 @@ def order_of_draws(**seed: Any) -> Any:
     return torch.tensor([*(found or "nothing").encode()])
 
 
+def standardised() -> hm.BoltzmannMachine:
+    """Returns a machine of real columns with more hidden units than are summed out."""
+    made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(13)], seed=0)
+    made.metadata["encoder"] = hm.data.Standardise.fit(ROWS[:, :2].double().numpy()).to_dict()
+    return made
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
     "join_layers": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
@@ -120,6 +127,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "predict_column": lambda **s: hm.tasks.predict_column(
         machine(), HOLED, 0, 1, "gibbs", sweeps=3, **s
     ).probabilities,
+    "unusual_cells": lambda **s: torch.tensor(
+        [cell.nats for cell in hm.tasks.unusual_cells(standardised(), ROWS[:, :2].double().numpy(), **s)]
+    ),
     "fit_exact": lambda **s: filled_exactly(**s),
     "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),

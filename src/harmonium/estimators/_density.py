@@ -23,7 +23,7 @@ from harmonium.likelihood import (
 )
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import NEW_CELLS
-from harmonium.tasks import unobserved
+from harmonium.tasks import UnusualCell, unobserved, unusual_cells
 
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
@@ -186,6 +186,31 @@ class DensityEstimator(BoltzmannEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
+
+    def unusual_cells(self, X: Any, most: int = 3, *, random_state: Any = None) -> list[UnusualCell]:
+        """Finds the cells that make each row unusual, with the values that the rest of the row predicts.
+
+        Each has its row, its column, its value, the expected one, and by how many nats ln p of the row rises
+        with that in its place: 9.2 nats make it 10,000 times as probable. ``pandas.DataFrame`` makes a table
+        of the list. See ``tasks.unusual_cells``.
+
+        Args:
+            X: (rows, columns), as in ``fit``; missing cells are not judged.
+            most: cells of a row at most, at least 1.
+            random_state: int, ``RandomState``, or None for that of the estimator: of chains, where a machine
+                has too many hidden units to sum over and real columns or missing cells.
+
+        Returns:
+            The cells by row, those of a row by their nats, the largest first.
+
+        Raises:
+            ValueError: other columns than in ``fit``, columns of several units, or a row that lacks cells of
+                too many states.
+        """
+        fitted = self._require_fitted()
+        X = self._validated(X, sparse=False)
+        generator = fitted.generator(self._random(random_state), "unusual cells")
+        return unusual_cells(fitted.machine, X, most, seed=generator)
 
     # Samples
     # ----------------------------------------------------------------------------

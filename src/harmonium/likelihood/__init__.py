@@ -25,6 +25,7 @@ from harmonium.likelihood.pseudo import (
     missing_pseudo_likelihood as missing_pseudo_likelihood,
     predictive_log_score as predictive_log_score,
     pseudo_log_likelihood as pseudo_log_likelihood,
+    unit_log_probabilities as unit_log_probabilities,
 )
 from harmonium.sums import (
     HiddenStates as HiddenStates,

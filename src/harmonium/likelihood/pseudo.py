@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -75,6 +76,47 @@ def pseudo_log_likelihood(
                 total.index_add_(0, rows[row], present.score_units(l, row, unit))
             first = last
     return total * scale
+
+
+@torch.no_grad()
+def unit_log_probabilities(machine: BoltzmannMachine, X: Numbers, layer: int) -> Tensor:
+    """Returns ln p(v_i | v_without_i) of every state of every unit in a visible layer, exactly.
+
+    Those of the states that rows have are the terms of ``pseudo_log_likelihood``.
+
+    Args:
+        machine: see ``pseudo_log_likelihood``.
+        X: visible states, (batch, visible_width).
+        layer: Index of a visible layer.
+
+    Returns:
+        (batch, n_units, n_states), float64, in the order of ``Layer.values``.
+
+    Raises:
+        ValueError: hidden layers that are joined, real visible units, or a layer that is not visible.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> machine, X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)]), hm.data.bars_and_stripes()
+        >>> log_p = hm.likelihood.unit_log_probabilities(machine, X, 0)
+        >>> log_p.shape, bool((log_p.exp().sum(-1) - 1 < 1e-9).all())
+        (torch.Size([30, 16, 2]), True)
+    """
+    missing = missing_pseudo_likelihood(machine)
+    if missing:
+        raise ValueError(f"machine: {missing}")
+    if layer not in machine.visible:
+        raise ValueError(
+            f"layer: expected one of the visible layers {list(machine.visible)}, received {layer}"
+        )
+    X = machine.visible_rows(X, "X", dtype=torch.float64)
+    hamiltonian, kind = machine.hamiltonian().to(torch.float64), machine.layers[layer]
+    found = X.new_empty(len(X), kind.n_units, len(kind.values()))
+    for rows in torch.split(torch.arange(len(X), device=X.device), _ROWS):
+        present = _Present.of(hamiltonian, X[rows])
+        for row, unit in present.list_pairs(layer):
+            found[rows[row], unit] = present.weigh_units(layer, row, unit).log_softmax(1)
+    return found
 
 
 def missing_pseudo_likelihood(machine: BoltzmannMachine) -> str | None:
@@ -175,20 +217,36 @@ class _Present(NamedTuple):
     def score_all_units(self, l: int) -> Tensor:
         """Returns Σ_i ln p(v_i | others) over the units of a visible layer, (rows,)."""
         hamiltonian, layer, rows = self.hamiltonian, self.hamiltonian.layers[l], len(self.states[l])
-        hidden = self.find_hidden(l)
-        if not hidden:
+        if not self.find_hidden(l):
             units = layer.log_conditional(self.states[l], self.fields[l], hamiltonian.thetas[l])
             return units.sum(-1, dtype=torch.float64)
         total = torch.zeros(rows, dtype=torch.float64, device=hamiltonian.device)
-        row = torch.arange(rows, device=hamiltonian.device)
-        size = max(1, _BLOCK_ELEMENTS // (rows * sum(J.shape[1] for _, J in hidden)))
-        for block in torch.split(torch.arange(layer.n_units, device=hamiltonian.device), size):
-            scores = self.score_units(l, row.repeat_interleave(len(block)), block.repeat(rows))
-            total += scores.view(rows, -1).sum(-1)
+        for row, unit in self.list_pairs(l):
+            total += self.score_units(l, row, unit).view(rows, -1).sum(-1)
         return total
+
+    def list_pairs(self, l: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields all rows with some units of a layer at a time, as pairs row by row."""
+        device, rows = self.hamiltonian.device, len(self.states[l])
+        columns = sum(J.shape[1] for _, J in self.find_hidden(l))
+        size = max(1, _BLOCK_ELEMENTS // (rows * max(1, columns)))
+        row = torch.arange(rows, device=device)
+        for block in torch.split(torch.arange(self.hamiltonian.layers[l].n_units, device=device), size):
+            yield row.repeat_interleave(len(block)), block.repeat(rows)
 
     def score_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
         """Returns ln p(v_unit | others in its row) for pairs of a row and a visible unit, (pairs,)."""
+        _, log_weights = self._weigh_from_present(l, row, unit)
+        return log_weights[0] - log_weights.logsumexp(0)
+
+    def weigh_units(self, l: int, row: Tensor, unit: Tensor) -> Tensor:
+        """Returns ln of what every state of a unit weighs beside the others in its row, (pairs, states)."""
+        digit, log_weights = self._weigh_from_present(l, row, unit)
+        state = torch.arange(len(log_weights), device=digit.device).unsqueeze(1)
+        return log_weights.gather(0, (state - digit) % len(log_weights)).t()
+
+    def _weigh_from_present(self, l: int, row: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the state that is there, (pairs,), and log-weights from it on, (states, pairs)."""
         hamiltonian, layer = self.hamiltonian, self.hamiltonian.layers[l]
         values = layer.values().to(self.states[l])  # (states, columns)
         states, columns = values.shape
@@ -207,4 +265,4 @@ class _Present(NamedTuple):
                 moved = field + torch.einsum("pc,pch->ph", values[state] - present, J)
                 weight = weight + hamiltonian.log_partition(h, moved) - self.normalisers[h][row]
             log_weights.append(weight)
-        return log_weights[0] - torch.stack(log_weights).logsumexp(0)
+        return digit, torch.stack(log_weights)

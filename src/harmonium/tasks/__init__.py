@@ -55,3 +55,4 @@ from harmonium.tasks.sites import (
     rank_pairs as rank_pairs,
 )
 from harmonium.tasks.sparse import activate as activate, decimate as decimate
+from harmonium.tasks.unusual import UnusualCell as UnusualCell, unusual_cells as unusual_cells

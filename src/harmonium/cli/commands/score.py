@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium._settings import Setting
+from harmonium._settings import Count, Setting
 from harmonium.cli import options
-from harmonium.cli.coding import refuse_discriminative, rows_of, source_of
+from harmonium.cli.coding import naming, refuse_discriminative, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.cli.runs import load_machine
 from harmonium.cli.scores import notes_of_rows, score_each
-from harmonium.data import DataSet
+from harmonium.data import DataSet, Series
 from harmonium.report import nearest_neighbours
 from harmonium.tables import Codec
+from harmonium.tasks import unusual_cells
 
 EXAMPLES = (
     "harmonium score runs/family new.fasta --out scores.csv",
     "harmonium score runs/family new.fasta --out scores.csv --nearest --against runs/other",
+    "harmonium score runs/table rows.csv --out scores.csv --why 3",
 )
 
 _OUTLIERS = (
-    "what rows show and the units of their columns decide it too; for unusual rows see hm.RBMOutlier, on the "
-    "page Tables under Outliers"
+    "what rows show and the units of their columns decide it too; --why 3 lists unusual cells; for unusual "
+    "rows see hm.RBMOutlier, on the page Tables under Outliers"
 )
 
 
@@ -36,6 +39,8 @@ def score(
     out: Path,
     against: Annotated[Path | None, Setting(metavar="RUN")] = None,
     nearest: Annotated[bool, Setting(option="--nearest")] = False,
+    why: Count | None = None,
+    seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Score every row of DATA: ln p where ln Z can be summed, else the energy, a row each.
@@ -50,6 +55,8 @@ def score(
         against: another machine, for the difference of the two in every row (this one's less the other's).
         nearest: of sequences a column distance: the share of sites in which each differs from the nearest
             one of the training data.
+        why: so many cells of each row that make it unusual: cell_1 is the column, value_1 the cell,
+            expected_1 what the rest of the row predicts, and nats_1 how much ln p of the row rises with it.
     """
     check_target(out, "out", TABLES, overwrite)
     coding, source = run.load()
@@ -80,6 +87,9 @@ def score(
     if nearest:
         columns["distance"] = _distances(coding, dataset)
         result["mean_distance"] = float(columns["distance"].mean())
+    if why is not None:
+        with working("comparing cells with the expected ones"), naming(dataset.name):
+            columns |= _unusual(coding, dataset, why, seed)
     write_table(out, columns)
     notes = notes_of_rows(coding, rows, name)
     if notes and coding.alphabet is None:
@@ -89,6 +99,27 @@ def score(
             "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
         )
     return {**result, "file": out, **({"notes": notes} if notes else {})}
+
+
+def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
+    """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
+    rows = len(dataset.samples)
+    found: dict[str, Any] = {}
+    for number in range(1, most + 1):
+        found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
+        found[f"nats_{number}"] = np.full(rows, np.nan)
+    for row, cells in groupby(unusual_cells(coding.machine, dataset, most, seed=seed), key=lambda c: c.row):
+        for number, cell in enumerate(cells, 1):
+            values = zip(("cell", "value", "expected"), (cell.column, cell.value, cell.expected), strict=True)
+            for name, value in values:
+                found[f"{name}_{number}"][row] = _written(value)
+            found[f"nats_{number}"][row] = cell.nats
+    return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
+
+
+def _written(value: Any) -> str:
+    """Writes a cell, a number without the digits that rounding leaves."""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
