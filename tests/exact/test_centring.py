@@ -469,6 +469,7 @@ def test_where_means_are_far_apart_biases_move_and_couplings_do_not() -> None:
         assert float(direction["couplings.0.weight"].abs().max()) < 0.3
 
 
+@pytest.mark.nightly
 def test_weights_of_rows_count_in_the_next_offsets() -> None:
     machine, rule = build(TINY), hm.rules.centred(hm.rules.exact())
     v, weights = torch.from_numpy(data(TINY)), torch.tensor([1.0, 0.0, 3.0])

@@ -215,6 +215,7 @@ def random_table(random: np.random.Generator, rows: int) -> Any:
     )
 
 
+@pytest.mark.nightly
 def test_filled_and_drawn_cells_keep_the_decimals_of_their_column() -> None:
     frame = random_table(np.random.default_rng(1), 120)
     rbm = hm.RBM(2, random_state=0).fit(frame)

@@ -66,6 +66,7 @@ def test_there_are_enough_graphs() -> None:
     assert len(NAMES) >= 8
 
 
+@pytest.mark.mostly_nightly(5)
 @every
 def test_conditional_likelihood(name: str) -> None:
     machine = machine_of(name)
@@ -81,6 +82,7 @@ def test_conditional_likelihood(name: str) -> None:
                 np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
+@pytest.mark.mostly_nightly(5)
 @every
 def test_exact_conditional_gradient(name: str) -> None:
     machine = machine_of(name)

@@ -44,6 +44,7 @@ def test_the_folded_machine_is_that_of_the_columns(name: str) -> None:
     close(table.log_weights(whole), -machine.free_energy(u))
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize("name", MIXED)
 def test_gradient_with_roots(name: str) -> None:
     """By differences of the log-likelihood of the columns."""
@@ -149,6 +150,7 @@ def rows_of_factors(rows: int, columns: int, seed: int = 5) -> Tensor:
     return 3.0 + z @ loadings + noise * torch.linspace(0.3, 1.0, columns, dtype=torch.float64)
 
 
+@pytest.mark.nightly
 def test_factors_of_complete_rows_are_those_of_scikit_learn() -> None:
     x = rows_of_factors(300, 7)
     mean, covariance = hm.tables.fit_normal(x, factors=2, rounds=3000, tolerance=1e-13)

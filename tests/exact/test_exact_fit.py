@@ -117,7 +117,7 @@ def test_each_coupling_has_its_own_decay() -> None:
     ("joint", "joined", "whole"),
     [(0.0, True, False), (0.0, False, True), (0.03, False, False), (1.0, True, False), (1.0, False, True)],
 )
-@pytest.mark.mostly_nightly(2)
+@pytest.mark.mostly_nightly(1)
 def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined: bool, whole: bool) -> None:
     """ln p(y | x) is a softmax over whole rows with each label, whatever x lacks."""
     machine = mixed(1)

@@ -32,6 +32,7 @@ def conditionals(name: str, v: torch.Tensor) -> np.ndarray:
     return torch.stack(parts, 1).detach().numpy()
 
 
+@pytest.mark.mostly_nightly(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_sum_over_units(name: str) -> None:
     machine, v = make(name), data_for(make(name), 12)

@@ -182,6 +182,7 @@ def test_files(name: str, tmp_path) -> None:
     assert torch.equal(other.energy(states), machine.energy(states))
 
 
+@pytest.mark.mostly_nightly(8)
 @every
 def test_training_by_the_exact_gradient_climbs(name: str) -> None:
     machine, v = make(name), data_for(make(name), 8)

@@ -55,6 +55,7 @@ def test_a_start_of_too_few_hidden_units_or_rows_is_small() -> None:
         np.testing.assert_allclose(told(begun, v[:9]).sum(1), 1)
 
 
+@pytest.mark.nightly
 def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
     machine, v, _ = drawn(2)
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing

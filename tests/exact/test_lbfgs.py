@@ -77,6 +77,7 @@ def test_the_optimum_is_that_of_scipy() -> None:
     np.testing.assert_allclose(ours.ravel(), found.x[SITES * STATES :], atol=2e-5)
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("rate", [1e-4, 0.1, 50.0])
 def test_the_first_step_does_not_matter_to_the_optimum(rate: float) -> None:
     machines = [make_machine(), make_machine()]

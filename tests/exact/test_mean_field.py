@@ -122,6 +122,7 @@ def test_the_clamped_phase_of_one_hidden_layer_is_exact(specification: Specifica
     assert int(solution.sweeps.max()) == 1
 
 
+@pytest.mark.mostly_nightly(30)
 @every
 @pytest.mark.parametrize(("max_sweeps", "damping"), [(1, 0.0), (2, 0.7), (5, 0.0), (1000, 0.7)])
 def test_a_lower_bound_on_the_log_partition_at_every_sweep(

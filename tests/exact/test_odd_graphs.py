@@ -64,6 +64,7 @@ def test_chains_and_pairs_begin_at_visible_states(name):
     assert not bool(meetings.capped.any())
 
 
+@pytest.mark.mostly_nightly(24)
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("recipe", [name for name in hm.rules.RECIPES if name != "exact"])
 def test_rules(name, recipe):

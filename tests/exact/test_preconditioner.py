@@ -115,6 +115,7 @@ def fit(layer: hm.layers.Layer, rows: torch.Tensor, decay: float) -> hm.training
     )  # fmt: skip
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("kind", ["categorical", "bernoulli", "spin"])
 def test_fits_take_fewer_updates_to_the_same_optimum(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = make_family(10, 6, 400)

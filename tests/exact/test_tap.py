@@ -101,6 +101,7 @@ def test_the_solution_satisfies_the_equations(specification: Specification, clam
                 )
 
 
+@pytest.mark.mostly_nightly(12)
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("name", MACHINES)
 def test_the_statistics_are_the_derivative_of_the_free_energy(name: str, order: int) -> None:

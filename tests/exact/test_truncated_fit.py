@@ -53,6 +53,7 @@ def moments(layer: hm.layers.Layer) -> tuple[list[torch.Tensor], list[torch.Tens
     return [t.detach() for t in expected], variances
 
 
+@pytest.mark.mostly_nightly(10)
 @kinds
 @dtypes
 @pytest.mark.parametrize("ends", ENDS, ids=str)
@@ -100,6 +101,7 @@ def test_statistics_that_are_no_numbers_are_refused(kind: str) -> None:
         layer.fit_(layer.statistics(x), torch.ones(3))
 
 
+@pytest.mark.nightly
 def test_annealed_importance_sampling_of_truncated_hidden_units() -> None:
     """The base is fitted to a pilot run's states, whatever they are."""
     for seed in range(8):

@@ -193,6 +193,7 @@ def test_samples_have_the_statistics(kind: str) -> None:
     assert_means(torch.cat(layer.statistics(x), -1), torch.cat(expected, -1)[0].detach())
 
 
+@pytest.mark.mostly_nightly(5)
 @kinds
 @pytest.mark.statistical
 def test_samples_have_the_density(kind: str) -> None:

@@ -30,6 +30,7 @@ def test_they_work_here() -> None:
     assert works("bits")
 
 
+@pytest.mark.nightly
 def test_no_less_exact_than_float32_over_a_hundred_machines() -> None:
     """Largest error of 100 machines, weights of 1e-3 to 1e2, 1 to 2,000 rows, from either side."""
     generator = torch.Generator().manual_seed(0)

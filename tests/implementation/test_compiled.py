@@ -210,6 +210,7 @@ def test_the_paths_are_compiled(always, monkeypatch, path):
     assert expected[path] in names
 
 
+@pytest.mark.nightly
 def test_normal_noise_is_normal_to_its_tails():
     """By its distribution function and by how many of 2^24 variates lie beyond 4.5 and 5 deviations."""
     from harmonium.backends.noise import fill_normal, room_for, seed, stream

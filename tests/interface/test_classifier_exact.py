@@ -76,6 +76,7 @@ def test_no_option_of_training_changes_the_model() -> None:
     assert not is_exact(many) and many.machine_.layers[-1].n_units == 13
 
 
+@pytest.mark.nightly
 def test_labels_are_told_as_well_as_by_logistic_regression() -> None:
     """Of three classes whose log odds are linear; what is learned has to come to 1.1 times the best."""
     random = np.random.default_rng(1)

@@ -55,6 +55,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.nightly
 def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     """What is drawn stands beside the distribution that was learned: relatives counted less there too."""
     few = ("--hidden", 0, "--updates", 20, "--threads", 1)

@@ -394,6 +394,7 @@ def test_rare_labels_share_a_state_and_come_back_as_often_as_they_were() -> None
 # --------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_command_takes_columns_as_they_are(cli: CommandLine, tmp_path: Path) -> None:
     data, run = tmp_path / "x.csv", tmp_path / "run"
     frame = holed().assign(day=(START + pandas.to_timedelta(RANDOM.integers(0, 99, ROWS), "D")).astype(str))

@@ -57,6 +57,7 @@ def is_exact(estimator: RBM) -> bool:
     return len(estimator.history_) > 0 and estimator._fitted.progress is None
 
 
+@pytest.mark.mostly_nightly(1)
 @short
 @pytest.mark.parametrize("X", [HOLED, REAL[:50], pandas.DataFrame(BITS.astype(bool))])
 def test_tables_get_few_hidden_units_and_no_chains(X) -> None:
@@ -155,6 +156,7 @@ def test_exact_sums_may_be_asked_for() -> None:
         made.set_params(warm_start=True).fit(BITS)
 
 
+@pytest.mark.nightly
 def test_a_machine_with_joined_columns_does_not_go_on(rbm) -> None:
     assert (0, 0) in rbm.machine_.edges
     with pytest.raises(ValueError, match=r"joined columns .* fit with warm_start=False"):
@@ -212,6 +214,7 @@ def test_few_rows_and_hidden_units_are_enough(rows) -> None:
     assert np.isfinite(made.score(FRAME[:rows])) and not made.impute(HOLED[:rows]).isna().any().any()
 
 
+@pytest.mark.nightly
 def test_columns_that_do_not_vary_join_nothing() -> None:
     X = np.c_[REAL[:30], np.full(30, 3.0)]
     X[1:, 3] = np.where(np.arange(len(X) - 1) < 1, 4.0, 3.0)
@@ -339,6 +342,7 @@ def frame_of_reals(rows: int, columns: int) -> pandas.DataFrame:
     return pandas.DataFrame(x, columns=[f"x{j}" for j in range(columns)])
 
 
+@pytest.mark.nightly
 def test_more_columns_than_rows_are_joined_by_factors() -> None:
     table = frame_of_reals(60, 120)
     gone = np.random.default_rng(5).random(table.shape) < 0.1

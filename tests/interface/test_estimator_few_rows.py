@@ -20,6 +20,7 @@ FRAME = pd.DataFrame(
 SMALL = {"n_hidden": 4, "method": "chains", "max_updates": 8, "random_state": 0}
 
 
+@pytest.mark.nightly
 def test_early_stopping_sees_the_few_cells_of_a_small_table() -> None:
     holes = FRAME.mask(random.random(FRAME.shape) < 0.1).dropna(how="all")
     rbm = hm.RBM(4, method="chains", early_stopping=True, epochs=200, random_state=0).fit(holes)

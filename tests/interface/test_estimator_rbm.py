@@ -155,6 +155,7 @@ def test_reconstructions_of_labels_are_labels():
     assert set(np.unique(rbm.reconstruct(LABELS))) <= {0, 1, 2}
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize("format", ["csr", "csc", "coo"])
 @pytest.mark.parametrize(
     ("X", "visible"),
@@ -216,6 +217,7 @@ def test_no_seed_no_repetition():
     assert not same_bits(*(small(random_state=None).fit(PICTURES) for _ in range(2)))
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize(
     ("optimizer", "learning_rate"),
     [("adam", 0.05), ("sgd", 1.0), (lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.5), 0.0)],

@@ -135,6 +135,7 @@ def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
         small(kind, **settings).fit(*few)
 
 
+@pytest.mark.nightly
 def test_early_stopping_keeps_the_best_average() -> None:
     """And what is still learned by heart is not asked for where other rows have lost by it."""
     noise, labels = (RANDOM.random((60, 9)) < 0.5).astype(float), RANDOM.integers(0, 2, 60)
@@ -369,7 +370,7 @@ def test_whole_weights_are_repetitions(kind) -> None:
         lambda **own: hm.RBMImputer(hm.RBM(**own)),
     ],
 )
-@pytest.mark.mostly_nightly(2)
+@pytest.mark.mostly_nightly(1)
 def test_verbose_shows_progress_off_a_terminal_too(estimator, capsys):
     random = np.random.default_rng(0)
     X, y = random.normal(size=(60, 3)), random.integers(0, 2, 60)

@@ -336,6 +336,7 @@ def _taxis(random: np.random.Generator) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(
     ("make", "left_out", "questions"),
     [

@@ -136,6 +136,7 @@ def test_draws_differ_where_cells_are_missing_and_nowhere_else(fitted):
     assert fitted.imputations(given, 4)[3].equals(drawn[3])
 
 
+@pytest.mark.nightly
 def test_in_a_pipeline_with_cross_validation():
     random = np.random.default_rng(1)
     y = random.integers(0, 2, 120)

@@ -90,6 +90,7 @@ def test_sequences_in_memory_are_those_of_a_file(tmp_path: Path) -> None:
         align(["AC", "ACG"])
 
 
+@pytest.mark.nightly
 def test_a_machine_of_both_draws_and_predicts_both(
     cli: CommandLine, run: Path, family: Path, rows: list[list[str]], tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_another_column_may_be_the_label(cli: CommandLine, family: Path, tmp_pat
     assert len(hm.load(tmp_path / "alone" / "machine.safetensors").visible) == 1
 
 
+@pytest.mark.nightly
 def test_mutations_sum_over_the_label(run: Path) -> None:
     """Against a sum over the joint states of both."""
     machine = hm.load(run / "machine.safetensors").double()

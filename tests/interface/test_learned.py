@@ -180,6 +180,7 @@ def test_an_estimate_outside_of_its_bounds_is_said():
     assert not any("enclose" in text for text in texts)
 
 
+@pytest.mark.nightly
 def test_a_page_says_how_many_rows_it_is_made_from_and_what_was_learned(cli: CommandLine, tmp_path):
     frame = table(200)
     frame.loc[frame.index[:50], "number"] = np.nan
@@ -193,6 +194,7 @@ def test_a_page_says_how_many_rows_it_is_made_from_and_what_was_learned(cli: Com
     assert "strong links of the data" in text
 
 
+@pytest.mark.nightly
 def test_a_table_without_a_whole_row_is_not_called_missing(cli: CommandLine, tmp_path):
     frame = table(60)
     frame.loc[frame.index[::2], "number"] = np.nan

@@ -62,6 +62,7 @@ def test_sums_that_are_quick_say_nothing(model: hm.RBM, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("slow")
 def test_a_row_that_is_refused_is_so_before_others_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = pandas.DataFrame((GROUP + RANDOM.integers(0, 2, (40, 45))).astype(str)).rename(

@@ -113,6 +113,7 @@ def test_what_is_left_as_it_was() -> None:
     assert not from_neighbours(points, label, always=True).isnan().any()
 
 
+@pytest.mark.nightly
 def test_few_labels_spread_to_a_classifier() -> None:
     X, y = clouds()
     some = hidden(y, 1)

@@ -41,6 +41,7 @@ def count_warnings(call) -> int:
     return sum("taken as missing" in str(warning.message) for warning in caught)
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("make", [hm.RBM, hm.RBMOutlier, hm.RBMClassifier])
 def test_training_warns_once_of_new_labels_and_never_of_numbers(make) -> None:
     estimator = make(**SMALL, warm_start=True)
@@ -50,6 +51,7 @@ def test_training_warns_once_of_new_labels_and_never_of_numbers(make) -> None:
     assert count_warnings(lambda: estimator.fit(FAR, *y)) == 0
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(
     "make, method",
     [

@@ -73,6 +73,7 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
 
 
+@pytest.mark.nightly
 def test_rows_of_a_table_are_judged_alike_on_every_scale() -> None:
     """Amounts and their logarithms have the same outliers, where amounts are coded by the logarithm."""
     pandas = pytest.importorskip("pandas")
@@ -195,6 +196,7 @@ def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
         np.testing.assert_allclose(np.diff(falling), fall * np.diff(by_cells), rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_how_ln_p_falls_is_kept_with_the_threshold(tmp_path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(products(np.random.default_rng(0))).add_prefix("x")

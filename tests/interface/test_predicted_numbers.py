@@ -59,6 +59,7 @@ def hamiltonian(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarra
     return p / p.sum(1, keepdims=True)
 
 
+@pytest.mark.mostly_nightly(1)
 @every_hole
 def test_a_count_is_predicted_by_its_mean(rbm: RBM, holes: str) -> None:
     rows, values = HOLES[holes], np.arange(7.0)
@@ -148,6 +149,7 @@ def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: 
     assert not out.exists()
 
 
+@pytest.mark.mostly_nightly(1)
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:
     rows, values = HOLES[holes], np.linspace(140, 205, 131)

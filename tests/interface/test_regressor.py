@@ -23,6 +23,7 @@ def regressor() -> hm.RBMRegressor:
     return hm.RBMRegressor(random_state=0).fit(TABLE[TRAIN], Y[TRAIN])
 
 
+@pytest.mark.nightly
 def test_a_density_over_all_targets_is_one_and_has_the_mean(regressor: hm.RBMRegressor) -> None:
     places = np.linspace(-15.0, 22.0, 2000)
     holes = TABLE[TEST].reset_index(drop=True)[:3].copy()

@@ -62,7 +62,7 @@ def test_the_truth_of_two_modes() -> None:
 
 
 @pytest.mark.parametrize(("kind", "holes"), [(RBM, False), (RBM, True), (RBMOutlier, False), (DBM, False)])
-@pytest.mark.mostly_nightly(2)
+@pytest.mark.mostly_nightly(1)
 def test_rows_of_both_modes_bound_the_truth(kind: type, holes: bool) -> None:
     """Bounds of three standard errors each; a false one has a chance of some per mille (``LogPartition``)."""
     machine, truth = two_modes()

@@ -175,6 +175,7 @@ class Stops:
         monkeypatch.setattr("harmonium.cli.runs.Describe.__call__", call)
 
 
+@pytest.mark.mostly_nightly(3)
 @pytest.mark.parametrize("at", [1, 8, 10, 16, 18, 27], ids="update {}".format)
 def test_an_interrupted_pretraining_goes_on_to_the_same_bytes(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int

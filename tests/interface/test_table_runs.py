@@ -76,6 +76,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     assert len(lines) == len(run.history) and any("validation_score" in line for line in lines)
 
 
+@pytest.mark.nightly
 def test_metrics_and_callbacks_get_the_machine_of_the_columns(tmp_path: Path) -> None:
     """Joined columns are learned as others, which nobody sees."""
     seen: list[hm.BoltzmannMachine] = []

@@ -319,6 +319,7 @@ def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
     assert table.kinds == {"x": "categorical"} and {first, last} <= {*table.columns[0].values}
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize("estimator", [RBM(2, max_updates=2), RBMOutlier(2, max_updates=2)])
 @pytest.mark.parametrize(
     ("cells", "word"),

@@ -162,6 +162,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize("ends", [".csv", ".tsv"])
 @pytest.mark.parametrize("named", [True, False])
 def test_impute_gives_every_given_cell_back_as_it_was(

@@ -155,6 +155,7 @@ def test_a_run_that_runs_away_is_no_success(run: str, rate: float, optimizer: st
         assert float(hm.likelihood.exact_log_likelihood(made.double(), v).mean()) > -20 * noise
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_healthy_run_is_not_blamed(run: str) -> None:
     made, settings = start(run)
@@ -163,6 +164,7 @@ def test_a_healthy_run_is_not_blamed(run: str) -> None:
         train(made, updates=80, learning_rate=0.15, **settings)
 
 
+@pytest.mark.nightly
 def test_a_machine_that_freezes_on_its_data_is_not_blamed() -> None:
     """Learnt to the end: large fields, and a likelihood near the best, -2.60 for 14 pictures, two twice."""
     few = torch.from_numpy(hm.data.bars_and_stripes(3)).double()

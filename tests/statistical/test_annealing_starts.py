@@ -33,6 +33,7 @@ def test_a_missed_mode_is_told(number: int) -> None:
     assert bool(told) == bool(found.doubts)
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("number", range(3))
 def test_right_annealing_is_not_doubted(number: int) -> None:
     """Couplings so weak that annealing is right; the campaign has the share of these that are doubted."""

@@ -55,6 +55,7 @@ def test_few_rows_do_not_shrink_couplings(units: tuple[int, ...], sweeps: int, t
     assert z < limit
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(
     ("rule", "low", "high"),
     [
@@ -115,19 +116,21 @@ def from_batches(
     [(name, (3, 2)) for name in RIGHT] + [(name, (3, 2, 2)) for name in ("exact", "ucd", "local modes")],
     ids=str,
 )
-@pytest.mark.mostly_nightly(2)
+@pytest.mark.mostly_nightly(1)
 def test_rules_that_are_right_on_average_are_so_over_batches(name: str, units: tuple[int, ...]) -> None:
     found = from_batches(hm.rules.centred(RIGHT[name]), units, 250 if len(units) == 2 else 100)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))
     assert z < limit
 
 
+@pytest.mark.nightly
 def test_offsets_of_their_own_batch_would_be_seen() -> None:
     found = from_batches(hm.rules.centred(hm.rules.exact()), (3, 2), 800, forget=True)
     z, limit = largest_z(found, torch.zeros(found.shape[1], dtype=torch.float64))
     assert z > 2 * limit
 
 
+@pytest.mark.nightly
 def test_offsets_of_the_batch_alone_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """As rules take them that do not say that they sample, where nothing is handed on but chains."""
     add = hm.learning.FreeChains.add

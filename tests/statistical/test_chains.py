@@ -56,6 +56,7 @@ def test_the_start_is_exact(name):
     assert z < limit
 
 
+@pytest.mark.mostly_nightly(10)
 @pytest.mark.parametrize("name", [*MACHINES, *FOR_CHAINS])
 @pytest.mark.parametrize(
     "kernel", [hm.chains.Gibbs(), hm.chains.Metropolis(), hm.chains.Tempering(4)], ids=repr
@@ -130,6 +131,7 @@ def test_tempering_crosses_between_modes_that_gibbs_does_not():
     assert 0.35 < float((free[0].mean(1) > 0).float().mean()) < 0.65
 
 
+@pytest.mark.nightly
 def test_adapted_temperatures_swap_equally_often():
     """A ferromagnet of 60 spins, all joined: evenly spaced ones swap once in eight to five times in six."""
     machine = hm.BoltzmannMachine([hm.Spin(60)], {(0, 0): hm.Dense()}, [0], seed=None)

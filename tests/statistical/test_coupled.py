@@ -151,6 +151,7 @@ def kernels_for(name: str):
     return [*PUBLISHED.values(), *([Metropolis()] if name in DISCRETE else [])]
 
 
+@pytest.mark.mostly_nightly(3)
 @pytest.mark.parametrize("name", MACHINES)
 def test_each_chain_of_a_pair_alone_stays_in_the_machines_distribution(name):
     """Both chains start exactly, apart from each other, and must not drift in four coupled sweeps."""
@@ -229,6 +230,7 @@ IN_TURN += [(name, HORIZONS[(i + 2) % 5]) for i, name in enumerate(MACHINES) if 
 """Every machine has a horizon, and every horizon two machines or more: its weights know no machine."""
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize(("name", "horizon"), IN_TURN, ids=str)
 def test_the_mean_of_the_estimate_is_the_enumerated_expectation(name, horizon):
     made = machine(name)

@@ -48,6 +48,7 @@ def test_persistent_chains_at_a_falling_rate_are_not_accused(digits: torch.Tenso
     assert all(float(each.correlation[-1]) > 0.85 for each in found)
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("units", [3, 5, 12])
 def test_the_exact_gradient_is_not_accused(units: int) -> None:
     """Machines that learned by counting; few and weak pairs too, whose correlation is all noise.

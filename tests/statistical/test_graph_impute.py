@@ -43,6 +43,7 @@ def test_chains_give_the_conditional_means(name):
     assert torch.equal(done.best[:, ~missing[0]], v[:, ~missing[0]].repeat(COPIES, 1))
 
 
+@pytest.mark.mostly_nightly(48)
 @pytest.mark.parametrize("method", hm.tasks.IMPUTE_METHODS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_method_gives_states_or_refuses_by_name(name, method):

@@ -121,6 +121,7 @@ def flat(sums: Statistics) -> Tensor:
     return torch.cat([t.flatten() for t in each]).detach()
 
 
+@pytest.mark.nightly
 def test_sampled_holes_agree_with_summed_ones() -> None:
     """With 2^9 hidden states the clamped side of sampled rules draws what is missing: means over many copies.
 

@@ -35,6 +35,7 @@ def problem(name: str, scale: float) -> tuple[hm.BoltzmannMachine, torch.Tensor,
     return made, row, missing, log_weight.softmax(0) @ grid[fits]
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize("method", ["gibbs", "tempered"])
 @pytest.mark.parametrize("name", [*DISCRETE, "gaussian-bernoulli"])
 def test_chains_give_the_conditional_means(name, method):

@@ -60,6 +60,7 @@ def test_draws_follow_the_distribution(lattice: Any) -> None:
     assert z < limit
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize("rule", ["pseudo_likelihood", "pcd"])
 @pytest.mark.parametrize("coupling", ["lattice", "dense"])
 def test_couplings_are_recovered(lattice: Any, coupling: str, rule: str) -> None:

@@ -94,6 +94,7 @@ def test_a_ladder_changes_no_bit_of_the_training() -> None:
     assert all(map(torch.equal, with_one.parameters(), without.parameters()))
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("cut", [7, 390])
 def test_a_run_that_was_cut_goes_on_bit_by_bit(cut: int, tmp_path: Path) -> None:
     whole, parts = train(small(), updates=400, run_dir=tmp_path / "whole"), small()
@@ -113,6 +114,7 @@ def test_a_run_that_was_cut_goes_on_bit_by_bit(cut: int, tmp_path: Path) -> None
     assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("bound", ["max_rungs", "max_bytes"])
 def test_bounds_are_kept_with_a_warning(bound: str) -> None:
     each = 4 * (9 * 8 + 9 + 8)

@@ -81,6 +81,7 @@ def of_persistent_chains(kernel: Kernel, dtype: torch.dtype) -> tuple[float, flo
     return largest_z(row_statistics(hamiltonian, states).detach(), exact)
 
 
+@pytest.mark.mostly_nightly(5)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kernel", KEEP, ids=repr)
 def test_persistent_chains_of_kernels_that_keep_the_distribution_are_asymptotic(

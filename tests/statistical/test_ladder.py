@@ -275,6 +275,7 @@ def test_too_many_rungs_are_refused() -> None:
         hm.chains.run(made, Ladder(max_rungs=1), made.random_states(5, seed=0), 1, seed=0)
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize("given", [(), (0.9,)], ids=["foot", "foot and one rung"])
 def test_gaps_that_are_too_wide_are_filled(given: tuple[float, ...]) -> None:
     """From a foot, or one and a rung near the machine, to rungs that carry states to the top."""

@@ -73,6 +73,7 @@ def test_every_rung_of_a_trained_machine(name: str) -> None:
     assert float((found.integrated - truth).abs().max()) < 0.2
 
 
+@pytest.mark.mostly_nightly(1)
 @pytest.mark.parametrize(
     "make",
     [lambda: machine("gaussian-bernoulli"), lambda: machine("gaussian-spin-gaussian"), graph_machine],
@@ -113,6 +114,7 @@ def test_a_mode_that_rung_0_does_not_reach_is_said() -> None:
     assert not found.log_partition.vouched
 
 
+@pytest.mark.nightly
 def test_the_result_serves_as_a_log_partition_and_goes_on() -> None:
     made, X = trained("potts")
     found = hm.ladder.log_partitions(made, rounds=100, seed=0)

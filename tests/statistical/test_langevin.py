@@ -92,6 +92,7 @@ def drift(
     return largest_z(row_statistics(hamiltonian, states).detach(), exact_statistics(hamiltonian))
 
 
+@pytest.mark.mostly_nightly(16)
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("kernel", CORRECT, ids=repr)
 def test_no_drift(name, kernel):
@@ -99,6 +100,7 @@ def test_no_drift(name, kernel):
     assert z < limit
 
 
+@pytest.mark.mostly_nightly(12)
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("kernel", WRONG, ids=repr)
 def test_uncorrected_kernels_are_caught(name, kernel):
@@ -106,6 +108,7 @@ def test_uncorrected_kernels_are_caught(name, kernel):
     assert z > limit
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize(("batch", "rows", "sweeps"), [(1, 200, 2), (100, 4_000, 8), (512, 10_240, 8)])
 @pytest.mark.parametrize("kernel", [CORRECT[0], CORRECT[1], CORRECT[3], CORRECT[4]], ids=repr)
 def test_the_distribution_does_not_depend_on_the_batch(kernel, batch, rows, sweeps):

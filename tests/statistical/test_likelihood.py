@@ -32,6 +32,7 @@ def test_ais_is_within_three_standard_errors_of_the_exact_value(name, seed):
     assert 1 <= estimate.ess <= 600 + 1e-6
 
 
+@pytest.mark.nightly
 def test_the_standard_error_is_the_spread_of_repeated_estimates():
     """With 125 repetitions a ratio of standard deviations beyond [0.8, 1.25] has probability below 1e-3."""
     made = machine("bernoulli-spin", scale=1.5)
@@ -55,6 +56,7 @@ def test_the_mean_weight_is_unbiased_even_with_few_temperatures():
     assert z < limit
 
 
+@pytest.mark.nightly
 def test_the_bounds_hold_with_few_temperatures():
     """18 runs. In 525 such runs the lower bound failed 3 times and the upper 7: at 2 % each, 4 or more
     failures among 18 have probability 5e-4. Truncated units are slow; their bounds are looked at above."""

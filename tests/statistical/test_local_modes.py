@@ -82,6 +82,7 @@ class Shortcut(PairKernel):
         return ChainState(states, {}), torch.zeros(pairs, dtype=torch.int64)
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize("name", DEEP)
 def test_each_phase_and_the_gradient_are_unbiased_and_marginalising_takes_variance_away(name):
     """The total variance over statistics; its own relative error is about 0.2 from so many lots, and it falls

@@ -99,6 +99,7 @@ def test_a_wrong_exchange_is_caught(name: str, wrong: str, monkeypatch: pytest.M
     assert z > most
 
 
+@pytest.mark.nightly
 def test_the_gradient_is_right_on_average() -> None:
     """24 estimates of one machine, far from independent units, against enumeration."""
     made, generator = machine("bernoulli-spin"), torch.Generator().manual_seed(1)
@@ -150,6 +151,7 @@ def frozen() -> tuple[hm.BoltzmannMachine, Any]:
     return made, train(made, updates=800, record_every=20)
 
 
+@pytest.mark.nightly
 def test_a_run_freezes_machines_and_knows_their_ln_z(frozen: tuple[hm.BoltzmannMachine, Any]) -> None:
     made, run = frozen
     state, hamiltonian = run.rule_state, made.hamiltonian()

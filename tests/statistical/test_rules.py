@@ -180,6 +180,7 @@ NOISE_STARTED = [
 ]
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(("kernel", "sweeps", "gradient", "dtype"), NOISE_STARTED)
 def test_long_noise_started_chains_give_the_exact_gradient(kernel, sweeps, gradient, dtype):
     """In single precision by the compiled chains, in double precision by the eager ones."""

@@ -34,6 +34,7 @@ def test_noise_cd_leaves_the_saddle_in_an_estimator() -> None:
     assert excess(rbm.machine_, fresh.float()) > 0.8
 
 
+@pytest.mark.nightly
 def test_train_warns_on_the_saddle_and_from_data_leaves_it() -> None:
     """The plain library: a new machine is told, the line that the warning names helps. Rates as above."""
     raw = gaussian_mixture(500, "isotropic", 2)

@@ -70,7 +70,7 @@ def deviation(
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.mostly_nightly(2)
+@pytest.mark.mostly_nightly(1)
 def test_the_centred_gradient_is_right_on_average(case: str) -> None:
     rule, units, replicates = CASES[case]
     rule = rules.centred(rule)

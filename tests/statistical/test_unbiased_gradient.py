@@ -78,6 +78,7 @@ def compared(estimates: list[dict[str, torch.Tensor]], truth: torch.Tensor) -> t
     return float((difference / error).max()), float(limit)
 
 
+@pytest.mark.mostly_nightly(4)
 @pytest.mark.parametrize(("visible", "hidden", "horizon"), IN_TURN, ids=str)
 def test_coupled_chains_give_the_exact_gradient_on_average(visible, hidden, horizon):
     rule = hm.rules.ucd(*horizon)

@@ -24,6 +24,7 @@ def flat(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([gradient.flatten() for gradient in parameters.values()])
 
 
+@pytest.mark.mostly_nightly(2)
 @pytest.mark.parametrize(("hidden", "gaps"), [((3,), True), ((3, 2), False), ((3, 2), True)])
 @pytest.mark.parametrize("rule", RULES)
 def test_weighted_gradients_are_right_on_average(rule: str, hidden: tuple[int, ...], gaps: bool) -> None:
