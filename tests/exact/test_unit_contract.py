@@ -334,7 +334,7 @@ def test_quadrature_beside_gaussian_units_agrees_with_enumeration(kind: str) -> 
 
 
 @kinds
-@pytest.mark.parametrize("channel", [{"flip_probability": 0.2}, {"noise_deviation": 0.7}], ids=str)
+@pytest.mark.parametrize("channel", [{"flip_probability": 0.2}, {"noise_std": 0.7}], ids=str)
 def test_denoising_is_right_or_refused_by_name(kind: str, channel: dict[str, float]) -> None:
     """Without couplings the posterior is p(x) p(y | x) of each unit, here from a large sample of p(x)."""
     made = machine(kind)
@@ -355,7 +355,7 @@ def test_denoising_is_right_or_refused_by_name(kind: str, channel: dict[str, flo
         same = (units == seen).all(-1)
         weight = torch.where(same, 1 - p, p / (layer.n_states - 1))
     else:
-        weight = (-(units - seen).square().sum(-1) / (2 * channel["noise_deviation"] ** 2)).exp()
+        weight = (-(units - seen).square().sum(-1) / (2 * channel["noise_std"] ** 2)).exp()
     # E[w (x - mean)] = 0: the posterior mean of every column.
     off = (units - layer.by_unit(found.mean)) * weight.unsqueeze(-1)
     assert_means(off.flatten(-2), torch.zeros(layer.width, dtype=torch.float64))

@@ -31,9 +31,7 @@ def test_it_says_how_much_noise_was_removed(cli: CommandLine, run: Path, tmp_pat
     assert 0 < result["wrong_after"] < result["wrong_before"] < 0.15 or result["wrong_after"] == 0
     for method in hm.tasks.DENOISE_METHODS:
         out = tmp_path / f"{method}.png"
-        cli.succeed(
-            *arguments, "--method", method, "--number", 4, "--columns", 4, "--sweeps", 5, "--out", out
-        )
+        cli.succeed(*arguments, "--method", method, "--rows", 4, "--columns", 4, "--sweeps", 5, "--out", out)
         with Image.open(out) as image:
             # Given, truth and result below one another, under a title and beside their names.
             assert image.width > 4 * 54 + 6 + 24 and image.height > 3 * (54 + 6) + 24
@@ -53,7 +51,7 @@ def test_normal_noise_is_in_the_units_of_the_data(cli: CommandLine, tmp_path: Pa
     X = np.random.default_rng(0).normal([500, -300], [20, 20], size=(4000, 2))
     np.save(tmp_path / "x.npy", X)
     cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    noise = ("--corrupt", "--noise-deviation", 20, "--json", "--out", tmp_path / "y.npy")
+    noise = ("--corrupt", "--noise-std", 20, "--json", "--out", tmp_path / "y.npy")
     result = cli.succeed("denoise", tmp_path / "run", tmp_path / "x.npy", *noise).json
     assert result["mean_square_error_before"] == pytest.approx(400, rel=0.1)
     assert result["mean_square_error_after"] == pytest.approx(200, rel=0.1)
@@ -63,7 +61,7 @@ def test_normal_noise_is_in_the_units_of_the_data(cli: CommandLine, tmp_path: Pa
 def test_mistakes_are_named(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x.npy")
     both = cli.refuse("denoise", run, BARS, *out)
-    assert both == "--flip-probability, --noise-deviation: expected one of the two"
+    assert both == "--flip-probability, --noise-std: expected one of the two"
     assert "--flip-probability" in cli.refuse("denoise", run, BARS, *out, "--flip-probability", 1.5)
     assert "--method" in cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "x")
     missing = cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "pointwise")
@@ -86,6 +84,6 @@ def test_the_estimator_denoises_in_the_units_of_the_data() -> None:
     assert ((means > 0) & (means < 1)).all()
     real = hm.RBM(n_hidden=8, visible="truncated_gaussian", epochs=2, random_state=0).fit(images)
     noise = rng.normal(0, 3, size=(100, 64))
-    restored = real.denoise(images[:100] + noise, noise_deviation=3.0)
+    restored = real.denoise(images[:100] + noise, noise_std=3.0)
     assert ((restored >= 0) & (restored <= 16)).all()
     assert ((restored - images[:100]) ** 2).mean() < (noise**2).mean()

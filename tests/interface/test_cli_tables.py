@@ -424,16 +424,14 @@ def test_noise_in_a_table_of_real_columns_is_taken_out(cli: CommandLine, tmp_pat
     cli.train(data, tmp_path / "run")
     cli.train(data, tmp_path / "plain", "--visible", "gaussian")
     for run in ("run", "plain"):
-        cli.succeed(
-            "denoise", tmp_path / run, data, "--noise-deviation", 0.5, "--out", tmp_path / f"{run}.npy"
-        )
+        cli.succeed("denoise", tmp_path / run, data, "--noise-std", 0.5, "--out", tmp_path / f"{run}.npy")
     clean, other = (np.load(tmp_path / f"{run}.npy") for run in ("run", "plain"))
     np.testing.assert_allclose(clean, other.round(3), rtol=1e-6)  # a table's columns keep their decimals
     assert abs(clean[:, 0] - rows[:, 0]).max() > 0.02  # most of that column would be noise
     np.testing.assert_allclose(clean[:, 1], rows[:, 1], atol=0.1)  # and next to nothing of the other
     cli.train(survey(tmp_path / "survey.csv"), tmp_path / "mixed")
     refused = cli.refuse(
-        "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-deviation", 1, "--out", "x.npy"
+        "denoise", tmp_path / "mixed", tmp_path / "survey.csv", "--noise-std", 1, "--out", "x.npy"
     )
     assert "received a table of bernoulli, binomial, gaussian" in refused
 

@@ -90,7 +90,7 @@ def test_pairs_of_another_coupling_are_refused() -> None:
     [
         lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0),
         lambda m, x: hm.likelihood.variational_bound(m, x, 0.0),
-        lambda m, x: hm.tasks.denoise(m, x, noise_deviation=0.1, method="neighbours", data=x),
+        lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1, method="neighbours", data=x),
     ],
 )
 def test_numbers_beyond_the_machine_s_type_are_refused(call: Callable[..., Any]) -> None:
@@ -111,7 +111,7 @@ def test_numbers_whose_squares_overflow_give_no_solution() -> None:
             ):
                 solve(rbm(visible), x)
     with pytest.raises(ValueError, match=r"noisy: expected values whose squares .* received 1e\+30"):
-        hm.tasks.denoise(rbm(hm.TruncatedGaussian(4, 0.0, 1.0)), x, noise_deviation=0.1)
+        hm.tasks.denoise(rbm(hm.TruncatedGaussian(4, 0.0, 1.0)), x, noise_std=0.1)
 
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, None])

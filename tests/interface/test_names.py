@@ -329,7 +329,13 @@ def test_every_entry_of_a_docstring_names_a_parameter_or_an_attribute() -> None:
     assert not gone, "\n".join(gone)
 
 
-REPLACED = {"law": "hamiltonian", "laws": "hamiltonians", "n_chains": "chains", "tap_solver": "solver"}
+REPLACED = {
+    "law": "hamiltonian",
+    "laws": "hamiltonians",
+    "n_chains": "chains",
+    "tap_solver": "solver",
+    "noise_deviation": "noise_std",
+}
 """Words that must not name a parameter, a variable, an attribute or an option, and those in their place."""
 
 

@@ -176,7 +176,7 @@ def test_what_is_missing_may_be_an_array() -> None:
 def test_deviations_of_noise_may_be_an_array() -> None:
     deviations = np.linspace(0.1, 0.5, 5)
     found = [
-        hm.tasks.denoise(machine(), ROWS, noise_deviation=given, method=method, data=ROWS).mean
+        hm.tasks.denoise(machine(), ROWS, noise_std=given, method=method, data=ROWS).mean
         for method in ("tap", "neighbours")
         for given in (deviations, torch.from_numpy(deviations).float())
     ]

@@ -53,7 +53,7 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
     """Everything that computes, with visible states of the machine's own type."""
     missing = torch.tensor([[True, False, False, False]])
     discrete = m.layers[0].discrete
-    noise: dict[str, float] = {"flip_probability": 0.1} if discrete else {"noise_deviation": 0.1}
+    noise: dict[str, float] = {"flip_probability": 0.1} if discrete else {"noise_std": 0.1}
     rule, gibbs = hm.rules.cd(), hm.coupled.Gibbs()
     every: dict[str, Callable[[], Any]] = {
         "gradient": lambda: rule.gradient(m, v, seed=generator()),

@@ -91,7 +91,7 @@ def observations(specification: Specification, machine: hm.BoltzmannMachine) -> 
     if layer.discrete:
         channel, noise = SymmetricChannel(P), {"flip_probability": P}
     else:
-        channel, noise = GaussianChannel(DEVIATION), {"noise_deviation": DEVIATION}
+        channel, noise = GaussianChannel(DEVIATION), {"noise_std": DEVIATION}
     noisy = channel.corrupt(layer, clean, generator)
     noisy[2, : layer.width // layer.n_units] = torch.nan
     noisy[3] = torch.nan
@@ -168,7 +168,7 @@ def test_what_is_certain_stays(specification: Specification) -> None:
     data = machine.random_states(50, seed=torch.Generator().manual_seed(2))[0]
     noisy = data[:6].clone()
     noisy[4:, : layer.width // layer.n_units] = torch.nan
-    noise = {"flip_probability": 0.0} if layer.discrete else {"noise_deviation": 0.0}
+    noise = {"flip_probability": 0.0} if layer.discrete else {"noise_std": 0.0}
     for method in filter(partial(takes, machine), hm.tasks.DENOISE_METHODS):
         found = denoise(machine, noisy, **noise, method=method, data=data, sweeps=20)
         certain = ~torch.isnan(noisy)
@@ -229,14 +229,14 @@ def test_errors_name_what_is_wrong() -> None:
     real = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
     many = hm.BoltzmannMachine([hm.Categorical(1, 3), hm.Bernoulli(2)])
     y = torch.zeros(2, 3)
-    with pytest.raises(ValueError, match="flip_probability, noise_deviation: expected one of the two"):
+    with pytest.raises(ValueError, match="flip_probability, noise_std: expected one of the two"):
         denoise(binary, y)
     with pytest.raises(ValueError, match="flip_probability: expected a finite number in"):
         denoise(binary, y, 1.5)
     with pytest.raises(ValueError, match="flip_probability: expected discrete visible units"):
         denoise(real, y, 0.1)
-    with pytest.raises(ValueError, match="noise_deviation: expected real or two-state visible units"):
-        denoise(many, y, noise_deviation=0.1)
+    with pytest.raises(ValueError, match="noise_std: expected real or two-state visible units"):
+        denoise(many, y, noise_std=0.1)
     with pytest.raises(ValueError, match=r"noisy: expected values in \{0, 1\}"):
         denoise(binary, y + 0.5, 0.1)
     with pytest.raises(ValueError, match=r"noisy: expected \(batch, 3\)"):

@@ -373,7 +373,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         X: Any,
         flip_probability: float | None = None,
         *,
-        noise_deviation: float | None = None,
+        noise_std: float | None = None,
         method: str = "tap",
         value: str = "decision",
         clean: Any = None,
@@ -385,7 +385,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Args:
             X: (rows, columns), dense; NaN is an erasure.
             flip_probability: that a unit is seen in another of its states, for discrete units.
-            noise_deviation: Standard deviation of normal noise, in the units of the data.
+            noise_std: Standard deviation of normal noise, in the units of the data.
             method: "tap", "adatap", "relaxed_bp", "gibbs", "pointwise" or "neighbours"; see
                 ``harmonium.tasks.denoise``.
             value: "decision": the most probable states, of real units the means; "mean": posterior means.
@@ -409,16 +409,14 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 " takes rows with their labels"
             )
         data = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
-        deviation = (
-            None if noise_deviation is None else tasks.noise_in_states(noise_deviation, fitted.encoder)
-        )
+        deviation = None if noise_std is None else tasks.noise_in_states(noise_std, fitted.encoder)
         found = tasks.denoise(
             fitted.machine,
             torch.cat(
                 [v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X, nearest=False)]
             ),
             flip_probability,
-            noise_deviation=deviation,
+            noise_std=deviation,
             method=method,
             data=data,
             sweeps=sweeps,

@@ -91,58 +91,56 @@ class SymmetricChannel(Channel):
 
 @final
 class GaussianChannel(Channel):
-    """y = x + deviation · N(0, 1): evidence y/σ² for x and 1/σ² for -x²/2 (``Layer.square``).
+    """y = x + std · N(0, 1): evidence y/σ² for x and 1/σ² for -x²/2 (``Layer.square``).
 
     Args:
-        deviation: σ of the noise, at least 0, a number or one for each column; 0 is certainty.
+        std: σ of the noise, at least 0, a number or one for each column; 0 is certainty.
     """
 
-    def __init__(self, deviation: float | Numbers) -> None:
-        if isinstance(deviation, Tensor | np.ndarray):
-            deviation = _checks.tensor(deviation, "noise_deviation", torch.float64)
-            _checks.finite(deviation, "noise_deviation")
-            if bool((deviation <= 0).any()):
-                raise ValueError(
-                    f"noise_deviation: expected numbers above 0, received {float(deviation.min()):g}"
-                )
+    def __init__(self, std: float | Numbers) -> None:
+        if isinstance(std, Tensor | np.ndarray):
+            std = _checks.tensor(std, "noise_std", torch.float64)
+            _checks.finite(std, "noise_std")
+            if bool((std <= 0).any()):
+                raise ValueError(f"noise_std: expected numbers above 0, received {float(std.min()):g}")
         else:
-            deviation = _checks.real(deviation, "noise_deviation", 0.0)
-        self.deviation = deviation
-        self.exact = not isinstance(deviation, Tensor) and deviation == 0
+            std = _checks.real(std, "noise_std", 0.0)
+        self.std = std
+        self.exact = not isinstance(std, Tensor) and std == 0
 
     def evidence(self, layer: Layer, noisy: Tensor) -> Theta:
-        precision = torch.as_tensor(self.deviation).to(noisy).square().reciprocal()
+        precision = torch.as_tensor(self.std).to(noisy).square().reciprocal()
         square = precision.expand_as(noisy)
         first, *rest = layer.square or ()
         return (noisy * precision + square * first, *(square * part for part in rest))
 
     def check(self, layer: Layer, noisy: Tensor) -> None:
         if layer.square is None or (layer.n_states or 2) > 2:
-            raise ValueError(f"noise_deviation: expected real or two-state visible units, received {layer}")
+            raise ValueError(f"noise_std: expected real or two-state visible units, received {layer}")
         if self.exact:
             layer.check(noisy, "noisy")
 
     def corrupt(self, layer: Layer, x: Tensor, generator: torch.Generator) -> Tensor:
-        return x + _random.normal(x.shape, generator, x.dtype) * torch.as_tensor(self.deviation).to(x)
+        return x + _random.normal(x.shape, generator, x.dtype) * torch.as_tensor(self.std).to(x)
 
     def __repr__(self) -> str:
-        return f"GaussianChannel({self.deviation})"
+        return f"GaussianChannel({self.std})"
 
 
-def channel_of(flip_probability: float | None, noise_deviation: float | Numbers | None) -> Channel:
+def channel_of(flip_probability: float | None, noise_std: float | Numbers | None) -> Channel:
     """Returns the channel of the one kind of noise that is given: of all columns, or deviations, (columns,).
 
     Raises:
         ValueError: both or none, or a number out of range.
     """
-    if (flip_probability is None) == (noise_deviation is None):
-        raise ValueError("flip_probability, noise_deviation: expected one of the two")
-    if noise_deviation is not None:
-        return GaussianChannel(noise_deviation)
+    if (flip_probability is None) == (noise_std is None):
+        raise ValueError("flip_probability, noise_std: expected one of the two")
+    if noise_std is not None:
+        return GaussianChannel(noise_std)
     return SymmetricChannel(_checks.real(flip_probability, "flip_probability", 0.0, 1.0))
 
 
-def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
+def noise_in_states(std: float, encoder: Encoder) -> float | Tensor:
     """Converts a standard deviation of noise from the data's units to those of the encoded states.
 
     Returns:
@@ -151,9 +149,9 @@ def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
     Raises:
         ValueError: an encoder that is not a shift and a scale.
     """
-    _checks.real(deviation, "noise_deviation", 0.0)
+    _checks.real(std, "noise_std", 0.0)
     if isinstance(encoder, Identity):
-        return deviation
+        return std
     scale: float | tuple[float, ...]
     if isinstance(encoder, Table) and {column.kind for column in encoder.columns} == {"gaussian"}:
         scale = tuple(exp(-slope) for slope in encoder.log_slopes(len(encoder.columns)))
@@ -162,9 +160,9 @@ def noise_in_states(deviation: float, encoder: Encoder) -> float | Tensor:
     else:
         kinds = isinstance(encoder, Table) and f"a table of {', '.join(sorted(set(encoder.kinds.values())))}"
         raise ValueError(
-            "noise_deviation: expected data that are at most standardised, received "
+            "noise_std: expected data that are at most standardised, received "
             f"{kinds or type(encoder).__name__}; units that are all Gaussian take any numbers"
         )
-    if isinstance(scale, float) or deviation == 0:
-        return deviation / scale if isinstance(scale, float) else 0.0
-    return deviation / torch.tensor(scale, device="cpu")
+    if isinstance(scale, float) or std == 0:
+        return std / scale if isinstance(scale, float) else 0.0
+    return std / torch.tensor(scale, device="cpu")

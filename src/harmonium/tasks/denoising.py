@@ -45,7 +45,7 @@ def denoise(
     noisy: Numbers,
     flip_probability: float | None = None,
     *,
-    noise_deviation: float | Numbers | None = None,
+    noise_std: float | Numbers | None = None,
     method: str = "tap",
     data: Numbers | None = None,
     sweeps: int = 200,
@@ -57,14 +57,14 @@ def denoise(
     """Estimates clean visible states from noisy ones by the machine's p(v) (Tramel et al. 2018, §VII.4).
 
     The noise is known: discrete units are seen in another state with probability ``flip_probability``, or
-    ``noise_deviation`` times normal noise was added. Either adds its evidence to the natural parameters of
+    ``noise_std`` times normal noise was added. Either adds its evidence to the natural parameters of
     the visible units, a posterior that is again a machine, other for every row. NaN is an erasure.
 
     Args:
         machine: the machine, with one visible layer.
         noisy: observations, (batch, visible_width).
         flip_probability: Flip probability of a symmetric channel, in [0, 1); 0 for rows with erasures alone.
-        noise_deviation: Standard deviation of normal noise, a number or one for each column, at least 0; for
+        noise_std: Standard deviation of normal noise, a number or one for each column, at least 0; for
             real and two-state units.
         method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate, or of
             another solver, "adatap" or "relaxed_bp", for units of one column. "gibbs": chains of the
@@ -106,7 +106,7 @@ def denoise(
         )
     l = machine.visible[0]
     layer = machine.layers[l]
-    channel = channel_of(flip_probability, noise_deviation)
+    channel = channel_of(flip_probability, noise_std)
     noisy, erased = _check(machine, noisy, channel)
     if data is not None:
         data = machine.visible_rows(data, "data")
@@ -119,7 +119,7 @@ def denoise(
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
             assert data is not None
-            estimate = _average_nearest(seen, data, neighbours, getattr(channel, "deviation", 1.0))
+            estimate = _average_nearest(seen, data, neighbours, getattr(channel, "std", 1.0))
         else:
             theta = seen.add_to(alone)
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)

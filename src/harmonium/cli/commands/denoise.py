@@ -32,12 +32,12 @@ def denoise(
     noisy: options.Data,
     out: Path,
     flip_probability: float | None = None,
-    noise_deviation: float | None = None,
+    noise_std: float | None = None,
     method: Annotated[str, Setting(DENOISE_METHODS)] = "tap",
     value: Literal["decision", "mean"] = "decision",
     base: options.OtherData | None = None,
     corrupt: Annotated[bool, Setting(option="--corrupt")] = False,
-    number: Count | None = None,
+    rows: Count | None = None,
     sweeps: int = 200,
     chains: int = 10,
     neighbours: int = 1,
@@ -51,18 +51,18 @@ def denoise(
         noisy: noisy rows.
         out: file for the clean rows: .npy, in the data's units, or .png: given, truth, result.
         flip_probability: of every discrete unit, to be seen in another state.
-        noise_deviation: standard deviation of normal noise, in the data's units.
+        noise_std: standard deviation of normal noise, in the data's units.
         method: how rows are cleaned.
         value: what to write: decision (likeliest states, of real units means) or mean.
         base: clean rows for the start and the baselines, as the training set.
         corrupt: DATA is clean: add the noise first, and say what was removed.
-        number: only so many rows, from the start.
+        rows: only the first rows of DATA.
         sweeps: sweeps of every chain; the most that tap, adatap and relaxed_bp take.
         chains: chains of every row with --method gibbs.
         neighbours: rows that --method neighbours averages.
     """
-    if (flip_probability is None) == (noise_deviation is None):
-        raise ValueError("flip_probability, noise_deviation: expected one of the two")
+    if (flip_probability is None) == (noise_std is None):
+        raise ValueError("flip_probability, noise_std: expected one of the two")
     check_target(out, "out", (".npy", ".png"), overwrite)
     coding, source = run.load()
     machine, (_, shape) = coding.machine, source_of(coding.machine)
@@ -70,10 +70,10 @@ def denoise(
         raise ValueError("out: expected a .npy file for data without an image shape, received .png")
     refuse_label(coding, "denoise")
     seen = _states(coding, noisy)
-    seen = seen[:number]
+    seen = seen[:rows]
     known = None if base is None else _states(coding, base)
     encoder = coding.encoder
-    deviation = None if noise_deviation is None else noise_in_states(noise_deviation, encoder)
+    deviation = None if noise_std is None else noise_in_states(noise_std, encoder)
     generator = as_generator(seed, machine.device)
     truth, layer = seen, machine.layers[machine.visible[0]]
     if corrupt:
@@ -83,31 +83,31 @@ def denoise(
         seen = channel.corrupt(layer, truth, generator)
     with working(f"denoising {len(seen)} rows"):
         found = clean(
-            machine, seen, flip_probability, noise_deviation=deviation, method=method, data=known,
+            machine, seen, flip_probability, noise_std=deviation, method=method, data=known,
             sweeps=sweeps, chains=chains, neighbours=neighbours, seed=generator,
         )  # fmt: skip
-    rows = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
+    cleaned = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
     if out.suffix.lower() == ".png":
         panels = {
             "given": images_of(coding, seen),
             **({"truth": images_of(coding, truth)} if corrupt else {}),
-            "result": rows,
+            "result": cleaned,
         }
         limits = data_range(coding, None if known is None else images_of(coding, known))
         what = "likeliest states" if value == "decision" else mean_word(machine)
         noise = (
-            f"normal noise of deviation {noise_deviation:g}"
+            f"normal noise of deviation {noise_std:g}"
             if flip_probability is None
             else f"{flip_probability:.0%} of the units flipped"
         )
         title = f"{noise[0].upper()}{noise[1:]}; the result is {what} by {method}{in_words(limits)}"
         image_panels(panels, shape, out, title=title, columns=columns, limits=limits)
     else:
-        write_rows(out, rows, shape, columns)
+        write_rows(out, cleaned, shape, columns)
     result: dict[str, Any] = {
         "machine": source,
         "file": out,
-        "rows": len(rows),
+        "rows": len(cleaned),
         "method": method,
         "value": value,
         "converged": float(found.converged.double().mean()),

@@ -386,7 +386,7 @@ def fill_denoising(section: Section, subject: Subject) -> None:
         size = _NOISE * float(subject.decode(subject.given).std())
         deviation = noise_in_states(size, subject.encoder)
         noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
-        cleaned = denoise(machine, noisy, noise_deviation=deviation, data=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, noise_std=deviation, data=subject.given, seed=generator)
         noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
     about = "the result is the posterior mean by TAP under the machine, which knows the noise."
     section.lead = f"{noise}; {about}"
