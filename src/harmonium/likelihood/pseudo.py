@@ -100,7 +100,7 @@ def unit_log_probabilities(machine: BoltzmannMachine, X: Numbers, layer: int) ->
         >>> machine, X = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)]), hm.data.bars_and_stripes()
         >>> log_p = hm.likelihood.unit_log_probabilities(machine, X, 0)
         >>> log_p.shape, bool((log_p.exp().sum(-1) - 1 < 1e-9).all())
-        (torch.Size([30, 16, 2]), True)
+        (torch.Size([32, 16, 2]), True)
     """
     missing = missing_pseudo_likelihood(machine)
     if missing:
