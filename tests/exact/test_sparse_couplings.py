@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 import harmonium as hm
-from harmonium.backends import SparsityPattern
+from harmonium.backends import SparseMatrix, SparsityPattern
 
 from .graphs import with_drawn_parameters
 
@@ -59,6 +59,28 @@ def test_products_are_those_of_the_matrix(name: str, inner: bool) -> None:
     assert torch.autograd.gradcheck(lambda y, J: pattern.times(y, J, True), (y, values))
     assert torch.autograd.gradgradcheck(lambda x, J: pattern.times(x, J), (x, values))
     assert torch.autograd.gradcheck(pattern.products, (x, y))
+
+
+@pytest.mark.parametrize(
+    ("units", "block"), [((3, 8), (1, 1)), ((8, 3), (1, 1)), ((2, 3), (1, 3)), ((3, 3), (3, 1))]
+)
+def test_products_with_wide_and_tall_patterns(units: tuple[int, int], block: tuple[int, int]) -> None:
+    """Most pairs of layers of unlike width, in no order, from either side and for some columns alone."""
+    generator = torch.Generator().manual_seed(2)
+    pairs = torch.cartesian_prod(torch.arange(units[0]), torch.arange(units[1]))
+    pairs = pairs[torch.randperm(len(pairs), generator=generator)[: len(pairs) - 1]]
+    pattern = SparsityPattern(pairs, units, block, False)
+    values = torch.randn(len(pattern), generator=generator, dtype=torch.float64)
+    W = torch.zeros(pattern.shape, dtype=torch.float64)
+    for row, column, value in zip(pattern.rows, pattern.columns, values, strict=True):
+        W[row, column] = value
+    x, y = (torch.randn(7, n, generator=generator, dtype=torch.float64) for n in W.shape)
+    torch.testing.assert_close(pattern.times(x, values), x @ W)
+    torch.testing.assert_close(pattern.times(y, values, True), y @ W.T)
+    for columns in (torch.tensor([1, 0]), torch.tensor([1])):
+        one, other = (SparseMatrix(values, pattern, columns, side) for side in (False, True))
+        torch.testing.assert_close(one.times(x), x @ W[:, columns])
+        torch.testing.assert_close(other.times(y), y @ W[columns].T)
 
 
 @pytest.mark.parametrize("name", ["spins", "states"])

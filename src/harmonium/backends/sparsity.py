@@ -130,7 +130,7 @@ class SparsityPattern:
         if self.symmetric:
             sources, targets = torch.cat((sources, targets)), torch.cat((targets, sources))
             entries = entries.repeat(2)
-        order = torch.argsort(targets * self.shape[0] + sources)
+        order = torch.argsort(targets * max(self.shape) + sources)
         counts = torch.bincount(targets, minlength=size)
         starts = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
         return Compressed(starts, sources[order], entries[order])
