@@ -87,9 +87,12 @@ def best(recipe: str) -> float:
     )
 
 
-def fashion(rule: str, least: float = 20) -> str:
+def fashion(rule: str) -> str:
+    return counted_points(read("fashion_ucd.json")["results"][rule])
+
+
+def counted_points(points: list[dict[str, Any]], least: float = 20) -> str:
     """Log-likelihoods of test images along training, of points with enough annealing runs that count."""
-    points = read("fashion_ucd.json")["results"][rule]
     counted = [(p["updates"], p["test_log_likelihood"]) for p in points if p["sample_size"] >= least]
     (first, low), (last, high) = min(counted, key=lambda p: p[1]), max(counted, key=lambda p: p[1])
     return (
@@ -161,14 +164,17 @@ def denoised(name: str, method: str, flip: int) -> float:
 
 CONSTANT = "bars_and_stripes_constant.jsonl"
 KNOWN, LMI, GPU_LMI = "simulated_rbm_paper.json", "mnist_ucd_lmi.jsonl", "mnist_ucd_lmi_h200.jsonl"
+FASHION_LMI = "mnist_ucd_lmi_fashion.jsonl"
 KNOWN_COMMAND = "simulated_rbm.py --budget paper"
 FASHION_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --device cuda --seconds 150"
 TAP_COMMAND = "tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda"
+FASHION_CPU_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --only ucd --updates 3200 --points 8"
 SMALL_TAP_COMMAND = (
     "tap_mnist.py --budget paper --only sizes --hidden 100 --max-sweeps 10 --starts 1000 --temperatures 3000"
 )
 WIDE_COMMAND = "mnist_ucd_lmi.py run --budget wide --updates 10000 --batch 1000 --seconds 45 --device cuda"
 GRBM_COMMAND = "mnist_grbm.py --budget paper --start published --updates 2500 --device cuda"
+CPU = read("fashion_ucd.json")["ucd_on_a_cpu"]
 NONE = lambda: "–"  # noqa: E731
 
 PAPERS: dict[str, list[Row]] = {
@@ -186,7 +192,7 @@ PAPERS: dict[str, list[Row]] = {
             f"{swing('paper ucd')} over the last half; CD-1 {constant('paper cd-1')}; PCD-1 "
             f"{constant('paper pcd-1')}; mean τ "
             f"{mean(row['meeting_time'] for row in where(CONSTANT, recipe='paper ucd')):.2f}",
-            "reduced: 56 seeds of 100, all else full", (CONSTANT,), "bars_and_stripes.py --budget paper",
+            "full, 100 seeds", (CONSTANT,), "bars_and_stripes.py --budget paper",
         ),
         Row(
             "Fig. 3, simulated machine", "CD and PCD turn down, UCD does not",
@@ -198,9 +204,9 @@ PAPERS: dict[str, list[Row]] = {
         Row(
             "Fig. 4, Fashion-MNIST", "CD falls, PCD jumps between three paths, UCD rises",
             lambda: f"ln p of test images, of points with sample sizes of 20 and more: CD-1 {fashion('cd-1')}; PCD-1 "
-            f"{fashion('pcd-1')}; UCD {fashion('ucd')}",
-            "CD-1 and PCD-1 full, one seed; UCD in part: 1,224 of 10,000 updates, as 2 to 10 % of the pairs take "
-            "100 sweeps, 0.12 s of an H200 an update",
+            f"{fashion('pcd-1')}; UCD {fashion('ucd')}; UCD on a CPU {counted_points(CPU['points'])}",
+            "CD-1 and PCD-1 full, one seed; UCD in part: 1,224 updates on an H200, 3,200 on a CPU, of 10,000; full: near "
+            "three hours of a thread",
             ("fashion_ucd.json",), FASHION_COMMAND,
         ),
         Row(
@@ -243,9 +249,9 @@ PAPERS: dict[str, list[Row]] = {
             "Fig. 11, meeting times on Fashion-MNIST", "27 on average, near 30 after 2,000 updates",
             lambda: "; ".join(
                 f"updates {each['updates']}: {each['mean_meeting_time']:.1f}, {100 * each['given_up']:.1f} % given up"
-                for each in read("fashion_ucd.json")["ucd_by_hundred_updates"][:: 11]
+                for each in CPU["by_hundred_updates"][::10]
             ),
-            "in part: 1,224 updates, capped at 100 sweeps", ("fashion_ucd.json",), FASHION_COMMAND,
+            "in part: 3,200 updates, capped at 100 sweeps", ("fashion_ucd.json",), FASHION_CPU_COMMAND,
         ),
         Row(
             "Fig. 12, variance of the gradient", "UCD comparable to CD and PCD",
@@ -337,8 +343,12 @@ PAPERS: dict[str, list[Row]] = {
             "reduced: one bit a pixel, other features, a hundredth of the updates; full: not known, days of an H200",
             (LMI, GPU_LMI), WIDE_COMMAND,
         ),
-        Row("Table 1, Fashion-MNIST", "pictures and FID", NONE, "not run: two CPU minutes at 784-256-256", (),
-            "mnist_ucd_lmi.py run --data fashion-mnist"),
+        Row(
+            "Table 1, Fashion-MNIST", "pictures and FID",
+            lambda: f"FID* of modes, 784-256-256: {modes('centred-none', FASHION_LMI):.1f} (floor {floor(FASHION_LMI):.1f}), "
+            f"{read(FASHION_LMI)[0]['local_modes']['distinct']} of 2,000 distinct",
+            "reduced, as Table 1: 1,300 updates", (FASHION_LMI,), "mnist_ucd_lmi.py run --data fashion-mnist",
+        ),
         Row(
             "Table 1, CIFAR-10", "FID 36.58",
             lambda: f"no figure: {read('cifar_ucd_lmi.json')['distinct_modes']} distinct modes of "
@@ -384,22 +394,22 @@ PAPERS: dict[str, list[Row]] = {
         ),
         Row(
             "Fig. 3, at 25, 50 and 100", "as above",
-            lambda: "TAP log-likelihood of 10,000 training rows: 25 units after 5, 10, 20 epochs "
-            + ", ".join(f"{small_tap(25, 'tap_train', at):.1f}" for at in (4, 5, 7))
-            + "; 100 units after 3, 12, 25, 50 epochs "
-            + ", ".join(f"{small_tap(100, 'tap_train', at):.1f}" for at in (1, 3, 4, 5)),
-            "reduced: 20 and 50 of 100 epochs at the paper's rate, at most ten sweeps, 50 units left out; full: 23 "
-            "minutes of CPU time at 100 units beside other work",
+            lambda: "TAP log-likelihood of 10,000 training rows after 3, 12, 25, 50, 100 epochs: "
+            + "; ".join(
+                f"{n} units " + ", ".join(f"{small_tap(n, 'tap_train', at):.1f}" for at in (1, 3, 4, 5, 7))
+                for n in (25, 50, 100)
+            ),
+            "full, but for solutions after at most ten sweeps and not to convergence; one seed",
             ("tap_mnist_small.json",), SMALL_TAP_COMMAND,
         ),
         Row("Fig. 4, receptive fields", "pictures, ranked by ℓ₀.₁ norm", NONE,
-            "reduced: a picture of 100 units after 50 epochs, ranked by `report.field_norms`",
+            "full at 100 units: a picture after 100 epochs, ranked by `report.field_norms`",
             ("tap_mnist_small.json",), SMALL_TAP_COMMAND),
         Row(
             "Figs. 5 and 6, free energies and map of solutions", "two bands, one solution at first",
-            lambda: "one band; mean free energy at update 1, after 3, 25, 50 epochs: "
-            + ", ".join(f"{small_tap(100, 'mean_free_energy', at):.0f}" for at in (0, 1, 4, 5)),
-            "reduced: 1,000 starts, 50 epochs at 100 units; a map of 500 updates; at 500 units no landscape was kept",
+            lambda: "one band; mean free energy at update 1, after 3, 25, 100 epochs: "
+            + ", ".join(f"{small_tap(100, 'mean_free_energy', at):.0f}" for at in (0, 1, 4, 7)),
+            "reduced: 1,000 starts at 100 units; a map of 500 updates; at 500 units no landscape was kept",
             ("tap_mnist_small.json", "tap_mnist.json"), SMALL_TAP_COMMAND,
         ),
         Row(
@@ -408,10 +418,10 @@ PAPERS: dict[str, list[Row]] = {
             f"{100 * tap('solutions_fraction', 3):.0f} % after 12 epochs, {100 * tap('solutions_fraction', 5):.0f} % after 50, "
             f"{100 * tap('solutions_fraction'):.0f} % after 100; {100 * tap('converged'):.0f} % of the starts converged. "
             "100 units: "
-            f"{small_tap(100, 'solutions'):.0f} solutions of 1,000 starts after 50 epochs, "
+            f"{small_tap(100, 'solutions'):.0f} solutions of 1,000 starts after 100 epochs, "
             f"{100 * small_tap(100, 'admissible'):.0f} % admissible; "
             f"{100 * read('tap_mnist_small.json')['landscape_of_10000_starts']['100']['solutions_fraction']:.0f} % of 10,000",
-            "full at 500 units; 100 units reduced to 50 epochs", ("tap_mnist_500.json", "tap_mnist_small.json"), TAP_COMMAND,
+            "full at 500 and 100 units, one seed", ("tap_mnist_500.json", "tap_mnist_small.json"), TAP_COMMAND,
         ),
         Row(
             "Fig. 12, TAP, AIS and pseudo-likelihood", "rise together",
@@ -429,14 +439,14 @@ PAPERS: dict[str, list[Row]] = {
             "full, the machine of Fig. 3", ("denoising_tap_500.json",), "denoising.py --budget paper --rule tap --hidden 500",
         ),
         Row(
-            "Figs. 8 and 9, denoising at 25 and 100 units", "correlation 1 at p = 0, above the pointwise estimate",
+            "Figs. 8 and 9, denoising at 25, 50 and 100 units", "correlation 1 at p = 0, above the pointwise estimate",
             lambda: "at p = 0, 0.1, 0.25, 0.45: "
             + "; ".join(
                 f"{name} " + ", ".join(f"{denoised('denoising_tap_small.json', name, k):.3f}" for k in (0, 2, 5, 9))
-                for name in ("TAP, 25 hidden", "TAP, 100 hidden", "pointwise")
+                for name in ("TAP, 25 hidden", "TAP, 50 hidden", "TAP, 100 hidden", "pointwise")
             ),
-            "reduced: 20 and 50 epochs of 100, 50 units left out", ("denoising_tap_small.json",),
-            "denoising.py --budget paper --rule tap --hidden 25 100",
+            "full, the machines of Fig. 3", ("denoising_tap_small.json",),
+            "denoising.py --budget paper --rule tap --hidden 25 50 100",
         ),
         Row(
             "Fig. 10, adaptive TAP", "as good, a thousand times slower",

@@ -150,6 +150,7 @@ OURS = re.compile(
 )
 """Words that a reader does not expect; the usual ones are distribution, is at, is given, has, accepted."""
 
+
 def own_words(text: str) -> list[str]:
     """Returns the sentences of a page that have words which its readers do not expect."""
     return [each for each in sentences(text) if OURS.search(each)]
