@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -378,6 +379,36 @@ def test_energies_of_adabmdca_lines(tmp_path):
     states = torch.tensor([[code("A"), code("C")], [code("U"), code("G")]])
     v = machine.layers[0].from_digits(states).double()
     np.testing.assert_allclose(energies(machine, v).numpy(), [-(1 + 2 + 0.5), -(3 - 2)])
+
+
+def test_energies_mutations_and_contacts_are_those_of_adabmdca(tmp_path):
+    """The figures are adabmDCA 1.0.0's, of its commands ``energies``, ``DMS`` and ``contacts`` in float64."""
+    letters = list(enumerate("-ACGU"))
+    lines = [
+        f"J {i} {j} {a} {b} {np.sin(1 + 25 * (i + 2 * j) + 5 * m + n):.6f}"
+        for i, j in combinations(range(4), 2)
+        for m, a in letters
+        for n, b in letters
+    ]
+    lines += [f"h {i} {a} {np.sin(7 * i + m):.6f}" for i in range(4) for m, a in letters]
+    (tmp_path / "x.dat").write_text("\n".join(lines))
+    machine = exchange.read(tmp_path / "x.dat").machine
+    rows = torch.tensor([["-ACGU".index(letter) for letter in row] for row in ("ACGU", "G-UA", "UUCC")])
+    v = machine.layers[0].from_digits(rows).double()
+    np.testing.assert_allclose(energies(machine, v).numpy(), [-3.971159, -0.933214, 4.955094], atol=1e-9)
+    ours = hm.tasks.mutations(machine, rows[0]).detach().numpy()
+    theirs = [  # energies of the mutants above that of ACGU, by site and letter
+        [3.669521, 0, 0.011082, 3.652075, 6.100908],
+        [3.958060, 0.440801, 0, 3.277720, 6.251617],
+        [1.881692, 0.279550, -0.751285, 0, 1.384910],
+        [1.124366, 2.486924, 2.641716, 1.446426, 0],
+    ]
+    np.testing.assert_allclose(ours, -np.array(theirs), atol=1e-9)
+    theirs = [0.6026163150, 0.6159022794, 0.6446767254, 0.6274211041, 0.6650118248, 0.6852603689]
+    corrected, norms = (hm.tasks.contacts(machine, correct=correct).numpy() for correct in (True, False))
+    pairs = np.triu_indices(4, 1)
+    # The correction has means over 4 sites there, each beside itself too, and over the 3 others here.
+    np.testing.assert_allclose((norms - corrected)[pairs] * 3 / 4, norms[pairs] - theirs, atol=1e-9)
 
 
 # plmc
