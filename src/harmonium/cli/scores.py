@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -296,36 +296,60 @@ def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[s
         return {}
     if bool(drawn.any()):
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
-    labels = torch.cat([coding.split(v)[1].double() for v in rows.chunks(CHUNK_ROWS)]).nansum(0)
+    states = torch.cat([coding.split(v)[1].double() for v in rows.chunks(CHUNK_ROWS)])
+    labels = coding.label.coding.decode(states[~states.isnan().any(1)].cpu().numpy())
     return {
         "label_accuracy": float(right.double().mean()),
-        "majority_class_accuracy": float(labels.max() / labels.sum()),
+        "majority_class_accuracy": _share_of_commonest(labels),
         "label_log_likelihood": float(nats.mean()),
     }
 
 
-def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:
+class CellScore(NamedTuple):
+    """Score of a column beside that of its simplest prediction, over the rows that have a cell.
+
+    Attributes:
+        name: "accuracy", or "root_mean_square_error" of numbers.
+        value: of what was predicted.
+        simplest_name: "majority_class_accuracy", or "standard_deviation" of numbers.
+        simplest: of the commonest label, or of the mean, of these rows.
+        rows: their number.
+    """
+
+    name: str
+    value: float
+    simplest_name: str
+    simplest: float
+    rows: int
+
+    def entries(self) -> dict[str, float]:
+        """Returns the scores by their names, for a result."""
+        return {self.name: self.value, self.simplest_name: self.simplest, "rows_scored": self.rows}
+
+
+def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> CellScore | None:
     """Scores states of a column, (rows, states), over the rows that have it, NaN where they lack it.
 
-    Returns:
-        Accuracy beside that of the commonest label of these rows, or RMS error beside that of their mean, and
-        the number of these rows; nothing where there are none.
+    None where there are no such rows.
     """
     known = ~np.isnan(truth[:, 0])
     if not known.any():
-        return {}
+        return None
     given, found = (place.column.coding.decode(states[known]) for states in (truth, best))
     if isinstance(place.column.coding, Labels):
-        score = {
-            "accuracy": float(np.mean([a == b for a, b in zip(given, found, strict=True)])),
-            "majority_class_accuracy": max(Counter(map(str, given)).values()) / len(given),
-        }
-    else:
-        score = {
-            "root_mean_square_error": float(np.sqrt(np.mean((given - found) ** 2))),
-            "standard_deviation": float(np.std(given)),
-        }
-    return {**score, "rows_scored": int(known.sum())}
+        right = float(np.mean([a == b for a, b in zip(given, found, strict=True)]))
+        return CellScore(
+            "accuracy", right, "majority_class_accuracy", _share_of_commonest(given), int(known.sum())
+        )
+    error = float(np.sqrt(np.mean((given - found) ** 2)))
+    return CellScore(
+        "root_mean_square_error", error, "standard_deviation", float(np.std(given)), int(known.sum())
+    )
+
+
+def _share_of_commonest(labels: NDArray[Any]) -> float:
+    """Returns the share of the commonest label, (rows, ...) of one column."""
+    return max(Counter(map(str, labels)).values()) / len(labels)
 
 
 def _mean(parts: list[Tensor]) -> tuple[float | None, float | None]:

@@ -163,14 +163,13 @@ def _score_fills(coding: Codec, absent: Tensor, rest: DataSet, states: Tensor, f
         hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
         score = score_cells(place, hidden, found[:, place.states])
         if score:
-            (name, fills), (_, simplest), (_, cells) = score.items()
             listing.append(
                 {
                     "column": str(column.name),
-                    "cells": cells,
-                    "score": name,
-                    "fills": fills,
-                    "simplest": simplest,
+                    "cells": score.rows,
+                    "score": score.name,
+                    "fills": score.value,
+                    "simplest": score.simplest,
                 }
             )
     return listing

@@ -100,10 +100,10 @@ def predict(
     if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
         notes.append("method: chains, as there are too many states to count")
     if score := score_cells(place, truth, best):
-        result |= score
+        result |= score.entries()
         if _same(settings_of_run(run.run).get("data"), data):
             notes.append(
-                f"{next(iter(score))}: on the data of the training, which flatters; rows that it has not "
+                f"{score.name}: on the data of the training, which flatters; rows that it has not "
                 "learned from tell more"
             )
     return {**result, "notes": notes} if notes else result
