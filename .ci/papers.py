@@ -168,7 +168,7 @@ FASHION_LMI = "mnist_ucd_lmi_fashion.jsonl"
 KNOWN_COMMAND = "simulated_rbm.py --budget paper"
 FASHION_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --device cuda --seconds 150"
 TAP_COMMAND = "tap_mnist.py --budget paper --only sizes --hidden 500 --max-sweeps 10 --device cuda"
-FASHION_CPU_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --only ucd --updates 3200 --points 8"
+FASHION_CPU_COMMAND = "mnist_ucd.py --budget paper --data fashion-mnist --only ucd --updates 3200"
 SMALL_TAP_COMMAND = (
     "tap_mnist.py --budget paper --only sizes --hidden 100 --max-sweeps 10 --starts 1000 --temperatures 3000"
 )
