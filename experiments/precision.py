@@ -5,7 +5,8 @@
 With discrete units the chains follow the distribution of the machine with rounded couplings, exactly: both
 distributions are enumerated, by the states of the hidden units or of the visible ones, and compared.
 "truncated" cuts off the digits that "tf32" rounds, as some matrix units do. Of a Gaussian machine the visible
-states are rounded too, and the distribution is that of no machine: long chains are compared with its enumerated moments.
+states are rounded too, and the distribution is that of no machine: long chains are compared with its
+enumerated moments.
 """
 
 from __future__ import annotations
