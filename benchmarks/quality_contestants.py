@@ -192,8 +192,7 @@ def of_parameters(data: DataSet, W: Any, visible: Any, hidden: Any) -> hm.Boltzm
 
     Args:
         data: says what the visible units are. Parameters of a machine of 0/1 units, learnt from one-hot
-            sites, are taken for those of categorical units: its distribution given that every site has one
-                state.
+            sites, are taken for those of categorical units: its distribution given one state a site.
         W: (width, hidden).
         visible: biases b, (width,) or (sites, states).
         hidden: biases c, (hidden,).

@@ -9,10 +9,9 @@ after greedy pretraining of both layers).
 
 The lowest layer is trained as an RBM first. The second hidden layer is then put on top with couplings near
 zero, so that the deep machine begins near the distribution of the RBM, and all layers are trained jointly:
-    Gibbs
-chains with clamped data (or mean field, --clamped mean-field), persistent chains free, centred gradient. The
-bound is E[-E] under the factorised distribution plus its entropy, minus ln Z by AIS; the annealed bound, of
-the first rows, is nearer to the likelihood.
+Gibbs chains with clamped data (or mean field, --clamped mean-field), persistent chains free, centred
+gradient. The bound is E[-E] under the factorised distribution plus its entropy, minus ln Z by AIS; the
+annealed bound, of the first rows, is nearer to the likelihood.
 
 With the budget ``best`` the second layer learns alone, on an RBM that stays as it is: its likelihood is that
 of the machine as a distribution of what the RBM makes of the data. Half a million couplings have little to
@@ -142,8 +141,7 @@ def main() -> None:
 
     machine = stacked(pretrained.averaged_machine, torch.from_numpy(X[:10_000]).float())
     h2 = hm.Bernoulli(1000).sample(torch.zeros(100, 1000), torch.rand(100, 1000, generator=generator()))
-    # The chains of the RBM go on: from noise they would take long to reach the distribution of a trained
-    # machine.
+    # The chains of the RBM go on: from noise they would take long to reach a trained machine's.
     chains, seconds = [*pretrained.rule_state.states, h2], {"rbm": pretrained.seconds}
     if "second" in budget:
         freeze(machine, True)

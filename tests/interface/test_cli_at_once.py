@@ -148,7 +148,7 @@ CHAINS: dict[str, Any] = {
     "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2, "chains": 7, "replicas": 4,
     "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs", "step": 0.1, "inner": 2,
     "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1, "early_stopping": 3,
-    "shards": 8, "until_correlation": 0.9, "radius": 5.0, "start": "orthogonal,logistic", "pretrain": 1,
+    "shards": 8, "until_correlation": 0.9, "radius": 5.0, "init": "orthogonal,logistic", "pretrain": 1,
 }  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path,
     plain = ("train", folder / "rows.csv", tmp_path / "run", "--validation", folder / "others.csv")
     cli.succeed(*plain)
     kept = (tmp_path / "run" / "machine.safetensors").read_bytes()
-    for option in ("batch_size", "learning_rate", "rule", "kernel", "initial_std", "start"):
+    for option in ("batch_size", "learning_rate", "rule", "kernel", "initial_std", "init"):
         name = "--" + option.replace("_", "-")
         done = cli.succeed(*plain, name, CHAINS[option], "--overwrite")
         assert f"warning: {name} is not used by method='exact'" in done.stderr

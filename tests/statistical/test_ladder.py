@@ -55,14 +55,14 @@ SIX = {
 }
 
 
-def made_of(hamiltonian: Hamiltonian) -> hm.BoltzmannMachine:
+def made_of(known: Hamiltonian) -> hm.BoltzmannMachine:
     """Something with the distribution that ``exact_states`` asks for."""
 
     class Made:
-        layers = hamiltonian.layers
+        layers = known.layers
 
         def hamiltonian(self) -> Hamiltonian:
-            return hamiltonian
+            return known
 
     return Made()  # type: ignore[return-value]
 
