@@ -203,8 +203,7 @@ class Rejection:
 
     A round deals out proposals to the rows that wait, each of which gets twice as many as in the last round.
     How many a row gets does not depend on their noise, and its first accepted one counts: the distribution is
-        that of
-    one proposal at a time, without a cap.
+    that of one proposal at a time, without a cap.
 
     Args:
         p, q: the two distributions.

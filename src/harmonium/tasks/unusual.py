@@ -128,6 +128,14 @@ class _Tables:
         if missing_pseudo_likelihood(machine):
             self._complete = torch.zeros_like(self._complete)
         self._of_layers = dict[int, Tensor]()
+        self._log_weights = v.new_full((len(v),), torch.nan)
+
+    def log_weights(self, rows: Tensor) -> Tensor:
+        """Returns ln of what the rows of a mask weigh; each is summed over once for all columns."""
+        new = rows & self._log_weights.isnan()
+        if bool(new.any()):
+            self._log_weights[new] = log_weights(self.hamiltonian, self.v[new])
+        return self._log_weights[rows]
 
     def predict(self, place: Place) -> ColumnPrediction:
         """Returns the prediction of a unit as of ``predict_column``, of discrete ones the commonest state."""
@@ -175,9 +183,7 @@ def _judge(tables: _Tables, place: Place, cells: Series) -> tuple[Series, Array]
         expected = column.series(told.states.cpu().numpy())
         replaced = tables.v[seen]
         replaced[:, place.states] = told.states[seen].to(replaced)
-        gain[seen] = log_weights(tables.hamiltonian, replaced) - log_weights(
-            tables.hamiltonian, tables.v[seen]
-        )
+        gain[seen] = log_weights(tables.hamiltonian, replaced) - tables.log_weights(seen)
     else:
         p, values = told.probabilities, layer.values().to(own)
         # Where rare labels share a state, the probabilities tell whether the commonest of them is expected.
