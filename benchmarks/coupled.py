@@ -20,7 +20,7 @@ def coupled_small(quick: bool) -> Table:
     """Bars and stripes in the state that plain training at the published rate reaches after 200 updates."""
     X = torch.from_numpy(hm.data.bars_and_stripes(4))
     machine = _machine(16, 16, 0.1)
-    rule = hm.rules.ucd(chains=PAIRS, max_steps=100)
+    rule = hm.rules.ucd(chains=PAIRS, max_sweeps=100)
     hm.train(machine, X, rule=rule, updates=200, batch_size=len(X), learning_rate=0.1, seed=0)
     return _race("ucd-small", machine, X, rule, 100, quick)
 
@@ -46,7 +46,7 @@ def _race(
     machine: hm.BoltzmannMachine,
     v: Tensor,
     rule: hm.learning.Rule,
-    max_steps: int | None,
+    max_sweeps: int | None,
     quick: bool,
 ) -> Table:
     generator = torch.Generator().manual_seed(2)
@@ -60,7 +60,7 @@ def _race(
         own_times.append(estimate.diagnostics["meeting_time"])
         return taken
 
-    plain = _plain_torch(machine, v, max_steps)
+    plain = _plain_torch(machine, v, max_sweeps)
     contestants = {HARMONIUM: update, PLAIN: repeat(lambda: plain_times.append(plain()), 1)}
     visible, hidden = (layer.n_units for layer in machine.layers)
     table = Table(name, f"UCD, {visible} × {hidden}, {PAIRS} pairs: one gradient")
@@ -72,7 +72,7 @@ def _race(
     return table
 
 
-def _plain_torch(machine: hm.BoltzmannMachine, v: Tensor, max_steps: int | None) -> Callable[[], float]:
+def _plain_torch(machine: hm.BoltzmannMachine, v: Tensor, max_sweeps: int | None) -> Callable[[], float]:
     """A gradient by dense products over the pairs that are still apart; returns the mean meeting time."""
     W = machine.couplings[0].weight.detach()
     b, c = (layer.bias.detach() for layer in machine.layers)
@@ -111,7 +111,7 @@ def _plain_torch(machine: hm.BoltzmannMachine, v: Tensor, max_steps: int | None)
         x_mean = torch.sigmoid(x_field)
         weights, visible, hidden = x.t() @ x_mean, x.sum(0), x_mean.sum(0)
         steps, total = 1, 0
-        while max_steps is None or steps < max_steps:
+        while max_sweeps is None or steps < max_sweeps:
             apart = (x != y).any(1)
             total += steps * int((~apart).sum())
             if not bool(apart.any()):

@@ -139,7 +139,7 @@ def of_coupled_sweep(build: Callable[[], hm.BoltzmannMachine], coupling: hm.coup
             start = machine.random_states(20, seed=seed)
             counts.clear()
             met = hm.coupled.run_pairs(
-                hamiltonian, coupling, start, k=1, m=1, lag=1, max_steps=30, generator=generator
+                hamiltonian, coupling, start, k=1, m=1, lag=1, max_sweeps=30, generator=generator
             )
             costs.append(total(counts))
             sweeps += int(met.times.max())

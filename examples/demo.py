@@ -122,7 +122,7 @@ def main(budget: str) -> None:
     print("writing the report ...")
     with contextlib.redirect_stdout(io.StringIO()):  # its remarks stand on the page
         status = command(
-            ["report", str(RUN), "--overwrite", "--sweeps", str(sweeps), "--mixing-steps", "10000"]
+            ["report", str(RUN), "--overwrite", "--sweeps", str(sweeps), "--mixing-sweeps", "10000"]
         )
     if status:
         raise SystemExit("the report could not be written")

@@ -43,9 +43,9 @@ PTT = rules.ptt(1, CHAINS, offers=CHAINS // 4)
 RECIPES = {  # rule, learning rate, schedule, optimiser
     "ucd-jumps": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.02, "cosine", "adam"),
     "ucd-jumps-sgd": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS), 0.1, "cosine", "sgd"),
-    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS, max_steps=100), 0.02, "cosine", "adam"),
-    "ucd-capped": (rules.ucd(chains=CHAINS, max_steps=100), 0.2, "cosine", "sgd"),
-    "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_steps=100), 0.02, "cosine", "adam"),
+    "ucd-jumps-capped": (rules.ucd(chains=CHAINS, pair_kernel=JUMPS, max_sweeps=100), 0.02, "cosine", "adam"),
+    "ucd-capped": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.2, "cosine", "sgd"),
+    "ucd-capped-adam": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.02, "cosine", "adam"),
     "pcd-1": (rules.pcd(1, CHAINS), 0.1, "cosine", "sgd"),
     "pcd-1-adam": (rules.pcd(1, CHAINS), 0.02, "cosine", "adam"),
     "tempered-pcd": (rules.tempered_pcd(1, CHAINS, replicas=5), 0.1, "cosine", "sgd"),
@@ -58,7 +58,7 @@ RECIPES = {  # rule, learning rate, schedule, optimiser
 PAPER = {
     "paper pcd-1": (rules.pcd(1, CHAINS), 0.1, "constant", "sgd"),
     **{f"paper cd-{k}": (rules.cd(k), 0.1, "constant", "sgd") for k in (1, 2, 5, 10, 20)},
-    "paper ucd": (rules.ucd(chains=CHAINS, max_steps=100), 0.1, "constant", "sgd"),
+    "paper ucd": (rules.ucd(chains=CHAINS, max_sweeps=100), 0.1, "constant", "sgd"),
 }
 OFFERED = {"quick": RECIPES, "paper": PAPER}
 RECIPES = RECIPES | PAPER

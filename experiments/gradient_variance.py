@@ -61,7 +61,7 @@ def measure(
         states = hm.chains.fill_hidden(hamiltonian, start[rows], generator).states
         total = Statistics(hamiltonian)
         meetings = run_pairs(
-            hamiltonian, Gibbs(), states, k=k, m=m, lag=1, max_steps=None,
+            hamiltonian, Gibbs(), states, k=k, m=m, lag=1, max_sweeps=None,
             generator=generator, into=total, weight=1 / each,
         )  # fmt: skip
         estimates.append(torch.cat([*(theta[0] for theta in total.thetas), total.products[0].flatten()]))

@@ -97,7 +97,7 @@ def one_step(budget: dict[str, int]) -> list[dict[str, Any]]:
                 start = machine.random_states(budget["pairs"], seed=g)
                 start, _ = hm.chains.local_search(machine, start, seed=g)
                 start = hm.chains.run(machine, hm.chains.Gibbs(), start, 1, seed=g)
-                times = meet(machine, Metropolis(), start, max_steps=2, seed=g).times
+                times = meet(machine, Metropolis(), start, max_sweeps=2, seed=g).times
                 met = torch.cat([met, times == 1])
             share = float(met.double().mean())
             rows.append({"biases": biases, "dimension": d, "pairs": len(met), "met_in_one_step": share})
@@ -119,7 +119,7 @@ def cost(budget: dict[str, int]) -> list[dict[str, Any]]:
                 if from_mode:
                     start, sweeps = hm.chains.local_search(machine, start, seed=g)
                     start = hm.chains.run(machine, hm.chains.Gibbs(), start, 1, seed=g)
-                met = meet(machine, coupling, start, max_steps=budget["cap"], seed=g)
+                met = meet(machine, coupling, start, max_sweeps=budget["cap"], seed=g)
                 total.append((met.times + sweeps).double())
                 meeting.append(met.times.double())
                 search.append(sweeps.double())
@@ -151,11 +151,11 @@ def estimators(budget: dict[str, int]) -> dict[str, Expectation]:
     chains, cap = budget["chains"], budget["error_cap"]
     return {
         "local-mode CD": LocalModes(chains=chains),
-        "UCD-LMI, Metropolis": LocalModes(Metropolis(), chains=chains, max_steps=cap),
-        "UCD-LMI, Gibbs": LocalModes(Gibbs(), chains=chains, max_steps=cap),
-        "UCD, k = 1": CoupledChains(Gibbs(), k=1, start="noise", chains=chains, max_steps=cap),
+        "UCD-LMI, Metropolis": LocalModes(Metropolis(), chains=chains, max_sweeps=cap),
+        "UCD-LMI, Gibbs": LocalModes(Gibbs(), chains=chains, max_sweeps=cap),
+        "UCD, k = 1": CoupledChains(Gibbs(), k=1, start="noise", chains=chains, max_sweeps=cap),
         "UCD, k = 20, m = 40": CoupledChains(
-            Gibbs(), k=20, m=40, start="noise", chains=chains, max_steps=cap
+            Gibbs(), k=20, m=40, start="noise", chains=chains, max_sweeps=cap
         ),
         "Gibbs, 20 sweeps from noise": FreeChains(sweeps=20, start="noise", chains=chains),
         "Gibbs, sweeps 20-40 from noise": FreeChains(sweeps=40, burn_in=20, start="noise", chains=chains),

@@ -39,7 +39,7 @@ def times_of(draw: int) -> dict[str, torch.Tensor]:
     start = (torch.rand(PAIRS, 500, generator=generator) < 0.5).float()
     result = {}
     for name, coupling in COUPLINGS.items():
-        meetings = meet(machine, coupling, start, max_steps=CAP, seed=generator)
+        meetings = meet(machine, coupling, start, max_sweeps=CAP, seed=generator)
         result[name] = meetings.times + meetings.capped.long()
     return result
 

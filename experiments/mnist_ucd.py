@@ -53,7 +53,7 @@ class Budget:
 
     def recipes(self) -> dict[str, hm.learning.Rule]:
         rules = {
-            "ucd": hm.rules.ucd(chains=self.pairs, max_steps=100),
+            "ucd": hm.rules.ucd(chains=self.pairs, max_sweeps=100),
             "pcd-1": hm.rules.pcd(1, self.rows), "cd-1": hm.rules.cd(1),
         }  # fmt: skip
         if not self.fair:

@@ -121,7 +121,7 @@ LOCAL_MODES = hm.rules.ucd_lmi(pair_kernel=None)
 NOT_CENTRED = {
     "none": Row(LOCAL_MODES),
     "metropolis": Row(hm.rules.ucd_lmi()),
-    "gibbs": Row(hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs(), max_steps=GIVEN_UP)),
+    "gibbs": Row(hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs(), max_sweeps=GIVEN_UP)),
     "mean-field-pcd": Row(hm.rules.mean_field_pcd()),
     "zero-one": Row(LOCAL_MODES, spin=False),
     "not-marginalised": Row(hm.rules.ucd_lmi(pair_kernel=None, marginalise=False)),

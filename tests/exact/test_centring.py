@@ -543,7 +543,7 @@ def test_a_gradient_refuses_rows_of_another_machine() -> None:
         (hm.rules.tempered_pcd(2, 7, replicas=3), True),
         (hm.rules.ucd_lmi(chains=7, pair_kernel=None), True),
         (hm.rules.ucd_lmi(chains=7), False),
-        (hm.rules.ucd(chains=7, max_steps=50), False),
+        (hm.rules.ucd(chains=7, max_sweeps=50), False),
         (hm.rules.mean_field_pcd(2, 7), True),
         (hm.rules.mean_field(), False),
         (hm.rules.tap(), False),

@@ -124,7 +124,7 @@ NOT_SERVED: dict[str, dict[str, Any]] = {
     "group": {"penalties": "group=0.01"},
     "kernel": {"rule": hm.rules.pcd(kernel=hm.chains.Metropolis())},
     "noise": {"rule": hm.rules.noise_cd(3)},
-    "coupled": {"rule": hm.rules.ucd(max_steps=10)},
+    "coupled": {"rule": hm.rules.ucd(max_sweeps=10)},
     "transform": {"transform": lambda rows, generator: rows},
     "precision": {"precision": "bf16"},
 }

@@ -20,7 +20,7 @@ def sums(coupling: PairKernel, readings: list[tuple[int, ...]] | None, lag: int)
     start = made.random_states(50, seed=generator)
     with torch.no_grad():
         run_pairs(
-            made.hamiltonian(), coupling, start, k=0, m=2, lag=lag, max_steps=None,
+            made.hamiltonian(), coupling, start, k=0, m=2, lag=lag, max_sweeps=None,
             generator=generator, into=into, weight=0.02,
         )  # fmt: skip
     return torch.cat([t.flatten() for t in (*(x for theta in into.thetas for x in theta), *into.products)])

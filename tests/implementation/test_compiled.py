@@ -96,7 +96,7 @@ def small_pairs(made, generator, antithetic=False):
     """The first chains after three sweeps, two of them coupled, from one state."""
     start = made.random_states(1, seed=generator)
     end = run_pairs(
-        made.hamiltonian(), Gibbs(), [x.repeat(ROWS, 1) for x in start], k=3, m=3, lag=1, max_steps=None,
+        made.hamiltonian(), Gibbs(), [x.repeat(ROWS, 1) for x in start], k=3, m=3, lag=1, max_sweeps=None,
         generator=generator, antithetic=antithetic,
     ).states[0]  # fmt: skip
     v, _, P = visible_kernel(made.double())

@@ -76,9 +76,9 @@ TRAINED = {
     "tempered": lambda on: train(rbm(on), BITS, R.tempered_pcd()),
     "from noise": lambda on: train(rbm(on, hm.Gaussian), REAL, R.noise_cd(5)),
     "half-lines": lambda on: train(rbm(on, hidden=hm.ReLU), BITS, R.pcd()),
-    "ucd": lambda on: train(rbm(on), BITS, R.ucd(max_steps=50)),
-    "ucd, wide": lambda on: train(rbm(on, width=300), WIDE, R.ucd(max_steps=5), updates=1),
-    "local modes": lambda on: train(deep(on), BITS, R.ucd_lmi(max_steps=20)),
+    "ucd": lambda on: train(rbm(on), BITS, R.ucd(max_sweeps=50)),
+    "ucd, wide": lambda on: train(rbm(on, width=300), WIDE, R.ucd(max_sweeps=5), updates=1),
+    "local modes": lambda on: train(deep(on), BITS, R.ucd_lmi(max_sweeps=20)),
     "mean field": lambda on: train(deep(on), BITS, R.mean_field_pcd()),
     "tap": lambda on: train(rbm(on), BITS, R.tap()),
     "lattice": lambda on: train(lattice(on), 2 * BITS - 1, R.pcd()),
@@ -97,7 +97,7 @@ USED = {
     "sampled": lambda on: hm.chains.run(
         rbm(on), hm.chains.Gibbs(), rbm(on).random_states(10, seed=0), 5, seed=0
     ),
-    "met": lambda on: hm.coupled.meet(rbm(on), hm.coupled.Gibbs(), BITS[:10], max_steps=50, seed=0),
+    "met": lambda on: hm.coupled.meet(rbm(on), hm.coupled.Gibbs(), BITS[:10], max_sweeps=50, seed=0),
     "landscape": lambda on: hm.meanfield.landscape(rbm(on), BITS[:20]),
     "imputed": lambda on: hm.tasks.impute(rbm(on), BITS[:5], np.isnan(HOLES[:5]), seed=0),
     "denoised": lambda on: hm.tasks.denoise(rbm(on), BITS[:5], flip_probability=0.1, seed=0),

@@ -178,7 +178,7 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
                 yield (
                     f"meet {name} {type(coupling).__name__}",
                     lambda device, build=build, X=X, coupling=coupling: hm.coupled.meet(
-                        build(device), coupling, X, lag=2, max_steps=9, seed=1
+                        build(device), coupling, X, lag=2, max_sweeps=9, seed=1
                     ),
                 )
     for name, (build, X) in GAPS.items():
@@ -439,7 +439,7 @@ def test_pairs_wait_at_looks(build: Any, records: bool, monkeypatch: pytest.Monk
             start = machine.random_states(60, seed=seed)
             counts.clear()
             pairs = hm.coupled.run_pairs(
-                hamiltonian, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_steps=17, generator=generator
+                hamiltonian, hm.coupled.Gibbs(), start, k=1, m=1, lag=1, max_sweeps=17, generator=generator
             )
             waits += counts.waits.total() - 1  # what the pairs have flipped is asked for at the end
             last = int(pairs.times.max())

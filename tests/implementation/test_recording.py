@@ -584,7 +584,7 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
             into = hm.machine.Statistics(machine.hamiltonian())
             meetings = hm.coupled.run_pairs(
                 machine.hamiltonian(), kernel, machine.random_states(60, seed=seed), k=2, m=m, lag=2,
-                max_steps=200, generator=generator, into=into,
+                max_sweeps=200, generator=generator, into=into,
             )  # fmt: skip
             made += [meetings.times, meetings.tries, meetings.cost, meetings.flip_rate, *into.products]
             made += meetings.states

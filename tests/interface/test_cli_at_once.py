@@ -130,7 +130,7 @@ def test_a_run_is_repeated_to_the_byte_and_has_nothing_to_resume(
     assert "holds a run" in cli.refuse("train", folder / "rows.csv", run)
     cli.succeed("train", folder / "rows.csv", again, "--seed", 1, "--overwrite")
     assert (again / "machine.safetensors").read_bytes() != kept
-    page = Path(cli.succeed("report", run, "--sweeps", 20, "--mixing-steps", 20, "--json").json["file"])
+    page = Path(cli.succeed("report", run, "--sweeps", 20, "--mixing-sweeps", 20, "--json").json["file"])
     assert "Was it learned?" in page.read_text()
 
 

@@ -219,7 +219,7 @@ def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) 
         machine.couplings[0].weight.fill_(2.0)
     machine.save(tmp_path / "stuck.safetensors")
     path = tmp_path / "stuck.safetensors"
-    result = cli.succeed("evaluate", path, "--mixing", "--mixing-steps", 20, "--json").json
+    result = cli.succeed("evaluate", path, "--mixing", "--mixing-sweeps", 20, "--json").json
     assert result["mixing"]["given_up"] > 0.1 and "lag" not in result["mixing"]
     assert any("nothing is bounded" in note for note in result["notes"])
 
@@ -233,7 +233,7 @@ def test_annealing_beside_pairs_that_do_not_meet_has_no_error(cli: CommandLine, 
     X = np.where(np.random.default_rng(0).random((60, 8)) < 0.5, -1, 1).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     arguments = (tmp_path / "stuck.safetensors", tmp_path / "x.npy", "--method", "ais", "--temperatures", 50)
-    answer = cli.succeed("evaluate", *arguments, "--mixing", "--mixing-steps", 100, "--json").json
+    answer = cli.succeed("evaluate", *arguments, "--mixing", "--mixing-sweeps", 100, "--json").json
     assert answer["mixing"]["given_up"] > 0.1 and answer["mixing"]["sweeps_until_all_meet"] is None
     assert answer["log_partition"]["standard_error"] is None
     assert answer["results"][0]["log_partition_standard_error"] is None
@@ -241,7 +241,7 @@ def test_annealing_beside_pairs_that_do_not_meet_has_no_error(cli: CommandLine, 
     (told,) = [note for note in answer["notes"] if note.startswith("mixing: ")]
     assert "more sweeps would most likely not help" in told and "raise" not in told
     assert not answer["convergence"]["passed"]
-    counted = cli.succeed("evaluate", *arguments[:2], "--mixing", "--mixing-steps", 100, "--json").json
+    counted = cli.succeed("evaluate", *arguments[:2], "--mixing", "--mixing-sweeps", 100, "--json").json
     assert counted["results"][0]["log_partition_standard_error"] == 0.0  # counting needs no chains
     assert "its standard error" not in " ".join(counted["notes"])
 
@@ -249,7 +249,7 @@ def test_annealing_beside_pairs_that_do_not_meet_has_no_error(cli: CommandLine, 
 def test_mixing_follows_chains_from_noise(cli: CommandLine, tmp_path: Path) -> None:
     cli.train(BARS, tmp_path / "run")
     np.save(tmp_path / "held.npy", hm.data.bars_and_stripes()[::2])
-    arguments = ("evaluate", tmp_path / "run", BARS, "--mixing", "--mixing-steps", 64, "--json")
+    arguments = ("evaluate", tmp_path / "run", BARS, "--mixing", "--mixing-sweeps", 64, "--json")
     answer = cli.succeed(*arguments).json
     equilibrium = answer["equilibrium"]
     assert equilibrium["sweeps"] == [1, 2, 4, 8, 16, 32, 64] and len(equilibrium["correlation"]) == 7
@@ -278,7 +278,7 @@ def test_advice_on_capped_pairs_goes_by_their_pace() -> None:
     assert until_all_meet(capped(never, 10_000)) is None
     with pytest.raises(ValueError, match="22 of 400 capped after 10000 sweeps") as refused:
         hm.coupled.mixing_bound(capped(never, 10_000), range(3))
-    assert "without max_steps" not in str(refused.value)
+    assert "without max_sweeps" not in str(refused.value)
 
 
 def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, tmp_path: Path) -> None:

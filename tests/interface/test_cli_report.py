@@ -32,7 +32,7 @@ from harmonium.tables import Codec
 
 from .command_line import TINY, CommandLine
 
-QUICK = ("--sweeps", "5", "--temperatures", "10", "--mixing-steps", "200", "--threads", "1")
+QUICK = ("--sweeps", "5", "--temperatures", "10", "--mixing-sweeps", "200", "--threads", "1")
 BARS = "bars-and-stripes"
 SECTIONS = [
     *(

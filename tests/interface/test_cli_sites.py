@@ -71,7 +71,9 @@ def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_pat
     cli.succeed("train", family, tmp_path / "plain", *few)
     assert learned_weights(Codec.of(hm.load(tmp_path / "plain")), dataset) is None
 
-    told = cli.succeed("evaluate", tmp_path / "near", family, "--mixing", "--mixing-steps", 16, "--json").json
+    told = cli.succeed(
+        "evaluate", tmp_path / "near", family, "--mixing", "--mixing-sweeps", 16, "--json"
+    ).json
     rows = coding.rows(dataset).all()
     found, plain = (
         hm.report.resampling(coding.machine, rows, weights=each, chains=1000, sweeps=16, seed=0).correlation

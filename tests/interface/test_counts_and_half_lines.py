@@ -19,7 +19,7 @@ MACHINES = {
     "above": lambda: [hm.Bernoulli(4), hm.DoubleReLU(3)],
     "deep": lambda: [hm.Bernoulli(4), hm.Binomial(3, 2), hm.ReLU(2)],
 }
-SETTINGS = {"cd": {"k": 1}, "noise_cd": {"k": 3}, "tempered_pcd": {"replicas": 3}, "ucd": {"max_steps": 200}}
+SETTINGS = {"cd": {"k": 1}, "noise_cd": {"k": 3}, "tempered_pcd": {"replicas": 3}, "ucd": {"max_sweeps": 200}}
 
 
 @pytest.mark.parametrize("rule", sorted(hm.rules.RECIPES))

@@ -15,7 +15,7 @@ import harmonium as hm
 
 torch.set_default_dtype(torch.float64)
 single = torch.float32
-rules = [hm.rules.pcd(), hm.rules.ucd(chains=20, max_steps=20), hm.rules.mean_field_pcd()]
+rules = [hm.rules.pcd(), hm.rules.ucd(chains=20, max_sweeps=20), hm.rules.mean_field_pcd()]
 machines = {
     "products, which are measured first": [hm.Bernoulli(300), hm.Spin(200)],
     "chains one by one": [hm.Gaussian(4), hm.Bernoulli(6)],

@@ -74,9 +74,9 @@ def test_transform_gives_the_posterior_means_of_every_layer():
         "tempered_pcd",
         "tap",
         rules.ucd_lmi(pair_kernel=None),
-        rules.ucd_lmi(max_steps=20),
-        rules.ucd_lmi(pair_kernel=Gibbs(), max_steps=20),
-        rules.ucd(pair_kernel=Gibbs(), max_steps=20),
+        rules.ucd_lmi(max_sweeps=20),
+        rules.ucd_lmi(pair_kernel=Gibbs(), max_sweeps=20),
+        rules.ucd(pair_kernel=Gibbs(), max_sweeps=20),
     ],
     ids=str,
 )

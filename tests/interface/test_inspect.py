@@ -140,7 +140,7 @@ def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> N
     assert (run / "inspect" / "tree.nwk").read_text().strip() == inside["tree"]
     assert all((run / "inspect" / name).stat().st_size > 0 for name in ("tree.png", "directions.png"))
     assert "exists; --overwrite" in cli.refuse("inspect", run)
-    page = cli.succeed("report", run, "--sweeps", 50, "--mixing-steps", 20, "--json").json
+    page = cli.succeed("report", run, "--sweeps", 50, "--mixing-sweeps", 20, "--json").json
     assert "Along the training" in Path(page["file"]).read_text()
     assert json.loads((run / "config.json").read_text())["ladder"] == 1
     assert "holds a run" in cli.refuse("train", BARS, run)

@@ -23,7 +23,7 @@ def rbm(visible: hm.layers.Layer | None = None) -> hm.BoltzmannMachine:
 
 
 def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
-    given = {"pair_kernel": hm.coupled.Gibbs(), "max_steps": 5, "seed": generator()} | named
+    given = {"pair_kernel": hm.coupled.Gibbs(), "max_sweeps": 5, "seed": generator()} | named
     return hm.coupled.meet(m or rbm(), start=x, **given)
 
 

@@ -252,7 +252,7 @@ def test_replicas_are_not_among_the_chains() -> None:
     assert [len(x) for x in state.memory.states] == [18, 18]
     for chains, replicas in zip(state.states, state.memory.states, strict=True):
         assert torch.equal(chains, replicas[:6])
-    pairs = hm.rules.ucd(start="persistent", max_steps=50)
+    pairs = hm.rules.ucd(start="persistent", max_sweeps=50)
     assert len(pairs.gradient(real(), X, state, seed=0).state.states[0]) == 6
 
 

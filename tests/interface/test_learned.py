@@ -186,7 +186,7 @@ def test_a_page_says_how_many_rows_it_is_made_from_and_what_was_learned(cli: Com
     frame.loc[frame.index[:50], "number"] = np.nan
     frame.to_csv(tmp_path / "t.csv", index=False)
     cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY)
-    quick = ("--sweeps", 5, "--temperatures", 10, "--mixing-steps", 50, "--threads", 1)
+    quick = ("--sweeps", 5, "--temperatures", 10, "--mixing-sweeps", 50, "--threads", 1)
     cli.succeed("report", tmp_path / "run", *quick)
     text = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "150 of its 200 rows" in text
@@ -201,7 +201,7 @@ def test_a_table_without_a_whole_row_is_not_called_missing(cli: CommandLine, tmp
     frame.loc[frame.index[1::2], "other"] = np.nan
     frame.to_csv(tmp_path / "t.csv", index=False)
     cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY)
-    cli.succeed("report", tmp_path / "run", "--sweeps", 5, "--temperatures", 10, "--mixing-steps", 50)
+    cli.succeed("report", tmp_path / "run", "--sweeps", 5, "--temperatures", 10, "--mixing-sweeps", 50)
     text = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "each of them lacks" in text
     assert "not at hand" not in text

@@ -60,7 +60,7 @@ def calls(m: hm.BoltzmannMachine, v: torch.Tensor) -> dict[str, Callable[[], Any
         "train": lambda: hm.train(m, v, rule=rule, updates=1, progress=False),
         "run": lambda: hm.chains.run(m, hm.chains.Gibbs(), v, 1, seed=generator()),
         "random states": lambda: m.random_states(2, seed=generator()),
-        "meet": lambda: hm.coupled.meet(m, gibbs, v, max_steps=9, seed=generator()),
+        "meet": lambda: hm.coupled.meet(m, gibbs, v, max_sweeps=9, seed=generator()),
         "ais": lambda: hm.likelihood.ais(m, chains=2, temperatures=2),
         "exact": lambda: hm.likelihood.exact_log_partition(m),
         "log-likelihood": lambda: hm.likelihood.log_likelihood(m, v, 0.0),

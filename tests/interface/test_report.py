@@ -142,9 +142,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch, meetings: hm.coupled.Meetings, path: 
     return figures[0].axes[0]
 
 
-@pytest.mark.parametrize("max_steps", [None, 3])
+@pytest.mark.parametrize("max_sweeps", [None, 3])
 def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, max_steps: int | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, max_sweeps: int | None
 ) -> None:
     pytest.importorskip("matplotlib")
     machine = hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)])
@@ -153,11 +153,11 @@ def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
     generator = torch.Generator().manual_seed(0)
     start = machine.random_states(200, seed=generator)
     coupling = hm.coupled.Gibbs()
-    meetings = hm.coupled.meet(machine, coupling, start, max_steps=max_steps, seed=generator)
+    meetings = hm.coupled.meet(machine, coupling, start, max_sweeps=max_sweeps, seed=generator)
     axis = drawn(monkeypatch, meetings, tmp_path / "m.png")
     x, y = (torch.as_tensor(values).double() for values in axis.lines[0].get_data())
     assert f"{meetings.flip_rate:.2%}" in axis.get_title()
-    if max_steps is None:
+    if max_sweeps is None:
         torch.testing.assert_close(y, hm.coupled.mixing_bound(meetings, range(len(x))))
         assert y[-1] == 0 < y[0] and "bound" in axis.get_ylabel()
         limit = torch.as_tensor(axis.lines[1].get_ydata()).double()

@@ -24,7 +24,7 @@ SETTINGS = {
     "cd": {"k": 1},
     "noise_cd": {"k": 3},
     "tempered_pcd": {"replicas": 3},
-    "ucd": {"max_steps": 200},
+    "ucd": {"max_sweeps": 200},
 }
 
 

@@ -33,7 +33,7 @@ def still_rising():
 def many_pairs_given_up():
     machine = hm.BoltzmannMachine([hm.Bernoulli(30), hm.Bernoulli(20)], seed=0)
     machine.couplings[0].fill_(4 * torch.randn(30, 20, generator=torch.Generator().manual_seed(0)))
-    hm.rules.ucd(max_steps=2).gradient(machine, machine.random_states(50, seed=0)[0], seed=0)
+    hm.rules.ucd(max_sweeps=2).gradient(machine, machine.random_states(50, seed=0)[0], seed=0)
 
 
 @pytest.mark.parametrize("lead", [near_a_saddle, few_annealing_runs, still_rising, many_pairs_given_up])

@@ -93,7 +93,7 @@ def test_means_over_states_have_the_noise_of_independent_ones(
 RIGHT = {
     "exact": hm.rules.exact(),
     "ucd": hm.rules.ucd(chains=ROWS),
-    "ucd, in fact without a cap": hm.rules.ucd(chains=ROWS, max_steps=10_000),
+    "ucd, in fact without a cap": hm.rules.ucd(chains=ROWS, max_sweeps=10_000),
     "local modes": hm.rules.ucd_lmi(chains=ROWS, pair_kernel=hm.coupled.Gibbs()),
 }
 

@@ -187,7 +187,7 @@ def test_pairs_that_met_stay_together(name):
 
 
 def estimates(
-    made, kernel, k, m, lag, lots=40, pairs=270, antithetic=False, max_steps=None, compiled=False
+    made, kernel, k, m, lag, lots=40, pairs=270, antithetic=False, max_sweeps=None, compiled=False
 ) -> torch.Tensor:
     """Independent estimates of E[S], each from so many pairs, (lots, statistics)."""
     hamiltonian = made.hamiltonian()
@@ -199,7 +199,7 @@ def estimates(
         with torch.no_grad():
             run_pairs(
                 hamiltonian, kernel, start, k=k, m=m, lag=lag,
-                max_steps=max_steps, generator=generator, into=into,
+                max_sweeps=max_sweeps, generator=generator, into=into,
                 weight=1 / pairs, antithetic=antithetic,
             )  # fmt: skip
 
@@ -263,21 +263,21 @@ def test_looks_between_sweeps_leave_the_estimate_unbiased(async_device, name, ho
 
 
 @pytest.mark.parametrize("kernel", [Gibbs(), Metropolis()], ids=repr)
-@pytest.mark.parametrize("max_steps", [None, 6])
+@pytest.mark.parametrize("max_sweeps", [None, 6])
 def test_meetings_have_the_distribution_that_they_have_with_a_look_at_every_sweep(
-    async_device, kernel, max_steps
+    async_device, kernel, max_sweeps
 ):
     """Meeting times by χ² on two samples; sweeps, proposals and changed units by their means."""
     made = machine("bernoulli-spin", scale=0.4)
     met = []
     for sweeps in (1, 8):
         async_device.setattr(ahead, "SWEEPS", sweeps)
-        met.append(meet(made, kernel, made.random_states(4000, seed=sweeps), 2, max_steps, seed=sweeps))
-    last = 6 if max_steps else 20
+        met.append(meet(made, kernel, made.random_states(4000, seed=sweeps), 2, max_sweeps, seed=sweeps))
+    last = 6 if max_sweeps else 20
     table = torch.stack([torch.bincount(each.times.clamp(max=last), minlength=last + 1) for each in met])
     assert stats.chi2_contingency(table[:, table.sum(0) > 20].numpy()).pvalue > FAILURE_RATE / 4
     for each in met:
-        assert set(each.times[each.capped].tolist()) <= {max_steps} and int(each.times.min()) >= 2
+        assert set(each.times[each.capped].tolist()) <= {max_sweeps} and int(each.times.min()) >= 2
         assert torch.equal(each.cost, 2 + 2 * (each.times - 2))
     rejected = [each.tries.double() for each in met]
     error = sum(x.var() / len(x) for x in rejected) ** 0.5
@@ -299,7 +299,7 @@ def test_pairs_that_meet_before_the_horizon_go_on_to_it(async_device, name, k, m
     for seed, records in enumerate([frozenset[str](), frozenset(("cpu",))]):
         async_device.setattr("harmonium.backends.choice.RECORDS", records)
         generator = torch.Generator().manual_seed(seed)
-        met = run_pairs(hamiltonian, Gibbs(), start, k=k, m=m, lag=lag, max_steps=None, generator=generator)
+        met = run_pairs(hamiltonian, Gibbs(), start, k=k, m=m, lag=lag, max_sweeps=None, generator=generator)
         assert torch.equal(met.cost, lag + 2 * (met.times - lag) + (m - met.times).clamp(min=0))
         assert bool((met.times < m).any()) and bool((met.times > lag).any())
         states = torch.cat(met.states, 1).double()
@@ -387,7 +387,7 @@ def test_without_its_correction_the_estimate_is_caught():
         with torch.no_grad():
             meetings = run_pairs(
                 hamiltonian, Gibbs(), made.random_states(400, seed=generator), k=1, m=1, lag=1,
-                max_steps=1, generator=generator, into=total,
+                max_sweeps=1, generator=generator, into=total,
                 weight=1 / 400,
             )  # fmt: skip
         rows.append(flat(total))
@@ -411,7 +411,7 @@ def test_the_compiled_kernel_has_the_distribution_of_the_eager_one(monkeypatch):
         total = Statistics(hamiltonian)
         with torch.no_grad():
             meetings = run_pairs(
-                hamiltonian, Gibbs(), start, k=2, m=4, lag=2, max_steps=None,
+                hamiltonian, Gibbs(), start, k=2, m=4, lag=2, max_sweeps=None,
                 generator=torch.Generator().manual_seed(2),
                 into=total, weight=1 / 20_000,
             )  # fmt: skip
@@ -477,12 +477,12 @@ def test_the_mixing_bound_is_above_the_true_distance_and_not_far(scale):
 def test_capped_pairs_are_told_and_bound_nothing():
     made = machine("bernoulli-spin", scale=3.0)
     v = made.random_states(300, seed=torch.Generator().manual_seed(0))[0]
-    meetings = meet(made, Gibbs(), v, max_steps=2, seed=torch.Generator().manual_seed(1))
+    meetings = meet(made, Gibbs(), v, max_sweeps=2, seed=torch.Generator().manual_seed(1))
     assert bool(meetings.capped.any()) and not bool(meetings.capped.all())
     assert bool((meetings.times[meetings.capped] == 2).all())
     with pytest.raises(ValueError, match="meetings: expected pairs that all met"):
         mixing_bound(meetings, range(3))
-    rule = hm.rules.ucd(chains=300, max_steps=2)
+    rule = hm.rules.ucd(chains=300, max_sweeps=2)
     assert rule.bias == "biased"
     with pytest.warns(RuntimeWarning, match="given up after 2 sweeps"):
         estimate = rule.gradient(made, v, seed=torch.Generator().manual_seed(2))
@@ -499,7 +499,7 @@ def test_figure_5_meeting_times():
     v = (torch.rand(1000, 500, generator=generator) < 0.5).float()
     met = {}
     for name, kernel in PUBLISHED.items():
-        times = meet(made, kernel, v, max_steps=11, seed=generator)
+        times = meet(made, kernel, v, max_sweeps=11, seed=generator)
         met[name] = float(((times.times <= 10) & ~times.capped).double().mean())
     assert met["default"] >= 0.78
     assert met["algorithm 1"] < 0.05 < 0.55 < met["algorithm 3"] < met["default"]

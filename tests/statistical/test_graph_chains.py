@@ -111,7 +111,7 @@ def test_pairs_that_met_stay_together(name):
     machine = make(name).float()
     generator = torch.Generator().manual_seed(3)
     start = data_for(machine, 200)
-    meetings = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, max_steps=5000, seed=generator)
+    meetings = hm.coupled.meet(machine, hm.coupled.Gibbs(), start, max_sweeps=5000, seed=generator)
     assert not bool(meetings.capped.any())
     hamiltonian, coupling = machine.hamiltonian(), hm.coupled.Gibbs()
     same = [x.repeat(2, 1) for x in meetings.states]
@@ -133,7 +133,7 @@ def test_coupled_chains_estimate_the_statistics_without_bias(name):
 
     def run() -> None:
         run_pairs(
-            hamiltonian, hm.coupled.Gibbs(), start, k=1, m=2, lag=1, max_steps=None,
+            hamiltonian, hm.coupled.Gibbs(), start, k=1, m=2, lag=1, max_sweeps=None,
             generator=generator, into=total, weight=1 / len(start[0]),
         )  # fmt: skip
 

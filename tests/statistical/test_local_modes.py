@@ -143,5 +143,5 @@ def test_local_modes_without_a_correction_are_biased(name):
 def test_bias_is_told():
     assert hm.rules.ucd_lmi().bias == "unbiased"
     assert hm.rules.ucd_lmi(pair_kernel=hm.coupled.Gibbs()).bias == "unbiased"
-    assert hm.rules.ucd_lmi(max_steps=50).bias == "biased"
+    assert hm.rules.ucd_lmi(max_sweeps=50).bias == "biased"
     assert hm.rules.ucd_lmi(pair_kernel=None).bias == "biased"

@@ -82,15 +82,15 @@ def test_the_limit_past_every_meeting_is_the_one_of_no_events() -> None:
 def test_wrong_arguments_are_refused() -> None:
     seen = meetings(np.full(4, 3), 2)
     for call in (mixing_bound, mixing_limit):
-        with pytest.raises(ValueError, match="steps: expected numbers of at least 0, received -2"):
+        with pytest.raises(ValueError, match="sweeps: expected numbers of at least 0, received -2"):
             call(seen, torch.tensor([1, -2]))
-        with pytest.raises(ValueError, match="steps: expected numbers of at least 0, received nan"):
+        with pytest.raises(ValueError, match="sweeps: expected numbers of at least 0, received nan"):
             call(seen, torch.tensor([1, torch.nan]))
         with pytest.raises(
-            ValueError, match=r"steps: expected .*\(steps,\), received torch.int64 of shape \(\)"
+            ValueError, match=r"sweeps: expected .*\(sweeps,\), received torch.int64 of shape \(\)"
         ):
             call(seen, torch.tensor(3))
-        with pytest.raises(TypeError, match="steps: expected a tensor or a range, received int"):
+        with pytest.raises(TypeError, match="sweeps: expected a tensor or a range, received int"):
             call(seen, 3)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="meetings: expected the meetings of pairs of chains, received"):
             call(seen.times, range(3))  # type: ignore[arg-type]

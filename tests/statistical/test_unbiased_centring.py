@@ -87,6 +87,6 @@ def test_a_biased_rule_stays_one_and_is_caught(units: tuple[int, ...]) -> None:
     assert z > 2 * limit
 
 
-@pytest.mark.parametrize("rule", [rules.ucd(max_steps=5), rules.ucd_lmi(max_steps=5)], ids=repr)
+@pytest.mark.parametrize("rule", [rules.ucd(max_sweeps=5), rules.ucd_lmi(max_sweeps=5)], ids=repr)
 def test_given_up_pairs_are_biased_with_centring_too(rule: hm.learning.Rule) -> None:
     assert rules.centred(rule).bias == "biased"

@@ -58,7 +58,7 @@ def test_weights_of_rows_weigh_corrections_too() -> None:
     def total(weights: torch.Tensor | None) -> torch.Tensor:
         into = Statistics(hamiltonian)
         meetings = run_pairs(
-            hamiltonian, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_steps=None, into=into,
+            hamiltonian, hm.coupled.Gibbs(), start, k=0, m=0, lag=1, max_sweeps=None, into=into,
             generator=torch.Generator().manual_seed(2), row_weights=weights,
         )  # fmt: skip
         assert int((meetings.times > 1).sum()) > ROWS / 2

@@ -20,7 +20,7 @@ from harmonium.backends.per_unit import copy, couple_row, draw, log_odds, probab
 
 
 def run_small_pairs(
-    hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_steps: int | None,
+    hamiltonian: Machine, start: Tensor, key: np.uint64, *, k: int, m: int, lag: int, max_sweeps: int | None,
     into: Any, weight: float, antithetic: bool, jumps: tuple[Tensor, Tensor] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Runs ``coupled.run_pairs`` from visible states, (pairs, width), where ``choice.small_pairs`` serves.
@@ -42,7 +42,7 @@ def run_small_pairs(
     sums = np.zeros((shares, n0)), np.zeros((shares, n1)), np.zeros((shares, n0, n1))
     arguments = (
         *(J, np.ascontiguousarray(J.T), visible, hidden, states, *_sort_jumps(n0, jumps), key),
-        *(k, m, lag, max_steps or 0, pairs // 2 if antithetic else 0, weight),
+        *(k, m, lag, max_sweeps or 0, pairs // 2 if antithetic else 0, weight),
         *(horizon, times, capped, tries, cost),
     )
     over(_run, shares, shares, flips, sums, arguments)
@@ -116,12 +116,12 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
     """Runs ``meeting.run_pairs`` for some of the shares, each into sums of its own: every ``shares``-th pair.
 
     ``visible`` and ``hidden`` are bias, gain and lower value of their units. States are (pairs, n);
-    max_steps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of
+    max_sweeps 0 is no cap; jumps are sorted by key. If not 0, pair mirrored_from + i mirrors the noise of
     pair i until the second chains set out. The arrays from ``horizon`` on are filled, one row a pair.
     ``flips`` counts [changed, seen] units, and ``sums`` are the signed ones of v, E[h | v] and v ⊗ E[h | v].
     """
     J, JT, visible, hidden, start, jump_keys, jump_states, jump_free_energies, key = arguments[:9]
-    k, m, lag, max_steps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[9:]
+    k, m, lag, max_sweeps, mirrored_from, weight, horizon, times, capped, tries, cost = arguments[9:]
     (bias0, gain0, low0), (bias1, gain1, low1) = visible, hidden
     n0, n1 = J.shape
     state_weight = weight / (m - k + 1)
@@ -204,7 +204,7 @@ def _run(first: int, last: int, shares: int, flips_of: Any, sums: Any, arguments
                             average += correction
                             probabilities(s_hy, up_hy, rare_hy)
                             _add(y, up_hy, low1, -correction, mean, visible_sum, hidden_sum, pair_sum)
-                        if t == max_steps:
+                        if t == max_sweeps:
                             times[pair] = t
                             capped[pair] = True
                             met = True

@@ -28,7 +28,7 @@ _FEWEST_SWEEPS = 40  # of a diagnosis
 
 
 def mixing(
-    machine: BoltzmannMachine, max_steps: int, seed: int
+    machine: BoltzmannMachine, max_sweeps: int, seed: int
 ) -> tuple[dict[str, Any], list[str], Meetings]:
     """Meeting times of pairs of Gibbs chains from noise, and sweeps until chains are near their distribution.
 
@@ -37,7 +37,7 @@ def mixing(
 
     Args:
         machine: any machine.
-        max_steps: sweeps after which a pair is given up; with such pairs nothing is bounded.
+        max_sweeps: sweeps after which a pair is given up; with such pairs nothing is bounded.
         seed: Seed of starts and chains.
 
     Returns:
@@ -45,7 +45,7 @@ def mixing(
     """
     generator = as_generator(seed, machine.device)
     start = machine.random_states(PAIRS, seed=generator)
-    first = meet(machine, Gibbs(), start, max_steps=max_steps, seed=generator)
+    first = meet(machine, Gibbs(), start, max_sweeps=max_sweeps, seed=generator)
     table: dict[str, Any] = {
         "start": "noise",
         "pairs": PAIRS,
@@ -57,14 +57,14 @@ def mixing(
     if bool(first.capped.any()):
         table["sweeps_until_all_meet"] = until_all_meet(first)
         remark = (
-            f"mixing: {int(first.capped.sum())} of {PAIRS} pairs had not met after {max_steps} sweeps: the "
+            f"mixing: {int(first.capped.sum())} of {PAIRS} pairs had not met after {max_sweeps} sweeps: the "
             f"mean is too small, and nothing is bounded; {_advise(table['sweeps_until_all_meet'])}"
         )
         return table, [remark], first
     lag = int(first.times.max())
     second = meet(machine, Gibbs(), start, lag=lag, seed=generator)
-    steps = range(int(second.times.max()) + 1)
-    curves = {"": mixing_bound(second, steps), "_with_confidence": mixing_limit(second, steps, CONFIDENCE)}
+    sweeps = range(int(second.times.max()) + 1)
+    curves = {"": mixing_bound(second, sweeps), "_with_confidence": mixing_limit(second, sweeps, CONFIDENCE)}
     table |= {"lag": lag, "confidence": CONFIDENCE}
     for name, curve in curves.items():
         for distance in _DISTANCES:
@@ -96,7 +96,7 @@ def until_all_meet(meetings: Meetings) -> int | None:
 def _advise(sweeps: int | None) -> str:
     """Returns what to do about capped pairs, by the sweeps until all meet."""
     if sweeps is not None:
-        return f"at the pace of their second half all would have met after about {sweeps} (--mixing-steps)"
+        return f"at the pace of their second half all would have met after about {sweeps} (--mixing-sweeps)"
     return (
         "hardly any met in the second half, so that more sweeps would most likely not help: chains from "
         "noise do not mix. Start chains at data or temper them (hm.chains.Tempering)"

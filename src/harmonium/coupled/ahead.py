@@ -135,7 +135,7 @@ class RunAhead:
         kernel: what moves the pairs.
         layers: what is looked at.
         generator: source of noise.
-        max_steps: the sweep at which pairs are given up, or None.
+        max_sweeps: the sweep at which pairs are given up, or None.
         horizon: which sweeps have which weights.
     """
 
@@ -145,12 +145,12 @@ class RunAhead:
         kernel: PairKernel,
         layers: Layers,
         generator: torch.Generator,
-        max_steps: int | None,
+        max_sweeps: int | None,
         horizon: Horizon,
     ) -> None:
         self._horizon = horizon
         self._hamiltonian, self._kernel, self._layers = hamiltonian, kernel, layers
-        self._generator, self._max_steps = generator, max_steps
+        self._generator, self._max_sweeps = generator, max_sweeps
         self._records = (
             choice.records(hamiltonian.device)
             and kernel.is_steady
@@ -207,7 +207,7 @@ class RunAhead:
                 both = both.select_rows(torch.cat((at, at + len(both.states[0]) // 2)))
                 hamiltonian = self._select(pairs[_device.to_device(pair, device)])
             most = SWEEPS if self._records else 1
-            most = most if self._max_steps is None else min(most, self._max_steps - t)
+            most = most if self._max_sweeps is None else min(most, self._max_sweeps - t)
             seen, read = self._look(hamiltonian, both, _device.to_device(live, device), most)
             number, places, rows = len(read), seen.places[1 : len(read) + 1], len(pair)
             tried, all_apart, different = read[:, 2:].chunk(3, 1)
@@ -224,7 +224,7 @@ class RunAhead:
             weights = [self._horizon.correction(t + s + 1) for s in range(number)]
             self._add(accumulator, places, pairs, pair, live & different, weights)
             after = live & all_apart[-1]
-            given_up = after & (t + number == self._max_steps)
+            given_up = after & (t + number == self._max_sweeps)
             ends = live & (given_up | ~all_apart[-1])
             when = t + torch.where(given_up, number, 1 + all_apart.sum(0))
             times[pair[ends]], capped[pair[given_up]] = when[ends], 1

@@ -92,7 +92,7 @@ def meet(
     pair_kernel: PairKernel,
     start: Numbers | Sequence[Numbers],
     lag: int = 1,
-    max_steps: int | None = None,
+    max_sweeps: int | None = None,
     *,
     clamp: ClampLike = None,
     seed: int | torch.Generator,
@@ -107,7 +107,7 @@ def meet(
         start: visible states (pairs, visible_width), from which hidden layers are drawn, or one tensor for
             each layer.
         lag: how far X runs ahead of Y, at least 1.
-        max_steps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
+        max_sweeps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
         seed: source of all noise: an int, or a generator to advance.
         distributed: processes that share the pairs, as in ``harmonium.train``; all get the result. None: this
@@ -130,7 +130,7 @@ def meet(
     _checks.instance(pair_kernel, "pair_kernel", PairKernel, "a pair kernel such as coupled.Gibbs()")
     generator = _random.as_generator(seed, machine.device)
     lag = _checks.positive_int(lag, "lag")
-    max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=lag)
+    max_sweeps = None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=lag)
     hamiltonian = machine.hamiltonian()
     require_distribution(hamiltonian)
     dealt = None if distributed is None else as_shards(distributed, shards)
@@ -139,7 +139,7 @@ def meet(
 
     def run(selected: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
         return run_pairs(
-            selected, pair_kernel, states, k=lag, m=lag, lag=lag, max_steps=max_steps, generator=noise
+            selected, pair_kernel, states, k=lag, m=lag, lag=lag, max_sweeps=max_sweeps, generator=noise
         )
 
     if dealt is None:
@@ -160,7 +160,7 @@ def run_pairs(
     k: int,
     m: int,
     lag: int,
-    max_steps: int | None,
+    max_sweeps: int | None,
     generator: torch.Generator,
     into: Statistics | None = None,
     weight: float = 1.0,
@@ -181,7 +181,7 @@ def run_pairs(
     ``start`` has for each layer (pairs, width_l), ``row_weights`` is (pairs,). ``fields`` has the fields of
     some layers at the start, (pairs, width_l), where they are known.
     """
-    _check(k, m, lag, max_steps)
+    _check(k, m, lag, max_sweeps)
     if antithetic and len(start[0]) % 2:
         raise ValueError(f"start: expected an even number of antithetic pairs, received {len(start[0])} rows")
     if (
@@ -194,7 +194,7 @@ def run_pairs(
 
         jumps = None if pair_kernel.jumps is None else pair_kernel.jumps.weighed(hamiltonian)
         ran = run_small_pairs(
-            hamiltonian, start[0], _random.key(generator), k=k, m=m, lag=lag, max_steps=max_steps,
+            hamiltonian, start[0], _random.key(generator), k=k, m=m, lag=lag, max_sweeps=max_sweeps,
             into=into, weight=weight, antithetic=antithetic, jumps=jumps,
         )  # fmt: skip
         return Meetings(**ran | {"lag": lag, "states": [*ran["states"], *start[1:]]})
@@ -219,7 +219,7 @@ def run_pairs(
     # mean of f(X_t) over k..m, added as states come, and the weighted differences f(X_t) - f(Y_{t-lag}),
     # which are 0 from the meeting on.
     t, weights = 0, Horizon(k, m, lag, weight)
-    ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_steps, weights)
+    ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_sweeps, weights)
     while len(apart) or len(together):
         if t >= ahead.least and _device.is_async(device):
             if len(together):
@@ -259,7 +259,7 @@ def run_pairs(
             met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
             if t >= lag:
                 met, equal = ~torch.stack(layers.mark_apart(both)).cpu()  # on a GPU, the wait of a sweep
-            done = torch.ones_like(met) if t == max_steps else met
+            done = torch.ones_like(met) if t == max_sweeps else met
             if bool(done.any()):
                 places = _device.selected_indices(done, device)
                 tally.times[apart[places]] = t
@@ -275,7 +275,7 @@ def run_pairs(
             both = pair_kernel.prepare(hamiltonian.select_rows(torch.cat((apart, apart))), both, copies=2)
             accumulator.add_difference(both, apart, weights.correction(t))
             apart, both, met = _drop(met, apart, both, met)
-            if t == max_steps:
+            if t == max_sweeps:
                 apart, both = apart[:0], both.select_rows(slice(0, 0))
         if t == m:
             _put(horizon, together, alone.states)
@@ -365,15 +365,15 @@ def _put(target: States, rows: Tensor, values: States) -> None:
         target[l] = target[l].index_copy(0, rows, value)
 
 
-def _check(k: int, m: int, lag: int, max_steps: int | None) -> None:
+def _check(k: int, m: int, lag: int, max_sweeps: int | None) -> None:
     _checks.positive_int(lag, "lag")
     _checks.positive_int(k, "k", minimum=0)
     _checks.positive_int(m, "m", minimum=k)
-    if max_steps is not None:
-        _checks.positive_int(max_steps, "max_steps", minimum=max(m, lag))
+    if max_sweeps is not None:
+        _checks.positive_int(max_sweeps, "max_sweeps", minimum=max(m, lag))
 
 
-def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
+def mixing_bound(meetings: Meetings, sweeps: Tensor | range) -> Tensor:
     """Estimates upper bounds on the total variation between X_t and the machine (Biswas et al. 2019).
 
     d_TV(t) ≤ E[N_t] with N_t = max(0, ⌈(τ - lag - t)/lag⌉), estimated by the mean over pairs. The chains'
@@ -382,14 +382,14 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
 
     Args:
         meetings: from ``coupled.meet``.
-        steps: the numbers t of sweeps, (steps,), each at least 0.
+        sweeps: numbers t of sweeps, (sweeps,), each at least 0.
 
     Returns:
-        A bound for each t, (steps,), float64, at most 1.
+        A bound for each t, (sweeps,), float64, at most 1.
 
     Raises:
-        TypeError: not ``Meetings``, or steps that are no tensor or range.
-        ValueError: a pair was capped, so that nothing is bounded, or a step below 0.
+        TypeError: not ``Meetings``, or ``sweeps`` that is no tensor or range.
+        ValueError: a pair was capped, so that nothing is bounded, or a number below 0.
 
     Examples:
         >>> import harmonium as hm
@@ -400,10 +400,10 @@ def mixing_bound(meetings: Meetings, steps: Tensor | range) -> Tensor:
         >>> bool(bounds[0] <= 1), bool(bounds[19] == 0)
         (True, True)
     """
-    return _count_lags(meetings, _read_steps(meetings, steps)).mean(-1).clamp(max=1)
+    return _count_lags(meetings, _read_sweeps(meetings, sweeps)).mean(-1).clamp(max=1)
 
 
-def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 0.95) -> Tensor:
+def mixing_limit(meetings: Meetings, sweeps: Tensor | range, confidence: float = 0.95) -> Tensor:
     """Returns upper confidence limits of the bounds that ``mixing_bound`` estimates.
 
     No limit holds without an assumption: a mode that no pair has found may keep pairs apart for as long as it
@@ -418,11 +418,11 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
 
     Args:
         meetings: from ``coupled.meet``, best with a lag near the longest meeting time at lag 1.
-        steps: the numbers t of sweeps, (steps,), each at least 0.
+        sweeps: numbers t of sweeps, (sweeps,), each at least 0.
         confidence: how often the limit is to be right, above 0 and below 1.
 
     Returns:
-        A limit for each t, (steps,), float64, at least ``mixing_bound`` and at most 1. All are 1 where every
+        A limit for each t, (sweeps,), float64, at least ``mixing_bound`` and at most 1. All are 1 where every
         pair met at the lag itself: h is then unknown.
 
     Raises:
@@ -433,7 +433,7 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
     risk = (1 - _checks.real(confidence, "confidence", 0.0, 1.0)) / 2
     if not 0 < risk < 0.5:
         raise ValueError(f"confidence: expected a number above 0 and below 1, received {confidence:g}")
-    t = _read_steps(meetings, steps)
+    t = _read_sweeps(meetings, sweeps)
     lags = _count_lags(meetings, t)
     pairs = lags.shape[-1]
     late = (lags > 0).sum(-1).cpu().numpy()
@@ -448,29 +448,29 @@ def mixing_limit(meetings: Meetings, steps: Tensor | range, confidence: float = 
 
 
 def _count_lags(meetings: Meetings, t: Tensor) -> Tensor:
-    """Returns N_t of every pair, (steps, pairs)."""
+    """Returns N_t of every pair, (sweeps, pairs)."""
     excess = (meetings.times.double() - meetings.lag - t.unsqueeze(-1)) / meetings.lag
     return excess.ceil().clamp(min=0)
 
 
-def _read_steps(meetings: Meetings, steps: Tensor | range) -> Tensor:
-    """Returns the checked numbers of sweeps, (steps,) float64."""
+def _read_sweeps(meetings: Meetings, sweeps: Tensor | range) -> Tensor:
+    """Returns the checked numbers of sweeps, (sweeps,) float64."""
     _checks.instance(meetings, "meetings", Meetings, "the meetings of pairs of chains")
-    _checks.instance(steps, "steps", Tensor | range, "a tensor or a range")
+    _checks.instance(sweeps, "sweeps", Tensor | range, "a tensor or a range")
     if bool(meetings.capped.any()):
         raise ValueError(
             f"meetings: expected pairs that all met, received {int(meetings.capped.sum())} of "
             f"{len(meetings.capped)} capped after {int(meetings.times.max())} sweeps, which bound nothing: "
-            "chains from this start do not mix within them. A larger max_steps helps if pairs still met near "
-            "the end; else start nearer to the machine's distribution (data, tempered chains)"
+            "chains from this start do not mix within them. A larger max_sweeps helps if pairs still met "
+            "near the end; else start nearer to the machine's distribution (data, tempered chains)"
         )
-    t = steps if isinstance(steps, Tensor) else torch.tensor(list(steps))
+    t = sweeps if isinstance(sweeps, Tensor) else torch.tensor(list(sweeps))
     if t.dim() != 1 or t.is_complex():
         raise ValueError(
-            f"steps: expected numbers of sweeps, (steps,), received {t.dtype} of shape {tuple(t.shape)}"
+            f"sweeps: expected numbers of sweeps, (sweeps,), received {t.dtype} of shape {tuple(t.shape)}"
         )
     t = t.to(meetings.times.device, torch.float64)
     if not bool((t >= 0).all()):
         wrong = t[~(t >= 0)][0]
-        raise ValueError(f"steps: expected numbers of at least 0, received {float(wrong):g}")
+        raise ValueError(f"sweeps: expected numbers of at least 0, received {float(wrong):g}")
     return t

@@ -55,7 +55,7 @@ class CoupledChains(Expectation):
         lag: int = 1,
         start: Start = "data",
         chains: int | None = None,
-        max_steps: int | None = None,
+        max_sweeps: int | None = None,
         quantile: float | None = None,
         antithetic: bool = False,
         clamped: bool = False,
@@ -72,8 +72,8 @@ class CoupledChains(Expectation):
         self.start = _checks.one_of(start, "start", ("data", "persistent", "noise"))
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
         least = max(self.m, self.lag)
-        self.max_steps = (
-            None if max_steps is None else _checks.positive_int(max_steps, "max_steps", minimum=least)
+        self.max_sweeps = (
+            None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=least)
         )
         self.quantile = None if quantile is None else _checks.real(quantile, "quantile", 0.0, 1.0)
         self.antithetic = antithetic and not clamped
@@ -91,8 +91,8 @@ class CoupledChains(Expectation):
             pairs *= 1 + self.antithetic
         k = self.k if state is None else max(self.k, state.k)
         m = k + self.m - self.k
-        if self.max_steps is not None:
-            m = min(m, self.max_steps)
+        if self.max_sweeps is not None:
+            m = min(m, self.max_sweeps)
             k = min(k, m)
         if state is not None and state.states is not None and self.start == "persistent":
             start = KernelState(state.states, 0)
@@ -107,7 +107,7 @@ class CoupledChains(Expectation):
             k=k,
             m=m,
             lag=self.lag,
-            max_steps=self.max_steps,
+            max_sweeps=self.max_sweeps,
             generator=generator,
             into=request.into,
             weight=request.weight / pairs,
@@ -118,7 +118,7 @@ class CoupledChains(Expectation):
         late = self.k if self.quantile is None else meetings.times.double().quantile(self.quantile)
         kept = PairState(ceil(late), meetings.states if going_on else None)
         keeps = self.quantile is not None or going_on
-        diagnostics = diagnose(meetings, self._prefix, self.max_steps)
+        diagnostics = diagnose(meetings, self._prefix, self.max_sweeps)
         return Outcome(kept if keeps else None, {**diagnostics, f"{self._prefix}burn_in": float(k)})
 
     def check_state(self, hamiltonian: Hamiltonian, state: Any) -> None:
@@ -159,14 +159,14 @@ class CoupledChains(Expectation):
         return PairState(self.k, state.states if isinstance(state, KernelState) else state)
 
 
-def diagnose(meetings: Meetings, prefix: str, max_steps: int | None) -> dict[str, float]:
+def diagnose(meetings: Meetings, prefix: str, max_sweeps: int | None) -> dict[str, float]:
     """Numbers about pairs, with a warning where many were given up."""
     counts = torch.stack((meetings.capped, meetings.times, meetings.tries, meetings.cost)).double()
     (capped, time, tries, cost), (_, longest, *_) = torch.stack((counts.mean(1), counts.amax(1))).tolist()
     if capped > _MUCH:
         _checks.warn(
-            f"{capped:.0%} of the pairs were given up after {max_steps} sweeps: the gradient is "
-            "biased. Raise max_steps, or lower the learning rate",
+            f"{capped:.0%} of the pairs were given up after {max_sweeps} sweeps: the gradient is "
+            "biased. Raise max_sweeps, or lower the learning rate",
             RuntimeWarning,
         )
     return {

@@ -34,14 +34,14 @@ class LocalModes(Expectation):
         pair_kernel: PairKernel | None = None,
         *,
         chains: int | None = None,
-        max_steps: int | None = None,
+        max_sweeps: int | None = None,
         marginalise: bool = True,
         clamped: bool = False,
     ) -> None:
         self.pair_kernel = pair_kernel
         _checks.instance(pair_kernel, "pair_kernel", PairKernel | None, "a pair kernel or None")
         self.chains = None if chains is None else _checks.positive_int(chains, "chains")
-        self.max_steps = None if max_steps is None else _checks.positive_int(max_steps, "max_steps")
+        self.max_sweeps = None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps")
         self.marginalise = marginalise
         self.clamped = clamped
 
@@ -77,11 +77,11 @@ class LocalModes(Expectation):
                 k=0,
                 m=0,
                 lag=1,
-                max_steps=self.max_steps,
+                max_sweeps=self.max_sweeps,
                 generator=generator,
                 into=sums,
                 weight=request.weight / chains,
                 row_weights=row_weights,
             )
-            diagnostics |= diagnose(meetings, name, self.max_steps)
+            diagnostics |= diagnose(meetings, name, self.max_sweeps)
         return Outcome(None, diagnostics, self.pair_kernel is None, begun)

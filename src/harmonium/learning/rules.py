@@ -247,7 +247,7 @@ def ucd(
     m: int | None = None,
     lag: int = 1,
     chains: int | None = None,
-    max_steps: int | None = None,
+    max_sweeps: int | None = None,
     *,
     pair_kernel: PairKernel | None = None,
     start: Start = "data",
@@ -264,7 +264,7 @@ def ucd(
         m: last sweep that is averaged; None is k.
         lag: how far the first chain runs ahead, at least 1.
         chains: pairs of the free phase; None is as many as the batch has rows.
-        max_steps: sweeps after which a pair is given up; with it the rule's ``bias`` is "biased", and the
+        max_sweeps: sweeps after which a pair is given up; with it the rule's ``bias`` is "biased", and the
             fraction of pairs given up is a diagnostic of every update. None: never.
         pair_kernel: ``coupled.Gibbs`` or ``coupled.Metropolis``.
         start: where pairs begin: "data", "persistent" or "noise". Persistent pairs may begin at the chains of
@@ -274,11 +274,12 @@ def ucd(
             even. It takes variance away while the couplings are weak and costs nothing.
     """
     settings = {
-        "pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_steps": max_steps, "quantile": quantile,
+        "pair_kernel": pair_kernel, "k": k, "m": m, "lag": lag, "max_sweeps": max_sweeps,
+        "quantile": quantile,
     }  # fmt: skip
     free = CoupledChains(**settings, chains=chains, start=start, antithetic=antithetic)  # type: ignore[arg-type]
     clamped = CoupledChains(**settings, clamped=True)  # type: ignore[arg-type]
-    return Rule("ucd", clamped, free, "unbiased" if max_steps is None else "biased")
+    return Rule("ucd", clamped, free, "unbiased" if max_sweeps is None else "biased")
 
 
 _PUBLISHED = Metropolis()
@@ -287,7 +288,7 @@ _PUBLISHED = Metropolis()
 @recipe
 def ucd_lmi(
     chains: int | None = None,
-    max_steps: int | None = None,
+    max_sweeps: int | None = None,
     *,
     pair_kernel: PairKernel | None = _PUBLISHED,
     marginalise: bool = True,
@@ -304,17 +305,17 @@ def ucd_lmi(
 
     Args:
         chains: pairs of the free phase; None is as many as the batch has rows.
-        max_steps: steps after which a pair is given up, see ``ucd``.
+        max_sweeps: sweeps after which a pair is given up, see ``ucd``.
         pair_kernel: ``coupled.Metropolis()`` as published, ``coupled.Gibbs()``, or None for no correction;
             the rule's ``bias`` is then "biased".
         marginalise: whether each state is read as the mean of E[S | one colour] and E[S | the other], which
             takes variance away (Taniguchi, Eq. 27). Small machines that Gibbs pairs compile sum the hidden
             layer out instead.
     """
-    settings = {"pair_kernel": pair_kernel, "max_steps": max_steps, "marginalise": marginalise}
+    settings = {"pair_kernel": pair_kernel, "max_sweeps": max_sweeps, "marginalise": marginalise}
     free = LocalModes(**settings, chains=chains)  # type: ignore[arg-type]
     clamped = LocalModes(**settings, clamped=True)  # type: ignore[arg-type]
-    unbiased = pair_kernel is not None and max_steps is None
+    unbiased = pair_kernel is not None and max_sweeps is None
     return Rule("ucd_lmi", clamped, free, "unbiased" if unbiased else "biased")
 
 

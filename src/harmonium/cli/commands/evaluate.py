@@ -49,7 +49,7 @@ def evaluate(
     with_tap: Annotated[bool, Setting(option="--tap")] = False,
     solver: Annotated[str, Setting(SOLVERS)] = "tap",
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
-    mixing_steps: int = 10_000,
+    mixing_sweeps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
     card: Annotated[Path | None, Setting(metavar="FILE")] = None,
     unknown: options.Unknown | None = None,
@@ -72,7 +72,7 @@ def evaluate(
         with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
         solver: equations of --tap for ln Z.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
-        mixing_steps: sweeps after which --mixing gives a pair of chains up.
+        mixing_sweeps: sweeps after which --mixing gives a pair of chains up.
         mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
         card: write a model card to publish beside the machine, a .md file.
     """
@@ -137,7 +137,7 @@ def evaluate(
     mixed: dict[str, Any] = {}
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
-            result["mixing"], remarks, meetings = mixing(machine, mixing_steps, seed)
+            result["mixing"], remarks, meetings = mixing(machine, mixing_sweeps, seed)
         notes += remarks
         if mixing_plot is not None:
             mixing_curve(meetings, mixing_plot)
@@ -146,7 +146,7 @@ def evaluate(
             beside = [(name, rows) for name, rows in sets if name != chosen[0][0]][:1]
             weighed = [_weighed(coding, read[name], rows) for name, rows in beside]
             first = None if base is None else _weighed(coding, read[base], chosen[0][1])
-            result |= chains_from_noise(machine, [first, *weighed], mixing_steps, seed, notes)
+            result |= chains_from_noise(machine, [first, *weighed], mixing_sweeps, seed, notes)
         mixed = result["mixing"] | result.get("equilibrium", {})
     elif coding.alphabet is not None and table["method"] != "exact" and base is not None:
         first = _weighed(coding, read[base], chosen[0][1])

@@ -66,7 +66,7 @@ def report(
     data: options.OtherData | None = None,
     sweeps: From0 = 1000,
     temperatures: int = 1000,
-    mixing_steps: int = 1000,
+    mixing_sweeps: int = 1000,
     seconds: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -82,7 +82,7 @@ def report(
         data: rows to judge the machine by; its training data if not given.
         sweeps: sweeps of the chains whose samples are shown; not read where exact draws are affordable.
         temperatures: temperatures of AIS, where ln Z is not exact.
-        mixing_steps: sweeps after which a pair of coupled chains is given up; also of other chains.
+        mixing_sweeps: sweeps after which a pair of coupled chains is given up; also of other chains.
         seconds: about the time that the page may take; if not given five times that of the training, and 60
             at least. Sweeps and temperatures are shortened to it, and the page tells which.
     """
@@ -122,7 +122,7 @@ def report(
     )
     limit = max(_SECONDS, _TRAININGS * record.seconds) if seconds is None else seconds
     with working("measuring the cost"):
-        costs = _costs(subject, kept, temperatures, mixing_steps)
+        costs = _costs(subject, kept, temperatures, mixing_sweeps)
     budget = Budget(max(limit / 2, limit - (time.monotonic() - began)), costs)  # without what was measured
     shares = None if dataset is None or rows is None else _shares(coding, dataset)
     first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
@@ -141,7 +141,7 @@ def report(
     )
     others = {"landscape": partial(fill_landscape, starts=budget.steps("landscape"))}
     fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
-        ("mixing", "Mixing", partial(_mixing, met, most=mixing_steps, pairs=budget.steps("pairs"))),
+        ("mixing", "Mixing", partial(_mixing, met, most=mixing_sweeps, pairs=budget.steps("pairs"))),
         ("equilibrium", "Equilibrium", partial(_equilibrium, met, most=budget.steps("equilibrium"))),
         ("likelihood", "Likelihood", likely),
         ("learned", "Was it learned?", partial(fill_learned, scores)),
@@ -190,7 +190,7 @@ def _costs(subject: Subject, kept: Ladder | None, temperatures: int, most: int) 
         parts["samples"] = Part(subject.sweeps, 1, own)
     if not (subject.exact and isinstance(subject.encoder, Table)):
         pairs = [x[:PAIRS] for x in start]
-        pair_sweep = time_of_step(lambda n: meet(machine, PairGibbs(), pairs, max_steps=n, seed=seed))
+        pair_sweep = time_of_step(lambda n: meet(machine, PairGibbs(), pairs, max_sweeps=n, seed=seed))
         parts["pairs"] = Part(most, _LEAST, 2 * pair_sweep)
         if rows is not None:
             parts["equilibrium"] = Part(min(most, SWEEPS), _LEAST, sweep * CHAINS / _SAMPLES)
