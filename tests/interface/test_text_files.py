@@ -269,3 +269,90 @@ def test_a_row_of_its_label_alone_is_scored(cli: CommandLine, tmp_path: Path) ->
     cli.train(data, run, "--label", "kind", "--objective", "joint")
     (found,) = cli.succeed("evaluate", run, data, "--json").json["results"]
     assert found["rows"] == 31 and found["log_likelihood"] < 0
+
+
+# The marks of a file are those of what is written
+
+
+def table_of(rows: int, separator: str, decimal: str) -> str:
+    """A table whose numbers have two decimals, whole numbers and text."""
+    random = np.random.default_rng(7)
+    lines = [["x", "y", "n", "city"]]
+    for x, n in zip(random.normal(size=rows), random.integers(0, 900, rows), strict=True):
+        lines.append([f"{x:.2f}", f"{3 * x + random.normal():.2f}", str(n), ["Ulm", "Rom"][int(x > 0)]])
+    return "".join(separator.join(line).replace(".", decimal) + "\n" for line in lines)
+
+
+@pytest.mark.mostly_nightly(2)
+@pytest.mark.parametrize(
+    ("separator", "decimal"), [(";", ","), ("\t", "."), (";", "."), ("|", ","), (",", ".")]
+)
+def test_what_is_written_has_the_marks_of_what_was_read(
+    cli: CommandLine, tmp_path: Path, separator: str, decimal: str
+) -> None:
+    """A reader told of these marks alone finds numbers in every column of numbers, and nothing else."""
+    pandas = pytest.importorskip("pandas")
+    data, run = tmp_path / "x.csv", tmp_path / "run"
+    text = table_of(60, separator, decimal)
+    lines = text.splitlines()
+    lines[3] = separator.join(["", *lines[3].split(separator)[1:]])
+    data.write_text("\n".join(lines) + "\n")
+    cli.train(data, run)
+    commands = {
+        "impute": (data,),
+        "score": (data, "--why", 2),
+        "predict": (data, "--column", "city", "--probabilities"),
+        "mean": (data, "--column", "x"),
+        "sample": ("--number", 20),
+    }
+    for name, more in commands.items():
+        out = tmp_path / f"{name}.csv"
+        cli.succeed("predict" if name == "mean" else name, run, *more, "--out", out)
+        found = pandas.read_csv(out, sep=separator, decimal=decimal)
+        texts = {"city"} | {c for c in found if c.startswith(("cell_", "value_", "expected_"))}
+        assert all(found[c].dtype.kind in "if" for c in found if c not in texts), (name, found.dtypes)
+    full = (tmp_path / "impute.csv").read_text().splitlines()
+    assert [a == b for a, b in zip(full, lines, strict=True)] == [i != 3 for i in range(61)]
+    assert full[3].endswith(lines[3]) and decimal in full[3].split(separator)[0]
+    scores = pandas.read_csv(tmp_path / "score.csv", sep=separator, decimal=decimal, dtype=str)
+    given = pandas.read_csv(data, sep=separator, dtype=str)
+    for row, (column, value) in enumerate(zip(scores["cell_1"], scores["value_1"], strict=True)):
+        assert value == given[column][row]
+
+
+def test_the_ending_of_a_file_decides_what_separates_its_cells(cli: CommandLine, tmp_path: Path) -> None:
+    whole = table_of(30, ";", ",")
+    (tmp_path / "x.csv").write_text(whole)
+    cli.succeed("data", tmp_path / "x.csv", "--out", tmp_path / "y.csv")
+    assert (tmp_path / "y.csv").read_text() == whole
+    cli.succeed("data", tmp_path / "x.csv", "--out", tmp_path / "y.tsv")
+    assert (tmp_path / "y.tsv").read_text() == whole.replace(";", "\t")
+    cli.succeed("data", tmp_path / "y.tsv", "--out", tmp_path / "z.csv")
+    assert (tmp_path / "z.csv").read_text() == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal"),
+    [
+        ("a;b\n1,5;x\n2,25;y\n", ","),
+        ("a;b\n1,5;x\nunknown;y\n", ","),
+        ("a;b\n1,500;x\n2,250;y\n", "."),  # thousands
+        ("a;b\n1.5;x,5\n2.5;y\n", "."),
+        ("a;b\n1.5;1,25\n2.5;2,75\n", "."),
+        ("a;b\n$1.500,25;1\n$2,75;2\n", ","),
+        ('a,b\n"1,5",2\n"2,75",3\n', ","),
+    ],
+)
+def test_the_decimal_mark_of_a_file(tmp_path: Path, text: str, decimal: str) -> None:
+    found, _ = read_text(tmp_path / "x.csv", text)
+    assert found.dialect == (text[1], decimal)
+
+
+def test_labels_beside_sequences_keep_their_marks(cli: CommandLine, tmp_path: Path) -> None:
+    data, run, out = tmp_path / "x.csv", tmp_path / "run", tmp_path / "y.csv"
+    data.write_text("name;sequence;label\n" + "a;ACGU;x\nb;UGCA;y\nc;ACGA;x\n" * 8)
+    cli.train(data, run, "--label", "label", "--objective", "joint")
+    cli.succeed("sample", run, "--number", 5, "--sweeps", 2, "--out", out)
+    assert out.read_text().splitlines()[0] == "name;sequence;label"
+    cli.succeed("data", data, "--out", tmp_path / "z.csv")
+    assert (tmp_path / "z.csv").read_text() == data.read_text()

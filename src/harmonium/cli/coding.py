@@ -18,6 +18,7 @@ from torch import Tensor
 
 from harmonium._checks import close_to
 from harmonium.data import DataSet, Rows, read_weights
+from harmonium.data._text_files import SEPARATORS, Dialect
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import similarity_weights
 from harmonium.tables import IGNORE, Codec
@@ -61,6 +62,24 @@ def source_of(machine: BoltzmannMachine) -> tuple[str | None, tuple[int, ...]]:
         if sides and isinstance(source, (str, type(None))):
             return source, tuple(shape)
     raise ValueError("machine: its metadata are damaged, expected data with source and image_shape")
+
+
+def dialect_of(machine: BoltzmannMachine) -> Dialect:
+    """Returns the marks of the text file that a machine was trained on; commas and points of other data.
+
+    Raises:
+        ValueError: damaged metadata.
+    """
+    about = machine.metadata.get("data") or {}
+    marks = about.get("dialect", Dialect()) if isinstance(about, dict) else ()
+    if (
+        isinstance(marks, (list, tuple))
+        and len(marks) == 2
+        and marks[0] in SEPARATORS
+        and marks[1] in (".", ",")
+    ):
+        return Dialect(*marks)
+    raise ValueError(f"machine: its metadata are damaged, expected data with a dialect, received {marks!r}")
 
 
 @contextmanager

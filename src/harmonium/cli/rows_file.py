@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
-from harmonium.data._text_files import as_written, is_whole
+from harmonium.data._text_files import Dialect, as_written, is_whole
 from harmonium.data.frame import TEXT, frame_bytes, of_whole_numbers
 from harmonium.sequences import spell, write_fasta
 
@@ -32,6 +32,7 @@ def write_rows(
     labels: Series | None = None,
     *,
     source: DataSet | None = None,
+    dialect: Dialect | None = None,
     alphabet: str | None = None,
     title: str = "",
     limits: tuple[float, float] | None = None,
@@ -43,7 +44,8 @@ def write_rows(
     Sequences with labels are a column of letters in a table, others columns of codes.
     Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
     of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files. Cells of a text file ``source`` that
-    keep their value are written to another text file as they are written there.
+    keep their value are written to another text file as they are written there. Its marks, or others that
+    ``dialect`` gives, are those of a ``.csv`` file; ``.tsv`` files have tabs.
 
     Raises:
         ImportError: no library that writes ``.parquet`` or ``.feather`` files.
@@ -62,7 +64,9 @@ def write_rows(
         frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
             given = source.texts() if source is not None and source.texts is not None else {}
-            replace_file(path, _as_text(frame, "," if suffix == ".csv" else "\t", given).encode())
+            marks = dialect or (Dialect() if source is None else source.dialect)
+            marks = marks._replace(separator="\t") if suffix == ".tsv" else marks
+            replace_file(path, _as_text(frame, marks, given).encode())
         else:
             replace_file(path, frame_bytes(_named(frame), suffix))
         return
@@ -81,7 +85,9 @@ def write_rows(
     )
 
 
-def write_table(path: Path, columns: Mapping[str, NDArray[Any] | Series]) -> None:
+def write_table(
+    path: Path, columns: Mapping[str, NDArray[Any] | Series], dialect: Dialect | None = None
+) -> None:
     """Writes columns of numbers or text to a file of one of ``TABLES``; NaN and None are empty cells."""
     series = []
     for name, values in columns.items():
@@ -90,7 +96,7 @@ def write_table(path: Path, columns: Mapping[str, NDArray[Any] | Series]) -> Non
             cells = values.astype(object if text else np.float64)
             values = Series(name, cells, "str" if text else str(values.dtype))
         series.append(values)
-    write_rows(path, Frame(tuple(series), TEXT), None, None)
+    write_rows(path, Frame(tuple(series), TEXT), None, None, dialect=dialect)
 
 
 def array_bytes(suffix: str, rows: NDArray[Any], labels: NDArray[Any] | None) -> bytes:
@@ -146,32 +152,33 @@ def _named(frame: Frame) -> Frame:
     return Frame(tuple(columns), frame.library)
 
 
-def _as_text(frame: Frame, delimiter: str, given: Mapping[str, list[str]]) -> str:
+def _as_text(frame: Frame, marks: Dialect, given: Mapping[str, list[str]]) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
     header = [cells.name for cells in frame.columns]
     buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(buffer, delimiter=marks.separator, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    columns = [_as_given(cells, given.get(str(cells.name))) for cells in _named(frame).columns]
+    columns = [_as_given(cells, given.get(str(cells.name)), marks.decimal) for cells in _named(frame).columns]
     writer.writerows(zip(*columns, strict=True))
     return buffer.getvalue()
 
 
-def _as_given(cells: Series, given: list[str] | None) -> list[str]:
+def _as_given(cells: Series, given: list[str] | None, decimal: str) -> list[str]:
     """The texts of cells: those of a text file where they stand for the same values."""
     if given is None:
-        return texts(cells)
+        return texts(cells, decimal)
     given = given[: len(cells.values)]
     if cells.numeric and all(map(is_whole, given)):
         cells = replace(cells, dtype="int64")
-    return as_written(given, cells.values.tolist(), texts(cells))
+    return as_written(given, cells.values.tolist(), texts(cells, decimal))
 
 
-def texts(cells: Series) -> list[str]:
+def texts(cells: Series, decimal: str = ".") -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
     whole = cells.numeric and of_whole_numbers(cells.dtype)
     values = zip(cells.values.tolist(), cells.missing, strict=True)
-    return [
+    found = [
         "" if hole else str(int(value) if whole and value.is_integer() else value) for value, hole in values
     ]
+    return [text.replace(".", decimal) for text in found] if cells.numeric and decimal != "." else found

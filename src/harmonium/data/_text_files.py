@@ -12,17 +12,19 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, time
-from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, NamedTuple, TextIO, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harmonium import _checks
 from harmonium._size_limit import check_claim
+from harmonium.data._layouts import Amount
 
 LONG = 2**53
 """Below it every whole number is a float64 of its own."""
@@ -38,10 +40,8 @@ _MARK = 4  # bytes of a byte-order mark at most
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
 _SPACES = "; pandas.read_csv(path, sep=r'\\s+').to_csv(other, index=False) writes commas for spaces"
-_SEPARATORS = (",", ";", "\t", "|")
-
-Texts = Callable[[], dict[str, list[str]]]
-"""Reads the cells of a text file as they are written, by column, ``column 1`` and so on without names."""
+SEPARATORS = (",", ";", "\t", "|")
+_JUDGED = 1000  # lines that tell the decimal mark: a column of decimals shows one within a few
 
 
 class ColumnType(NamedTuple):
@@ -50,6 +50,67 @@ class ColumnType(NamedTuple):
     dtype: str
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
+
+
+class Dialect(NamedTuple):
+    """Marks of a text file: what stands between its cells, and before the decimals of its numbers."""
+
+    separator: str = ","
+    decimal: str = "."
+
+
+@final
+@dataclass(frozen=True)
+class Texts:
+    """Reads the cells of a text file as they are written.
+
+    Attributes:
+        path: Path of the file.
+        delimiter: the character between its cells.
+        header: True if its first line holds the names of the columns.
+        words: Words for missing cells, in small letters.
+    """
+
+    path: Path
+    delimiter: str
+    header: bool
+    words: frozenset[str]
+
+    def __call__(self) -> dict[str, list[str]]:
+        """Returns the cells by column, ``column 1`` and so on without names.
+
+        Those with a word of one's own for missing are empty.
+        """
+        (first, *rest) = (cells for _, cells in _lines(self.path, self.delimiter))
+        own = self.words - {*_MISSING}
+        rows = rest if self.header else [first, *rest]
+        if own:
+            rows = [["" if is_missing(cell, own) else cell for cell in row] for row in rows]
+        columns = map(list, zip(*rows, strict=True))
+        return dict(zip(_names(first, self.header), columns, strict=True))
+
+    @property
+    def dialect(self) -> Dialect:
+        """The marks of the file as another of the ending .csv has them, by its first lines.
+
+        A decimal comma is that of a column of amounts which cannot be read otherwise, where no column of
+        numbers has a point. Tabs that the ending .tsv tells of become commas, or semicolons beside decimal
+        commas.
+        """
+        lines = (cells for _, cells in _lines(self.path, self.delimiter))
+        columns = zip(*islice(lines, int(self.header), _JUDGED), strict=True)
+        written = [[cell for cell in column if not is_missing(cell, self.words)] for column in columns]
+        points = any("." in "".join(cells) and all(map(is_number, cells)) for cells in written)
+        decimal = "," if not points and any(map(_has_decimal_commas, written)) else "."
+        told = self.delimiter == "\t" and self.path.name.lower().endswith((".tsv", ".tsv.gz"))
+        return Dialect((";" if decimal == "," else ",") if told else self.delimiter, decimal)
+
+
+def _has_decimal_commas(cells: Sequence[str]) -> bool:
+    """Returns whether half of a column's cells or more are amounts that need decimal commas to be read."""
+    numbers = [cell for cell in cells if "," in cell and Amount.fitting([cell])]
+    found = Amount.fitting(numbers) if 2 * len(numbers) >= len(cells) else []
+    return any(layout.decimals and layout.marks == ".," for layout in found)
 
 
 Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None, Texts]
@@ -271,7 +332,7 @@ def _separator(path: Path, delimiter: str) -> str:
         return delimiter
     with open_text(path, errors="replace") as file:
         first = next((line for line in file if line.strip()), "")
-    others = [other for other in _SEPARATORS if other in first]
+    others = [other for other in SEPARATORS if other in first]
     return delimiter if delimiter in first or not others else max(others, key=first.count)
 
 
@@ -324,7 +385,7 @@ def _read(path: Path, delimiter: str, words: frozenset[str], known: Collection[s
         return _table(path, delimiter, words, known)
     names = _names(first, header)
     samples = np.array(numbers, dtype=np.float64).reshape(-1, max(len(first), 1))
-    texts = partial(_texts, path, delimiter, header, words)
+    texts = Texts(path, delimiter, header, words)
     if header:
         types = {name: ColumnType("int64" if j in whole else "float64") for j, name in enumerate(names)}
         return samples, None, names, types, texts
@@ -436,7 +497,7 @@ def _table(path: Path, delimiter: str, words: frozenset[str], known: Collection[
         _checks.warn(f"{path}: column {found[0]!r}{more} is read as text, as {reason}")
     if not any(_is_text(cell, words) for cell in first):
         _question_numbers(path, numeric)
-    return samples, None, names, None, partial(_texts, path, delimiter, header, words)
+    return samples, None, names, None, Texts(path, delimiter, header, words)
 
 
 def _is_plain(cell: str) -> bool:
@@ -459,14 +520,3 @@ def _reader_of(observed: list[str], name: str, codes: dict[str, str]) -> Callabl
 def _names(first: Sequence[str], header: bool) -> tuple[str, ...]:
     """The names of the columns, ``column 1`` and so on where the first line does not hold them."""
     return tuple(cell.strip() if header else f"column {j + 1}" for j, cell in enumerate(first))
-
-
-def _texts(path: Path, delimiter: str, header: bool, words: frozenset[str]) -> dict[str, list[str]]:
-    """The cells of each column as they are written; those with a word of one's own for missing are empty."""
-    (first, *rest) = (cells for _, cells in _lines(path, delimiter))
-    own = words - {*_MISSING}
-    rows = rest if header else [first, *rest]
-    if own:
-        rows = [["" if is_missing(cell, own) else cell for cell in row] for row in rows]
-    columns = map(list, zip(*rows, strict=True))
-    return dict(zip(_names(first, header), columns, strict=True))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harmonium._fetch import is_sparse
-from harmonium.data._text_files import LONG, ColumnType, Texts, is_missing
+from harmonium.data._text_files import LONG, ColumnType, Dialect, Texts, is_missing
 from harmonium.data.frame import TEXT, Frame, Series, differ_in_kind, frame_of, series_of
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment
@@ -107,6 +107,11 @@ class DataSet:
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
         return cls(samples, labels, image_shape, name, names, types, texts, alignment)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The marks of the text file that the data come from; commas and points of other data."""
+        return Dialect() if self.texts is None else self.texts.dialect
 
     @property
     def mixed(self) -> bool:

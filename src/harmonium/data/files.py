@@ -181,7 +181,8 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
     said = f"column {found[0]!r} holds the sequences{beside if columns else ''}"
     alignment = alignment._replace(notes=(said, *alignment.notes))
     codes = _codes_of(alignment)
-    return replace(DataSet.of(codes, None, dataset.name, alignment=alignment), beside=tuple(columns.values()))
+    sequences = DataSet.of(codes, None, dataset.name, texts=dataset.texts, alignment=alignment)
+    return replace(sequences, beside=tuple(columns.values()))
 
 
 def _read_mnist(file: str, name: str) -> DataSet:

@@ -182,7 +182,8 @@ def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[s
     if out.suffix.lower() in TABLES:
         if dataset.beside and dataset.alignment is not None:
             alphabet = dataset.alignment.alphabet
-            write_rows(out, spelt(dataset.numbers(), alphabet, dataset, dataset.beside), None, None)
+            frame = spelt(dataset.numbers(), alphabet, dataset, dataset.beside)
+            write_rows(out, frame, None, None, dialect=dataset.dialect)
             return
         table = read(source, labels_apart=False, missing=missing, known=dataset.names or ())
         labels = None if table.labels is None else table.take_label("label")[1]

@@ -88,7 +88,7 @@ def predict(
         possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
         names = texts(Series(column, possible, place.column.dtype))
         columns += [Series(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
-    write_rows(out, Frame(tuple(columns), TEXT), None, None)
+    write_rows(out, Frame(tuple(columns), TEXT), None, None, dialect=dataset.dialect)
     result: dict[str, Any] = {
         "machine": source,
         "file": out,

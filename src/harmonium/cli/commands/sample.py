@@ -14,6 +14,7 @@ from harmonium._settings import Count, From0, Interval, Setting
 from harmonium.chains import Gibbs, local_search, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import (
+    dialect_of,
     refuse_discriminative,
     rows_of,
     source_of,
@@ -125,6 +126,7 @@ def sample(
     way = "from the exact distribution" if exact else f"{sweeps} sweeps from {start}"
     title = f"{number} samples, {way}: {shown}{in_words(limits)}"
     drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
+    drawn["dialect"] = dialect_of(machine)
     write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
     result: dict[str, Any] = {
         "machine": source,

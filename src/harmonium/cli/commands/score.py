@@ -90,7 +90,7 @@ def score(
     if why is not None:
         with working("comparing cells with the expected ones"), naming(dataset.name):
             columns |= _unusual(coding, dataset, why, seed)
-    write_table(out, columns)
+    write_table(out, columns, dataset.dialect)
     notes = notes_of_rows(coding, rows, name)
     if notes and coding.alphabet is None:
         notes.append(f"{name}: {_OUTLIERS}")
@@ -103,23 +103,25 @@ def score(
 
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
     """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
-    rows = len(dataset.samples)
+    rows, marks = len(dataset.samples), dataset.dialect
+    given = {} if dataset.texts is None or dataset.alignment is not None else dataset.texts()
     found: dict[str, Any] = {}
     for number in range(1, most + 1):
         found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
         found[f"nats_{number}"] = np.full(rows, np.nan)
     for row, cells in groupby(unusual_cells(coding.machine, dataset, most, seed=seed), key=lambda c: c.row):
         for number, cell in enumerate(cells, 1):
-            values = zip(("cell", "value", "expected"), (cell.column, cell.value, cell.expected), strict=True)
-            for name, value in values:
-                found[f"{name}_{number}"][row] = _written(value)
+            column = str(cell.column)
+            value = given[column][row] if column in given else _written(cell.value, marks.decimal)
+            found[f"cell_{number}"][row], found[f"value_{number}"][row] = column, value
+            found[f"expected_{number}"][row] = _written(cell.expected, marks.decimal)
             found[f"nats_{number}"][row] = cell.nats
     return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
 
 
-def _written(value: Any) -> str:
+def _written(value: Any, decimal: str) -> str:
     """Writes a cell, a number without the digits that rounding leaves."""
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}".replace(".", decimal) if isinstance(value, float) else str(value)
 
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:

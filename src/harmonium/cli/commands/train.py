@@ -32,6 +32,7 @@ from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
+from harmonium.data._text_files import Dialect
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
@@ -400,6 +401,8 @@ def _description(dataset: DataSet, source: str, settings: TrainSettings) -> dict
         about["reweight"] = settings.reweight
     if settings.weights is not None:
         about["weights"] = str(settings.weights)
+    if dataset.dialect != Dialect():
+        about["dialect"] = list(dataset.dialect)
     if dataset.alignment is not None and dataset.alignment.ambiguous:
         about["ambiguous"] = dataset.alignment.ambiguous_share
     return about if dataset.names is None else {**about, "names": list(dataset.names)}
