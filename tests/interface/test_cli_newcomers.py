@@ -72,7 +72,7 @@ MISTAKES = {
     "a layer turned round": ([*TRAIN[:3], "--hidden", "9:relu"], ["--hidden: ", "spin:500", "'9:relu'"]),
     "what to do with new cells": (
         [*TRAIN, "--unknown", "skip"],
-        ["--unknown: ", "missing, refuse", "'skip'"],
+        ["--unknown: ", "error, missing", "'skip'"],
     ),
     "data for a run": (
         ["predict", "table.csv", "run", "--out", "p.csv"],

@@ -81,7 +81,7 @@ def test_unknown_letters_are_read_as_asked(
 
 
 def test_an_unknown_letter_can_be_refused(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    said = cli.refuse("train", family, tmp_path / "run", "--unknown", "refuse")
+    said = cli.refuse("train", family, tmp_path / "run", "--unknown", "error")
     assert "line 8: expected letters of '-ACGU', received 'N' in 'd'" in said
 
 

@@ -185,7 +185,7 @@ def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp
     run = tmp_path / "run"
     cli.train(table, run)
     other = write(tmp_path / "other.csv", [[30, 170.5, "Oslo", "yes"]])
-    answer = cli.refuse("impute", run, other, "--unknown", "refuse", "--out", tmp_path / "x.csv")
+    answer = cli.refuse("impute", run, other, "--unknown", "error", "--out", tmp_path / "x.csv")
     assert "column 'city': expected one of 'Bern', 'Rom', 'Ulm' as in fit, received 'Oslo'" in answer
     assert answer.count("other.csv") == 1
     fewer = write(tmp_path / "fewer.csv", [[30, "Ulm"]], ["age", "city"])
@@ -309,14 +309,14 @@ def test_kinds_of_columns_come_from_a_file(cli: CommandLine, table: Path, tmp_pa
 def test_unknown_cells_are_refused_or_missing(cli: CommandLine, table: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.csv", [[30, 170.5, "Oslo", "yes"]])
     strict, lenient = tmp_path / "strict", tmp_path / "lenient"
-    cli.train(table, strict, "--unknown", "refuse")
+    cli.train(table, strict, "--unknown", "error")
     cli.train(table, lenient)
     flags = ("--sweeps", 3, "--overwrite", "--out", tmp_path / "full.csv")
     assert "--unknown missing takes such cells as missing" in cli.refuse("impute", strict, other, *flags)
     for run, more in ((strict, ("--unknown", "missing")), (lenient, ())):
         cli.succeed("impute", run, other, *flags, *more)
         assert rows_of(tmp_path / "full.csv")[1][2] == "Oslo"  # what was given stays
-    assert "received 'Oslo'" in cli.refuse("impute", lenient, other, *flags, "--unknown", "refuse")
+    assert "received 'Oslo'" in cli.refuse("impute", lenient, other, *flags, "--unknown", "error")
 
 
 def test_several_draws_are_several_files(cli: CommandLine, table: Path, tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         "resume=True": "--resume",
         "harmonium.load(FOLDER)": "--from FOLDER",
         'unknown="missing"': "--unknown missing",
-        'unknown="error"': "--unknown refuse",
+        'unknown="error"': "--unknown error",
         "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)": (
             "--binarise makes grey levels binary"
         ),

@@ -74,10 +74,10 @@ Overwrite = Annotated[bool, Setting(option="--overwrite", help="Replace what is 
 Columns = Annotated[int, Setting(COUNT, help="Images in a row of the grid.")]
 ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, where the data have none.")]
 Unknown = Annotated[
-    Literal["refuse", "missing"],
+    Literal["error", "missing"],
     Setting(
-        ("refuse", "missing"),
-        help="What a cell is taken as that its column has no state for, such as a new category: refuse or "
+        ("error", "missing"),
+        help="What a cell is taken as that its column has no state for, such as a new category: error or "
         "missing; as in training if not given.",
     ),
 ]
@@ -132,7 +132,7 @@ class Trained(Checked):
         """Returns the machine with the coding of its data, and the file that it comes from.
 
         Args:
-            unknown: what a cell is taken as that its column has no state for, "refuse" or "missing"; None: as
+            unknown: what a cell is taken as that its column has no state for, "error" or "missing"; None: as
                 in training.
 
         Raises:
@@ -140,7 +140,7 @@ class Trained(Checked):
             ValueError: a damaged file, or a device that cannot be used.
         """
         machine, source = load_machine(self.run, self.averaged, as_device(self.device))
-        return Codec.of(machine, unknown_of(unknown)), source
+        return Codec.of(machine, unknown), source
 
     def ladder(self, machine: BoltzmannMachine) -> Ladder | None:
         """Returns the ladder to a machine that its run has kept; None: it has kept none.
@@ -244,11 +244,6 @@ def is_leading() -> bool:
 def own_device(name: str | None) -> str | None:
     """Returns the device of this process: "cuda" is the GPU that has its number on its computer."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
-
-
-def unknown_of(text: str | None) -> str | None:
-    """Translates ``--unknown`` into ``unknown`` of ``harmonium.tables.Table``; None stays None."""
-    return "error" if text == "refuse" else text
 
 
 def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:

@@ -315,7 +315,7 @@ class Beginning:
         data, label = str(settings.data), settings.label
         reading: dict[str, Any] = {
             "alphabet": settings.alphabet or "auto",
-            "unknown": options.unknown_of(settings.unknown) or "gap",
+            "unknown": settings.unknown or "gap",
             "missing": settings.missing or (),
             "known": without_units(kinds),
         }
@@ -334,7 +334,7 @@ class Beginning:
                 kinds,
                 binarise=settings.binarise,
                 seed=settings.seed,
-                unknown=options.unknown_of(settings.unknown) or "missing",
+                unknown=settings.unknown or "missing",
                 missing=False,
             )
         visible, count = codec.layers, int(rest.samples.shape[0])
@@ -377,7 +377,7 @@ class Beginning:
                 "method: expected auto or chains with --from, as exact begins anew; received exact"
             )
         machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
-        coding = Codec.of(machine, options.unknown_of(settings.unknown))
+        coding = Codec.of(machine, settings.unknown)
         dataset = weighted(coding.read(data), settings.weights, settings.reweight)
         with naming(dataset.name):
             rest, labels = coding.learnable(*coding.apart(dataset))
