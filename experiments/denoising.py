@@ -116,9 +116,9 @@ def main() -> None:
         for name, (machine, settings) in methods.items():
             started = time.process_time()
             known = X if name == "nearest neighbour" else few
-            found = denoise(machine, noisy, p, data=known, seed=arguments.seed, **settings)
+            found = denoise(machine, noisy, p, clean=known, seed=arguments.seed, **settings)
             cpu[name] += time.process_time() - started
-            curves[name].append(float(matthews(found.decision, clean).mean()))
+            curves[name].append(float(matthews(found.mode, clean).mean()))
             shown[name].append(found.mean[SHOWN])
             if name in converged:
                 converged[name].append(float(found.converged.float().mean()))

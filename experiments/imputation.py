@@ -91,7 +91,7 @@ def completed_by(
     """The likeliest of five completions, 0 and 1; a machine of ±1 units is shown -1 and +1."""
     spin = isinstance(machine.layers[0], hm.Spin)
     states = 2 * X - 1 if spin else X
-    best = hm.tasks.impute(machine, states, missing, method, draws=5, sweeps=sweeps).best
+    best = hm.tasks.impute(machine, states, missing, method, draws=5, sweeps=sweeps).mode
     return ((best + 1) / 2 if spin else best).numpy()
 
 

@@ -264,7 +264,7 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         yield (
             f"denoise {method}",
             lambda device, method=method: tasks.denoise(
-                binary(device), BITS, 0.1, method=method, data=BITS, sweeps=4, seed=1
+                binary(device), BITS, 0.1, method=method, clean=BITS, sweeps=4, seed=1
             ),
         )
     for method in tasks.PREDICT_METHODS:

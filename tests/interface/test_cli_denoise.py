@@ -23,7 +23,7 @@ def run(cli: CommandLine, tmp_path: Path) -> Path:
 
 def test_it_says_how_much_noise_was_removed(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """By the nearest rows of the data themselves, which restores most; and every method writes its file."""
-    arguments = ("denoise", run, BARS, "--corrupt", "--flip-probability", 0.05, "--base", BARS, "--json")
+    arguments = ("denoise", run, BARS, "--corrupt", "--flip-probability", 0.05, "--clean", BARS, "--json")
     result = cli.succeed(*arguments, "--method", "neighbours", "--out", tmp_path / "n.npy").json
     rows = np.load(tmp_path / "n.npy")
     assert result["rows"] == len(rows) == 32

@@ -33,9 +33,9 @@ def test_what_is_given_comes_back(cli: CommandLine, saved: Path, tmp_path: Path,
     assert set(np.unique(completed)) <= {0, 1}
     assert (completed != X).mean() <= result["missing"]
     assert 0 < result["missing"] < 1
-    assert 0.2 < result["agreement_of_best"] <= 1
+    assert 0.2 < result["agreement_of_mode"] <= 1
     wrong = (completed != X).sum() / (result["missing"] * X.size)
-    assert result["agreement_of_best"] == pytest.approx(1 - wrong, abs=1e-6)
+    assert result["agreement_of_mode"] == pytest.approx(1 - wrong, abs=1e-6)
 
 
 def test_holes_in_the_file_are_what_is_missing(cli: CommandLine, saved: Path, tmp_path: Path) -> None:

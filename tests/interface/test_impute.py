@@ -35,12 +35,12 @@ def test_given_values_stay_and_the_rest_is_in_the_support(kind, method):
     columns = missing.repeat_interleave(layer.width // 6, -1)
     done = impute(machine, X.masked_fill(columns, torch.nan), missing, method, draws=3, sweeps=4)
     assert done.method == ("exact" if method == "auto" else method)
-    assert done.best.shape == done.mean.shape == X.shape
+    assert done.mode.shape == done.mean.shape == X.shape
     assert done.draws.shape == (3, *X.shape)
-    for part in (done.best, done.mean, *done.draws):
+    for part in (done.mode, done.mean, *done.draws):
         assert torch.equal(part[~columns], X[~columns])
         assert bool(torch.isfinite(part).all())
-    for part in (done.best, *done.draws):
+    for part in (done.mode, *done.draws):
         layer.check(part, "completed")
     again = impute(machine, X, missing, method, draws=3, sweeps=4)
     assert all(torch.equal(a, b) for a, b in zip(done[:3], again[:3], strict=True))
@@ -50,9 +50,9 @@ def test_nothing_or_all_may_be_missing():
     machine = made("bernoulli")
     X = machine.random_states(3, seed=torch.Generator().manual_seed(1))[0]
     nothing = impute(machine, X, torch.zeros(1, 6, dtype=torch.bool))
-    assert torch.equal(nothing.best, X)
+    assert torch.equal(nothing.mode, X)
     everything = impute(machine, torch.full_like(X, torch.nan), torch.ones(3, 1, dtype=torch.bool))
-    machine.layers[0].check(everything.best, "all")
+    machine.layers[0].check(everything.mode, "all")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
     "landscape": ("start", lambda m, x: hm.meanfield.landscape(m, x)),
     "impute": ("X", lambda m, x: hm.tasks.impute(m, x, MISSING)),
     "denoise": ("noisy", lambda m, x: hm.tasks.denoise(m, x, 0.1)),
-    "denoise by data": ("data", lambda m, x: hm.tasks.denoise(m, V, 0.1, method="pointwise", data=x)),
+    "denoise by data": ("clean", lambda m, x: hm.tasks.denoise(m, V, 0.1, method="pointwise", clean=x)),
     "free energy": ("states[0]", lambda m, x: m.free_energy(x)),
 }
 takes = pytest.mark.parametrize("take", TAKES)
@@ -70,7 +70,7 @@ def test_no_rows_are_refused_by_units_of_several_columns_too(take: str) -> None:
         given = machine.random_states(2, seed=generator())[0]
 
         def call(m: hm.BoltzmannMachine, x: torch.Tensor) -> Any:
-            return hm.tasks.denoise(m, given, 0.1, method="pointwise", data=x)
+            return hm.tasks.denoise(m, given, 0.1, method="pointwise", clean=x)
 
     with pytest.raises(ValueError) as caught:
         call(machine, torch.zeros(0, 12))
@@ -90,7 +90,7 @@ def test_pairs_of_another_coupling_are_refused() -> None:
     [
         lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0),
         lambda m, x: hm.likelihood.variational_bound(m, x, 0.0),
-        lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1, method="neighbours", data=x),
+        lambda m, x: hm.tasks.denoise(m, x, noise_std=0.1, method="neighbours", clean=x),
     ],
 )
 def test_numbers_beyond_the_machine_s_type_are_refused(call: Callable[..., Any]) -> None:

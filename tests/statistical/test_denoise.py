@@ -149,7 +149,7 @@ def test_pointwise_is_the_posterior_of_a_machine_without_couplings(specification
     machine = build(specification)
     noisy, noise = observations(specification, machine)
     data = machine.random_states(300, seed=torch.Generator().manual_seed(1))[0]
-    found = denoise(machine, noisy, **noise, method="pointwise", data=data)
+    found = denoise(machine, noisy, **noise, method="pointwise", clean=data)
     alone = build(specification)
     with torch.no_grad():
         for W in (coupling.weight for coupling in alone.couplings):
@@ -170,15 +170,15 @@ def test_what_is_certain_stays(specification: Specification) -> None:
     noisy[4:, : layer.width // layer.n_units] = torch.nan
     noise = {"flip_probability": 0.0} if layer.discrete else {"noise_std": 0.0}
     for method in filter(partial(takes, machine), hm.tasks.DENOISE_METHODS):
-        found = denoise(machine, noisy, **noise, method=method, data=data, sweeps=20)
+        found = denoise(machine, noisy, **noise, method=method, clean=data, sweeps=20)
         certain = ~torch.isnan(noisy)
         assert torch.equal(found.mean[certain], noisy[certain])
-        assert torch.equal(found.decision[certain], noisy[certain])
+        assert torch.equal(found.mode[certain], noisy[certain])
         assert bool((found.variance[certain] == 0).all())
         for x in found[:3]:
             assert bool(torch.isfinite(x).all())
         if layer.discrete:
-            layer.check(found.decision, "decision")
+            layer.check(found.mode, "mode")
 
 
 def test_neighbours_by_the_definition() -> None:
@@ -188,7 +188,7 @@ def test_neighbours_by_the_definition() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(2)])
     for k in (1, 3):
         found = denoise(
-            machine, torch.from_numpy(noisy), 0.1, method="neighbours", data=torch.from_numpy(data),
+            machine, torch.from_numpy(noisy), 0.1, method="neighbours", clean=torch.from_numpy(data),
             neighbours=k,
         )  # fmt: skip
         for row, mean in zip(noisy, found.mean.numpy(), strict=True):
@@ -241,14 +241,14 @@ def test_errors_name_what_is_wrong() -> None:
         denoise(binary, y + 0.5, 0.1)
     with pytest.raises(ValueError, match=r"noisy: expected \(batch, 3\)"):
         denoise(binary, y[:, :2], 0.1)
-    with pytest.raises(ValueError, match='data: expected clean rows for method="pointwise"'):
+    with pytest.raises(ValueError, match='clean: expected clean rows for method="pointwise"'):
         denoise(binary, y, 0.1, method="pointwise")
     with pytest.raises(
         ValueError, match="method: expected one of adatap, gibbs, neighbours, pointwise, relaxed_bp, tap"
     ):
         denoise(binary, y, 0.1, method="median")
-    with pytest.raises(ValueError, match="neighbours: expected at most the 2 rows of data, received 3"):
-        denoise(binary, y, 0.1, method="neighbours", data=y, neighbours=3)
+    with pytest.raises(ValueError, match="neighbours: expected at most the 2 clean rows, received 3"):
+        denoise(binary, y, 0.1, method="neighbours", clean=y, neighbours=3)
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0)])
@@ -264,5 +264,5 @@ def test_matthews_is_the_correlation_of_scikit_learn(values: tuple[float, float]
 
 
 def test_matthews_names_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match=r"^decision, truth: .*\(2, 3\) and \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"^states, truth: .*\(2, 3\) and \(2, 4\)"):
         hm.tasks.matthews(torch.zeros(2, 3), torch.zeros(2, 4))

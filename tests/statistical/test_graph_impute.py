@@ -40,7 +40,7 @@ def test_chains_give_the_conditional_means(name):
     for found in (done.mean, done.draws[0]):
         z, limit = largest_z(found[:, missing[0]], truth[missing[0]])
         assert z < limit
-    assert torch.equal(done.best[:, ~missing[0]], v[:, ~missing[0]].repeat(COPIES, 1))
+    assert torch.equal(done.mode[:, ~missing[0]], v[:, ~missing[0]].repeat(COPIES, 1))
 
 
 @pytest.mark.mostly_nightly(48)
@@ -57,7 +57,7 @@ def test_every_method_gives_states_or_refuses_by_name(name, method):
         assert method in ("exact", "local_search", "tap")
         assert any(reason in str(error) for reason in reasons)
         return
-    for part in (done.best, *done.draws):
+    for part in (done.mode, *done.draws):
         machine.check_rows(part, "completed")
         assert torch.equal(part[~v.isnan()], v[~v.isnan()])
     assert bool(done.mean.isfinite().all())

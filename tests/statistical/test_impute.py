@@ -63,10 +63,10 @@ def test_the_best_of_several_local_modes_has_the_lowest_energy(name):
     made, row, missing, _ = problem(name, 1.0)
     done = impute(made, row.repeat(20, 1), missing, "local_search", draws=6)
     lowest = []
-    for drawn in (done.best, *done.draws):
+    for drawn in (done.mode, *done.draws):
         start = [drawn, *made.random_states(20, seed=torch.Generator().manual_seed(0))[1:]]
         modes, _ = hm.chains.local_search(made, start, drawn, seed=torch.Generator().manual_seed(0))
         assert torch.equal(modes[0], drawn)
         lowest.append(made.energy(modes))
     assert bool(torch.isfinite(torch.stack(lowest)).all())
-    assert all((done.best[i] == done.draws[:, i]).all(-1).any() for i in range(20))
+    assert all((done.mode[i] == done.draws[:, i]).all(-1).any() for i in range(20))

@@ -375,7 +375,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         *,
         noise_std: float | None = None,
         method: str = "tap",
-        value: str = "decision",
+        value: str = "mode",
         clean: Any = None,
         sweeps: int = 200,
         random_state: Any = None,
@@ -388,7 +388,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             noise_std: Standard deviation of normal noise, in the units of the data.
             method: "tap", "adatap", "relaxed_bp", "gibbs", "pointwise" or "neighbours"; see
                 ``harmonium.tasks.denoise``.
-            value: "decision": the most probable states, of real units the means; "mean": posterior means.
+            value: "mode": the most probable states, of real units the means; "mean": posterior means.
             clean: clean rows such as the training set, for the two baselines and as a start for the others.
             sweeps: Sweeps of every chain; of TAP the largest number.
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -401,14 +401,14 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.
         """
         fitted = self._require_fitted()
-        _checks.one_of(value, "value", ("decision", "mean"))
+        _checks.one_of(value, "value", ("mode", "mean"))
         X = self._validated(X, sparse=False)
         if fitted.machine.visible_width > fitted.data_width:
             raise ValueError(
                 "X: expected rows of a machine without labels to denoise; tasks.denoise(machine_, …)"
                 " takes rows with their labels"
             )
-        data = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
+        known = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
         deviation = None if noise_std is None else tasks.noise_in_states(noise_std, fitted.encoder)
         found = tasks.denoise(
             fitted.machine,
@@ -418,11 +418,11 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             flip_probability,
             noise_std=deviation,
             method=method,
-            data=data,
+            clean=known,
             sweeps=sweeps,
             seed=fitted.generator(self._random(random_state), "denoise"),
         )
-        return fitted.decode(found.decision if value == "decision" else found.mean, like=X)
+        return fitted.decode(found.mode if value == "mode" else found.mean, like=X)
 
     # Columns
     # ----------------------------------------------------------------------------

@@ -28,14 +28,14 @@ class Denoised(NamedTuple):
     Attributes:
         mean: posterior means.
         variance: posterior variances.
-        decision: of discrete units the state nearest to the mean (of two-valued and categorical ones the most
+        mode: of discrete units the state nearest to the mean (of two-valued and categorical ones the most
             probable, which errs least); of real ones the mean.
         converged: (batch,), for the three solvers whether the row has converged; all true otherwise.
     """
 
     mean: Tensor
     variance: Tensor
-    decision: Tensor
+    mode: Tensor
     converged: Tensor
 
 
@@ -47,7 +47,7 @@ def denoise(
     *,
     noise_std: float | Numbers | None = None,
     method: str = "tap",
-    data: Numbers | None = None,
+    clean: Numbers | None = None,
     sweeps: int = 200,
     damping: DampingLike = 0.5,
     chains: int = 10,
@@ -68,10 +68,10 @@ def denoise(
             real and two-state units.
         method: "tap": the posterior means of ``meanfield.tap``, started at the pointwise estimate, or of
             another solver, "adatap" or "relaxed_bp", for units of one column. "gibbs": chains of the
-            posterior, which follow it as far as they have mixed. Two baselines that read ``data`` and not the
-            machine: "pointwise", the posterior of independent units with the data's statistics, and
-            "neighbours", the average of the rows nearest to the observation.
-        data: clean rows, (rows, visible_width), such as the training set; without them solvers and chains
+            posterior, which follow it as far as they have mixed. Two baselines that read ``clean`` and not
+            the machine: "pointwise", the posterior of independent units with the statistics of clean rows,
+            and "neighbours", the average of the rows nearest to the observation.
+        clean: clean rows, (rows, visible_width), such as the training set; without them solvers and chains
             start from the observation under a flat prior.
         sweeps: Sweeps of every chain, at least 2; the second half is averaged. Of solvers the largest number.
         damping: Damping of solvers, see ``meanfield.tap``; under strong noise it seldom settles without.
@@ -90,7 +90,7 @@ def denoise(
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
         >>> noisy = torch.tensor([[1.0, 0.0, float("nan")]])  # the last unit is erased
-        >>> hm.tasks.denoise(machine, noisy, flip_probability=0.1).decision[:, :2]
+        >>> hm.tasks.denoise(machine, noisy, flip_probability=0.1).mode[:, :2]
         tensor([[1., 0.]])
     """
     _checks.one_of(method, "method", DENOISE_METHODS)
@@ -108,18 +108,18 @@ def denoise(
     layer = machine.layers[l]
     channel = channel_of(flip_probability, noise_std)
     noisy, erased = _check(machine, noisy, channel)
-    if data is not None:
-        data = machine.visible_rows(data, "data")
+    if clean is not None:
+        clean = machine.visible_rows(clean, "clean")
     elif method in ("pointwise", "neighbours"):
-        raise ValueError(f'data: expected clean rows for method="{method}", received None')
+        raise ValueError(f'clean: expected clean rows for method="{method}", received None')
 
-    alone = layer.reference() if data is None else fitted(layer, data).natural()
+    alone = layer.reference() if clean is None else fitted(layer, clean).natural()
     parts, estimate = [], tuple[Tensor, ...]()
     for rows in torch.split(torch.arange(len(noisy), device="cpu"), max(1, _ROWS // chains)):
         seen = _see(channel, layer, noisy[rows], erased[rows])
         if method == "neighbours":
-            assert data is not None
-            estimate = _average_nearest(seen, data, neighbours, getattr(channel, "std", 1.0))
+            assert clean is not None
+            estimate = _average_nearest(seen, clean, neighbours, getattr(channel, "std", 1.0))
         else:
             theta = seen.add_to(alone)
             estimate = layer.moments(torch.zeros_like(seen.held), theta=theta)
@@ -136,14 +136,14 @@ def denoise(
     return Denoised(mean, variance, nearest_state(layer, mean), converged)
 
 
-def matthews(decision: Numbers, truth: Numbers) -> Tensor:
+def matthews(states: Numbers, truth: Numbers) -> Tensor:
     """Returns Matthews' correlation of decided states with the true ones, row by row.
 
     It is the correlation over the units of a row, each in one of two states: 1 where all agree, 0 for chance.
     A row of which one side has only one state has no correlation, and gets 0, as in scikit-learn.
 
     Args:
-        decision: States, (batch, units), such as ``denoise(...).decision``.
+        states: States, (batch, units), such as ``denoise(...).mode``.
         truth: States to compare them with, of the same shape.
 
     Returns:
@@ -159,11 +159,11 @@ def matthews(decision: Numbers, truth: Numbers) -> Tensor:
         >>> hm.tasks.matthews(torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]), truth)
         tensor([1., 0.], dtype=torch.float64)
     """
-    a = _checks.tensor(decision, "decision", torch.float64)
+    a = _checks.tensor(states, "states", torch.float64)
     b = _checks.tensor(truth, "truth", torch.float64)
     if a.dim() != 2 or a.shape != b.shape:
         raise ValueError(
-            "decision, truth: expected (batch, units), both alike, received "
+            "states, truth: expected (batch, units), both alike, received "
             f"{tuple(a.shape)} and {tuple(b.shape)}"
         )
     a, b = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)
@@ -221,19 +221,19 @@ def _see(channel: Channel, layer: Layer, noisy: Tensor, erased: Tensor) -> _Seen
 
 
 def _average_nearest(
-    seen: _Seen, data: Tensor, neighbours: int, deviation: float | Tensor
+    seen: _Seen, clean: Tensor, neighbours: int, deviation: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Averages the rows of data that most probably were seen: distances are in units of the noise."""
-    if neighbours > len(data):
-        raise ValueError(f"neighbours: expected at most the {len(data)} rows of data, received {neighbours}")
-    present = (~torch.isnan(seen.values)).to(data.dtype)
+    """Averages the clean rows that most probably were seen: distances are in units of the noise."""
+    if neighbours > len(clean):
+        raise ValueError(f"neighbours: expected at most the {len(clean)} clean rows, received {neighbours}")
+    present = (~torch.isnan(seen.values)).to(clean.dtype)
     precision: float | Tensor = 1.0
     if isinstance(deviation, Tensor):
-        precision = deviation.to(data).square().reciprocal()
+        precision = deviation.to(clean).square().reciprocal()
     # Σ over what was seen of (y - x)², up to a term that all x share.
-    distance = product(present, (precision * data.square()).t())
-    distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, data.t())
-    chosen = data[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
+    distance = product(present, (precision * clean.square()).t())
+    distance = distance - 2 * product(seen.values.nan_to_num(nan=0.0) * precision, clean.t())
+    chosen = clean[distance.topk(neighbours, largest=False).indices]  # (batch, neighbours, width)
     return chosen.mean(1), chosen.var(1, correction=0)
 
 

@@ -30,7 +30,7 @@ IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 
 
 Filled = tuple[Tensor, Tensor, Tensor]
-"""``best``, ``mean`` and ``draws`` of an ``Imputation``, whatever they hold where nothing is missing."""
+"""``mode``, ``mean`` and ``draws`` of an ``Imputation``, whatever they hold where nothing is missing."""
 Fill = Callable[[BoltzmannMachine, Tensor, int, int, torch.Generator], Filled]
 """Fills in the NaN of visible states, given draws, sweeps and a generator."""
 
@@ -39,7 +39,7 @@ class Imputation(NamedTuple):
     """Completed rows; what was not missing is as it was given.
 
     Attributes:
-        best: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
+        mode: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
             found, else of every discrete unit the most probable state and of every real one its mean. Where a
             row has more than 4,096 states of counts, these are the nearest to their means.
         mean: (batch, visible_width), the estimated means of the missing units given the others.
@@ -47,7 +47,7 @@ class Imputation(NamedTuple):
         method: the name of the method that found them, where "auto" was asked for too.
     """
 
-    best: Tensor
+    mode: Tensor
     mean: Tensor
     draws: Tensor
     method: str
@@ -152,7 +152,7 @@ def impute(
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=0)
         >>> found = hm.tasks.impute(machine, torch.ones(2, 4), torch.tensor([[True, False, False, False]]))
-        >>> found.best[:, 1:].tolist(), found.draws.shape  # what was given stays
+        >>> found.mode[:, 1:].tolist(), found.draws.shape  # what was given stays
         ([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], torch.Size([5, 2, 4]))
     """
     _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
@@ -171,9 +171,9 @@ def impute(
         held = X[rows].masked_fill(absent[rows], torch.nan)
         machine.check_rows(torch.where(absent[rows], _find_mode(machine), held), "X")
         parts.append(fill(machine, held, draws, sweeps, generator))
-    best, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
-    best, mean, drawn = (torch.where(absent, x, X) for x in (best, mean, drawn))
-    return Imputation(best, mean, drawn, method)
+    mode, mean, drawn = (torch.cat(part, dim=-2) for part in zip(*parts, strict=True))
+    mode, mean, drawn = (torch.where(absent, x, X) for x in (mode, mean, drawn))
+    return Imputation(mode, mean, drawn, method)
 
 
 def impute_cells(
@@ -201,11 +201,11 @@ def impute_cells(
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
     if done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
         done = _with_lines(machine, encoder, X, missing, done, generator)
-    states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.best)
+    states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.mode)
     if value == "mode" and isinstance(encoder, Table) and any(encoder.shared):
         shared = torch.tensor(encoder.shared, device=states.device)
         shared = torch.nn.functional.pad(shared, (0, states.shape[1] - len(shared)))  # beside a label
-        states = torch.where(shared, done.best if done.method == "local_search" else done.mean, states)
+        states = torch.where(shared, done.mode if done.method == "local_search" else done.mean, states)
     return done, states
 
 
@@ -227,11 +227,11 @@ def _with_lines(
     mean = torch.where(absent, mean, rows)
     draws = spread_draws(machine, encoder, done.mean, mean, done.draws)
     likely = _ordered(machine)
-    best = [
+    mode = [
         x if l in likely else nearest_state(machine.layers[l], y)
-        for (l, x), y in zip(machine.split(done.best).items(), machine.split(mean).values(), strict=True)
+        for (l, x), y in zip(machine.split(done.mode).items(), machine.split(mean).values(), strict=True)
     ]
-    return Imputation(torch.cat(best, -1), mean, draws, done.method)
+    return Imputation(torch.cat(mode, -1), mean, draws, done.method)
 
 
 def _tell_anew(
@@ -267,7 +267,7 @@ def _sum_over_hidden(
 ) -> Filled:
     """Fills in from the exact distribution, which needs no sweeps."""
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
-    best = torch.empty_like(held)
+    mode = torch.empty_like(held)
     for place, posterior in posteriors(exact_hamiltonian(machine), held):
         mean[place] = posterior.moments().mean.to(held.dtype)
         drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
@@ -275,8 +275,8 @@ def _sum_over_hidden(
             l: torch.stack([posterior.unit_probabilities(l, i) for i in range(layer.n_units)], 1)
             for l, layer in _ordered(machine).items()
         }
-        best[place] = _decide(machine, mean[place], likely)
-    return best, mean, drawn
+        mode[place] = _decide(machine, mean[place], likely)
+    return mode, mean, drawn
 
 
 def _run_chains(

@@ -19,7 +19,7 @@ from harmonium.cli.rows_file import write_rows
 from harmonium.report import image_panels
 from harmonium.report.images import mean_word
 from harmonium.tables import Codec
-from harmonium.tasks import DENOISE_METHODS, channel_of, denoise as clean, noise_in_states
+from harmonium.tasks import DENOISE_METHODS, channel_of, denoise as denoise_rows, noise_in_states
 
 EXAMPLES = (
     "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.png",
@@ -34,8 +34,8 @@ def denoise(
     flip_probability: float | None = None,
     noise_std: float | None = None,
     method: Annotated[str, Setting(DENOISE_METHODS)] = "tap",
-    value: Literal["decision", "mean"] = "decision",
-    base: options.OtherData | None = None,
+    value: Literal["mode", "mean"] = "mode",
+    clean: options.OtherData | None = None,
     corrupt: Annotated[bool, Setting(option="--corrupt")] = False,
     rows: Count | None = None,
     sweeps: int = 200,
@@ -53,8 +53,8 @@ def denoise(
         flip_probability: of every discrete unit, to be seen in another state.
         noise_std: standard deviation of normal noise, in the data's units.
         method: how rows are cleaned.
-        value: what to write: decision (likeliest states, of real units means) or mean.
-        base: clean rows for the start and the baselines, as the training set.
+        value: what to write: mode (likeliest states, of real units means) or mean.
+        clean: clean rows for the start and the baselines, as the training set.
         corrupt: DATA is clean: add the noise first, and say what was removed.
         rows: only the first rows of DATA.
         sweeps: sweeps of every chain; the most that tap, adatap and relaxed_bp take.
@@ -71,7 +71,7 @@ def denoise(
     refuse_label(coding, "denoise")
     seen = _states(coding, noisy)
     seen = seen[:rows]
-    known = None if base is None else _states(coding, base)
+    known = None if clean is None else _states(coding, clean)
     encoder = coding.encoder
     deviation = None if noise_std is None else noise_in_states(noise_std, encoder)
     generator = as_generator(seed, machine.device)
@@ -82,11 +82,11 @@ def denoise(
         channel.check(layer, truth)
         seen = channel.corrupt(layer, truth, generator)
     with working(f"denoising {len(seen)} rows"):
-        found = clean(
-            machine, seen, flip_probability, noise_std=deviation, method=method, data=known,
+        found = denoise_rows(
+            machine, seen, flip_probability, noise_std=deviation, method=method, clean=known,
             sweeps=sweeps, chains=chains, neighbours=neighbours, seed=generator,
         )  # fmt: skip
-    cleaned = encoder.decode((found.decision if value == "decision" else found.mean).cpu().numpy())
+    cleaned = encoder.decode((found.mode if value == "mode" else found.mean).cpu().numpy())
     if out.suffix.lower() == ".png":
         panels = {
             "given": images_of(coding, seen),
@@ -94,7 +94,7 @@ def denoise(
             "result": cleaned,
         }
         limits = data_range(coding, None if known is None else images_of(coding, known))
-        what = "likeliest states" if value == "decision" else mean_word(machine)
+        what = "likeliest states" if value == "mode" else mean_word(machine)
         noise = (
             f"normal noise of deviation {noise_std:g}"
             if flip_probability is None
@@ -113,7 +113,7 @@ def denoise(
         "converged": float(found.converged.double().mean()),
     }
     if corrupt:
-        for when, x in (("before", seen), ("after", found.decision)):
+        for when, x in (("before", seen), ("after", found.mode)):
             if deviation is None:
                 wrong = (layer.by_unit(x) != layer.by_unit(truth)).any(-1)
                 result[f"wrong_{when}"] = float(wrong.double().mean())

@@ -145,7 +145,7 @@ def impute(
         result["hidden_cells"] = _score_fills(coding, absent, rest, states, chosen)
     elif missing != "nan" and bool(absent.any()):
         spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
-        result["agreement_of_best"] = float((states.cpu() == done.best.cpu())[spread].double().mean())
+        result["agreement_of_mode"] = float((states.cpu() == done.mode.cpu())[spread].double().mean())
     return result
 
 

@@ -357,7 +357,7 @@ def fill_completion(section: Section, subject: Subject) -> None:
     absent = torch.cat([absent, absent.new_zeros(len(absent), labels)], 1)
     completed = impute(machine, rows, absent, draws=5, sweeps=200, seed=subject.seed)
     truth = subject.decode(rows)
-    result = np.where(mask.numpy(), subject.estimate(completed.mean, completed.best), truth)
+    result = np.where(mask.numpy(), subject.estimate(completed.mean, completed.mode), truth)
     section.lead = (
         "The lower half of each image was hidden and filled in by Gibbs chains given the rest: the means of "
         "5 chains of 200 sweeps, probabilities where units have two values. The rows are of "
@@ -380,20 +380,20 @@ def fill_denoising(section: Section, subject: Subject) -> None:
     truth = subject.decode(rows)
     if layer.discrete:
         noisy = SymmetricChannel(_FLIPS).corrupt(layer, rows, generator)
-        cleaned = denoise(machine, noisy, _FLIPS, data=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, _FLIPS, clean=subject.given, seed=generator)
         noise = f"{_FLIPS:.0%} of the units were flipped"
     else:
         size = _NOISE * float(subject.decode(subject.given).std())
         deviation = noise_in_states(size, subject.encoder)
         noisy = GaussianChannel(deviation).corrupt(layer, rows, generator)
-        cleaned = denoise(machine, noisy, noise_std=deviation, data=subject.given, seed=generator)
+        cleaned = denoise(machine, noisy, noise_std=deviation, clean=subject.given, seed=generator)
         noise = f"Normal noise of deviation {size:.3g} was added, half that of the data"
     about = "the result is the posterior mean by TAP under the machine, which knows the noise."
     section.lead = f"{noise}; {about}"
     if not bool(cleaned.converged.all()):
         text = f"TAP had not converged for {int((~cleaned.converged).sum())} of {len(rows)} noisy images."
         section.remarks.append(Remark("note", text))
-    result = subject.estimate(cleaned.mean, cleaned.decision)
+    result = subject.estimate(cleaned.mean, cleaned.mode)
     panels = {"given": subject.decode(noisy), "truth": truth, "result": result}
     section.pictures.append(subject.draw("Noisy images made clean", "", panels))
 
