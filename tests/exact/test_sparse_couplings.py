@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +16,9 @@ import scipy.sparse
 import torch
 
 import harmonium as hm
-from harmonium.backends import SparseMatrix, SparsityPattern
+from harmonium.backends import SparseMatrix, SparsityPattern, choice
+from harmonium.backends.colouring import colour_nodes
+from harmonium.machine.coupling_matrices import CouplingMatrices
 
 from .graphs import with_drawn_parameters
 
@@ -209,7 +213,7 @@ def test_a_coupling_is_of_one_machine(make: Callable[[], hm.couplings.Coupling])
         ([(0, 1), (1, 0)], ValueError, r"every pair of units once, received \(0, 1\) twice"),
         ([(0, 0)], ValueError, r"different units for a coupling in a layer, received \(0, 0\) as pair 0"),
         ([(0, 6)], ValueError, "units below 6 of Spin"),
-        ([(-1, 2)], ValueError, "units from 0, received -1"),
+        ([(-1, 2)], ValueError, "units from 0 to .*, received -1"),
         ([(0.5, 2)], TypeError, "whole numbers, received float64"),
         ([(0, 1, 2)], ValueError, r"pairs of units, \(pairs, 2\)"),
         ([(0, 1), (2,)], ValueError, "pairs of units"),
@@ -294,3 +298,86 @@ def test_directions_are_those_of_the_matrix() -> None:
     expected = torch.linalg.svd(machine.couplings[0].matrix().detach().double())[0][:, :4]
     assert found.shape == (30, 4)
     torch.testing.assert_close((found.T @ expected).abs(), torch.eye(4).double(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "inner"), [("spins", True), ("states", True), ("spins and states", False)])
+def test_chosen_columns_take_gradients(name: str, inner: bool) -> None:
+    pattern, values, W = both(name, inner)
+    values.requires_grad_()
+    for transposed, columns in product((False, True), (torch.tensor([3, 0]), torch.tensor([2]))):
+        x = torch.randn(3, W.shape[transposed], dtype=torch.float64, requires_grad=True)
+        matrix = SparseMatrix(values, pattern, columns, transposed)
+        torch.testing.assert_close(matrix.times(x), x @ (W.T if transposed else W)[:, columns])
+        assert torch.autograd.gradcheck(
+            lambda x, J, at=columns, t=transposed: SparseMatrix(J, pattern, at, t).times(x), (x, values)
+        )
+
+
+def test_a_copy_of_a_pattern_has_its_own_chosen_columns() -> None:
+    """Identities of the original's columns, which others can have once it is gone, mean nothing to a copy."""
+    pattern, values, W = both("spins", True)
+    x = torch.eye(5, dtype=torch.float64)
+    chosen = [torch.tensor([0]) for _ in range(64)]
+    for columns in chosen:
+        SparseMatrix(values, pattern, columns)
+    copied, read = deepcopy(pattern), pickle.loads(pickle.dumps(pattern))
+    del pattern, chosen, columns
+    for columns in [torch.tensor([3]) for _ in range(256)]:
+        for again in (copied, read):
+            torch.testing.assert_close(SparseMatrix(values, again, columns).times(x), W[:, columns])
+
+
+def test_a_copy_of_matrices_has_its_own_chosen_columns() -> None:
+    W = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
+    matrices, chosen = CouplingMatrices([W]), [torch.tensor([0]) for _ in range(64)]
+    matrices.patterns = (None,)
+    for columns in chosen:
+        matrices.columns(0, False, columns)
+    copied = deepcopy(matrices)
+    del matrices, chosen, columns
+    for columns in [torch.tensor([3]) for _ in range(256)]:
+        assert torch.equal(copied.columns(0, False, columns).times(torch.eye(5)), W[:, columns])
+
+
+def test_a_machine_is_pickled_without_what_sampling_made() -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse([(0, 1), (1, 3), (2, 4)])}, [0]).double()
+    pattern = machine.couplings[0].sparsity
+    before = pickle.dumps(pattern)
+    hm.chains.run(machine, hm.chains.Gibbs(), machine.random_states(3, seed=0), 2, seed=1)
+    assert pickle.dumps(pattern) == before
+
+
+@pytest.mark.parametrize("unit", [2**31 - 1, 2**63 + 5, -1])
+def test_a_unit_that_no_layer_can_have_is_refused(unit: int) -> None:
+    pairs = np.array([(0, unit)], np.int64 if unit < 2**63 else np.uint64)
+    with pytest.raises(
+        ValueError, match=rf"^pairs: expected units from 0 to 2,147,483,646, received {unit:,}"
+    ):
+        hm.Sparse(pairs)
+
+
+def test_more_neighbours_than_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harmonium.machine.inner_edges.LARGEST", 5)
+    hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse([(0, 1), (1, 3)])}, [0]).hamiltonian()
+    machine = hm.BoltzmannMachine([hm.Spin(5)], {(0, 0): hm.Sparse([(0, 1), (1, 3), (2, 4)])}, [0])
+    with pytest.raises(ValueError, match=r"^edges: expected at most 2 pairs .* within Spin\(5\), received 3"):
+        machine.hamiltonian()
+
+
+def test_a_hub_among_many_units_takes_two_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbours times the units are more than an int32 holds."""
+    units, leaves = 60_000, 40_000
+    assert leaves * units > 2**31
+    starts = np.cumsum([0, leaves, *[1] * leaves, *[0] * (units - leaves - 1)]).astype(np.int32)
+    others = np.concatenate([np.arange(1, leaves + 1), np.zeros(leaves)]).astype(np.int32)
+    monkeypatch.setattr(choice, "COMPILED", False)
+    with np.errstate(over="raise"):
+        colours = colour_nodes(starts, others)
+    assert colours[0] == 0 and bool((colours[1 : leaves + 1] == 1).all())
+
+
+def test_rung_0_of_a_ladder_has_no_couplings_by_pair() -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(3)], {(0, 0): hm.Sparse([(0, 1), (1, 2)])}, [0], seed=0)
+    ladder = hm.ladder.Ladder([machine])
+    with pytest.raises(ValueError, match=r"^rungs\[0\]: expected a machine whose couplings are all 0"):
+        hm.chains.run(machine, ladder, machine.random_states(4, seed=1), 2, seed=2)

@@ -30,7 +30,7 @@ def colour_nodes(starts: np.ndarray, others: np.ndarray) -> np.ndarray:
     """
     colours = np.full(len(starts) - 1, -1)
     colour = _compiled(_colour) if choice.COMPILED and len(others) > _PLAIN else _colour
-    colour(starts, others, colours)
+    colour(starts.astype(np.int64), others, colours)  # ranks are products of numbers of nodes
     return colours
 
 

@@ -91,6 +91,10 @@ class SparsityPattern:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy makes its orders anew: those of chosen columns are kept by identity, which a copy has not.
+        return SparsityPattern, (self.pairs, self.units, self.block, self.symmetric)
+
     def to(self, device: torch.device) -> SparsityPattern:
         """Returns the pattern with its indices on a device."""
         if self.pairs.device == device:
@@ -278,10 +282,8 @@ class SparseMatrix:
         columns: Tensor | None = None,
         transposed: bool = False,
     ) -> None:
-        self._values, self._pattern = values, pattern
-        self._columns: Compressed | None = None
-        if columns is not None:
-            self._columns = pattern.select(columns, transposed)
+        self._values, self._pattern, self._chosen, self._transposed = values, pattern, columns, transposed
+        self._columns = None if columns is None else pattern.select(columns, transposed)
         self._kept: dict[bool, tuple[int, Tensor]] = {}  # entries in compressed order, with their version
 
     def of_shard(self, shards: int) -> SparseMatrix:
@@ -291,7 +293,9 @@ class SparseMatrix:
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ matrix, or x @ matrixᵀ: (rows, n) from (rows, k), or (rows, k) from (rows, n)."""
         pattern, values = self._pattern, self._values
-        if self._columns is None and _device.needs_grad(x, values):
+        if _device.needs_grad(x, values):
+            if self._chosen is not None:
+                return pattern.times(x, values, self._transposed)[:, self._chosen]
             return pattern.times(x, values, transposed)
         transposed = transposed and not pattern.symmetric
         compressed = self._columns or (pattern.by_row if transposed else pattern.by_column)

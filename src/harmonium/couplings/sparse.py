@@ -17,6 +17,8 @@ from harmonium.backends import SparsityPattern
 from harmonium.couplings.coupling import Coupling, refuse_two_values
 from harmonium.layers import Layer
 
+_LAST = 2**31 - 2  # whose number as a unit, and how many there are up to it, are an int32
+
 
 @final
 class Sparse(Coupling):
@@ -227,8 +229,9 @@ def _read_pairs(pairs: Any) -> Tensor:
         raise ValueError(f"pairs: expected pairs of units, (pairs, 2), received shape {array.shape}")
     if len(array) and not np.issubdtype(array.dtype, np.integer):
         raise TypeError(f"pairs: expected whole numbers, received {array.dtype}")
-    if len(array) and int(array.min()) < 0:
-        raise ValueError(f"pairs: expected units from 0, received {int(array.min())}")
+    for unit in (int(array.min()), int(array.max())) if len(array) else ():
+        if not 0 <= unit <= _LAST:
+            raise ValueError(f"pairs: expected units from 0 to {_LAST:,}, received {unit:,}")
     return torch.from_numpy(array.astype(np.int64))
 
 

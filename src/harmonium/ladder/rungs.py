@@ -72,6 +72,8 @@ def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) 
         if received != expected:
             raise ValueError(f"rungs[{r}]: expected parameters of shapes {expected}, received {received}")
     couplings = [x for x in rungs[0] if x.dim() == 2]
+    if like is not None:  # those that are stored by pair have one dimension too
+        couplings = list(rungs[0][len(rungs[0]) - len(like.J) :])
     if any(bool(J.any()) for J in couplings):
         raise ValueError(
             "rungs[0]: expected a machine whose couplings are all 0, whose units are independent, received "

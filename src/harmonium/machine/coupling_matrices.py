@@ -102,7 +102,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
     def columns(self, edge: int, above: bool, columns: Tensor) -> Columns:
         """Returns the columns of J (of Jᵀ) that lead to some units, to multiply with."""
         key = (edge, above, id(columns))
-        if key not in self._of_columns:
+        if self._of_columns.get(key, (None, None))[1] is not columns:  # as in a copy, which has others
             J, pattern = self[edge], self.patterns[edge]
             made: Columns
             if self._whole:

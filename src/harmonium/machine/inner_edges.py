@@ -11,6 +11,8 @@ from harmonium.backends import SparsityPattern
 from harmonium.backends.colouring import colour_nodes
 from harmonium.layers import Layer
 
+LARGEST = 2**31 - 1  # neighbours of all units together: places among them are int32
+
 
 class Neighbours(NamedTuple):
     """The units that each unit of a layer is joined to, in compressed rows.
@@ -47,6 +49,11 @@ def list_neighbours(layer: Layer, joined: Tensor | SparsityPattern | None) -> Ne
         if joined is not None:
             between &= joined.view(n, q, n, q).any(3).any(1).cpu().numpy()
         units, others = between.nonzero()
+    if len(units) > LARGEST:
+        raise ValueError(
+            f"edges: expected at most {LARGEST // 2:,} pairs of units joined within {layer}, received "
+            f"{len(units) // 2:,}"
+        )
     starts = np.zeros(n + 1, np.int32)
     np.cumsum(np.bincount(units, minlength=n), out=starts[1:])
     return Neighbours(starts, others.astype(np.int32))
