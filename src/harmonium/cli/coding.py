@@ -157,32 +157,32 @@ def row_named(dataset: DataSet, name: str | None) -> tuple[str, NDArray[np.int64
     return names[places[0]], codes
 
 
-def weighted(dataset: DataSet, weights: Path | None, share: float | None) -> DataSet:
+def weighted(dataset: DataSet, weights: Path | None, threshold: float | None) -> DataSet:
     """Returns data with the weights of a file, where there is one.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: weights that do not fit the data, or both a file and a share.
+        ValueError: weights that do not fit the data, or both a file and a threshold.
     """
     if weights is None:
         return dataset
-    if share is not None:
-        raise ValueError(f"weights: expected without --reweight, received {weights} and {share:g}")
+    if threshold is not None:
+        raise ValueError(f"weights: expected without --reweight, received {weights} and {threshold:g}")
     return replace(dataset, weights=read_weights(weights, len(dataset.samples)).numpy())
 
 
-def weights_of(dataset: DataSet, share: float | None) -> Tensor | None:
-    """Returns how much each row counts, (rows,) float64; None without a share and weights: all alike.
+def weights_of(dataset: DataSet, threshold: float | None) -> Tensor | None:
+    """Returns how much each row counts, (rows,) float64; None without a threshold and weights: all alike.
 
     Raises:
         ValueError: data that are no whole numbers from 0 to 254.
     """
     if dataset.weights is not None:
         return torch.from_numpy(dataset.weights)
-    if share is None:
+    if threshold is None:
         return None
     with naming(dataset.name):
-        return similarity_weights(np.nan_to_num(dataset.numbers(), nan=-1), share)
+        return similarity_weights(np.nan_to_num(dataset.numbers(), nan=-1), threshold)
 
 
 def learned_weights(codec: Codec, dataset: DataSet) -> Tensor | None:
@@ -191,10 +191,10 @@ def learned_weights(codec: Codec, dataset: DataSet) -> Tensor | None:
     Sequences are weighed by their similarity. Weights of a file are those of the training data alone.
     """
     about = codec.machine.metadata.get("data") or {}
-    share, file, source = (about.get(name) for name in ("reweight", "weights", "source"))
+    threshold, file, source = (about.get(name) for name in ("reweight", "weights", "source"))
     if file is not None and source is not None and dataset.name == Path(source).name and Path(file).is_file():
         dataset = weighted(dataset, Path(file), None)
-    return weights_of(dataset, share)
+    return weights_of(dataset, threshold)
 
 
 # Kinds and cells that the user names

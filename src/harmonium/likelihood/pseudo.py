@@ -134,7 +134,7 @@ def missing_pseudo_likelihood(machine: BoltzmannMachine) -> str | None:
 
 @torch.no_grad()
 def predictive_log_score(
-    machine: BoltzmannMachine, X: Numbers, *, share: float = 0.1, seed: int | torch.Generator = 0
+    machine: BoltzmannMachine, X: Numbers, *, fraction: float = 0.1, seed: int | torch.Generator = 0
 ) -> Tensor:
     """Returns Σ ln q(v_i | cells that are not hidden) over the cells of a row that are hidden at random.
 
@@ -146,17 +146,17 @@ def predictive_log_score(
     Args:
         machine: on any graph.
         X: visible states, (batch, visible_width); NaN is not observed, and not asked for.
-        share: Share of the units that are hidden, in (0, 1).
+        fraction: share of the units that are hidden, in (0, 1).
         seed: draws which; the same int hides the same units of as many rows.
 
     Returns:
         (batch,), float64, in nats (a density for real units); 0 where nothing is hidden.
 
     Raises:
-        ValueError: X that does not fit, or a share out of range.
+        ValueError: X that does not fit, or a fraction out of range.
     """
-    if not 0 < _checks.real(share, "share") < 1:
-        raise ValueError(f"share: expected a number in (0, 1), received {share}")
+    if not 0 < _checks.real(fraction, "fraction") < 1:
+        raise ValueError(f"fraction: expected a number in (0, 1), received {fraction}")
     v = machine.visible_rows(X, "X", missing=True)
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
@@ -166,7 +166,7 @@ def predictive_log_score(
         held = list(states)
         for l in machine.visible:
             layer, x = machine.layers[l], states[l]
-            drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < share
+            drawn = _random.uniform((len(x), layer.n_units), generator, torch.float64) < fraction
             seen = ~layer.by_unit(x)[..., 0].isnan()
             asked[l] = drawn.to(seen.device) & seen
             free = (asked[l] | ~seen).repeat_interleave(layer.columns_per_unit, 1)

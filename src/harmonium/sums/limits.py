@@ -35,11 +35,11 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.2g} seconds" if seconds < 100 else f"{seconds / unit:.2g} {name}"
 
 
-def affordable(unit_updates: float, share: float = 1.0) -> bool:
+def affordable(unit_updates: float, fraction: float = 1.0) -> bool:
     """Returns whether "auto" computes an exact sum, rather than to draw samples or to approximate.
 
     Args:
         unit_updates: Work of the sum, as ``sums.unit_updates`` measures it.
-        share: Share of ``AUTO_LIMIT`` that may be spent, in (0, 1]; less than 1 where a sum is made often.
+        fraction: share of ``AUTO_LIMIT`` that may be spent, in (0, 1]; less than 1 where a sum is made often.
     """
-    return unit_updates <= share * AUTO_LIMIT
+    return unit_updates <= fraction * AUTO_LIMIT
