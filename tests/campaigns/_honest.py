@@ -239,7 +239,7 @@ def _describe_images(path: Path) -> list[str]:
 
 def _sample(path: Path) -> list[str]:
     out = path.with_name("drawn.npy")
-    return ["sample", str(path), "--out", str(out), "--overwrite", "--number", "2", "--sweeps", "1"]
+    return ["sample", str(path), "--out", str(out), "--overwrite", "--rows", "2", "--sweeps", "1"]
 
 
 def _sample_folder(path: Path) -> list[str]:

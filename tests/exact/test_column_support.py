@@ -330,7 +330,7 @@ def test_limits_of_a_file_of_kinds_hold_for_the_command(
     for arguments in (
         ["train", "rows.csv", "run", "--kinds", "kinds.toml"],
         ["impute", "run", "rows.csv", "--out", "full.csv"],
-        ["sample", "run", "--number", "500", "--out", "drawn.csv"],
+        ["sample", "run", "--rows", "500", "--out", "drawn.csv"],
         ["train", "rows.csv", "first", "--kinds", "kinds.toml", "--method", "chains", "--updates", "2"],
         ["train", "wider.csv", "second", "--from", "first", "--updates", "2"],
     ):

@@ -103,11 +103,11 @@ def test_what_is_drawn_and_filled_comes_from_the_exact_distribution(
     cli: CommandLine, folder: Path, trained: tuple[Path, Any]
 ) -> None:
     run, _ = trained
-    drawn = cli.succeed("sample", run, "--number", 1000, "--out", folder / "new.csv", "--json").json
+    drawn = cli.succeed("sample", run, "--rows", 1000, "--out", folder / "new.csv", "--json").json
     assert drawn["method"] == "exact" and "sweeps" not in drawn
     new = pandas.read_csv(folder / "new.csv")
     assert (new["city"].map(CITIES) == new["country"]).mean() > 0.93
-    told = ("sample", run, "--number", 50, "--given", "city=Rom", "--out", folder / "rom.csv", "--json")
+    told = ("sample", run, "--rows", 50, "--given", "city=Rom", "--out", folder / "rom.csv", "--json")
     assert cli.succeed(*told).json["method"] == "exact"
     rom = pandas.read_csv(folder / "rom.csv")
     assert (rom["city"] == "Rom").all() and (rom["country"] == "I").mean() > 0.85 and rom["height"].mean() > 9

@@ -42,7 +42,7 @@ def test_sparse_data(cli: CommandLine, tmp_path: Path) -> None:
 
 
 def test_a_grid_of_the_first_rows(cli: CommandLine, tmp_path: Path) -> None:
-    cli.succeed("data", "digits", "--grid", tmp_path / "g.png", "--number", 6, "--columns", 2)
+    cli.succeed("data", "digits", "--grid", tmp_path / "g.png", "--rows", 6, "--columns", 2)
     with Image.open(tmp_path / "g.png") as image:
         assert image.size == (2 * 51 + 3, 3 * 51 + 3)
 

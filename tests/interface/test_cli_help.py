@@ -53,13 +53,13 @@ from harmonium.cli import options
 from harmonium.cli.coding import states_of
 from harmonium._settings import Count, Setting
 
-EXAMPLES = ("harmonium planted run digits --number 10",)
+EXAMPLES = ("harmonium planted run digits --rows 10",)
 
 
 def planted(
     run: options.Trained,
     data: options.Data,
-    number: Count | None = None,
+    rows: Count | None = None,
     of: Literal["free", "all"] = "free",
     plain: Annotated[bool, Setting(option="--plain")] = False,
 ) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def planted(
 
     Args:
         data: rows to judge.
-        number: only so many rows,
+        rows: only so many rows,
             from the start.
         of: which energy.
         plain: without the machine.
     \"""
     coding, source = run.load()
-    v = states_of(coding, coding.read(data))[:number]
+    v = states_of(coding, coding.read(data))[:rows]
     result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
     return result if plain else {"machine": source, **result}
 """
@@ -91,15 +91,15 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
 
     X = torch.from_numpy(hm.data.bars_and_stripes()[:5])
     expected = {"rows": 5, "free": pytest.approx(float(machine.free_energy(X).mean().detach()))}
-    assert cli.succeed(*arguments, "--number", 5, "--plain", "--json").json == expected
+    assert cli.succeed(*arguments, "--rows", 5, "--plain", "--json").json == expected
     assert "m.safetensors" in cli.succeed(*arguments).stdout
-    assert cli.refuse(*arguments, "--number", 0).startswith("--number: ")
+    assert cli.refuse(*arguments, "--rows", 0).startswith("--rows: ")
     assert cli.refuse(*arguments, "--threads", 0).startswith("--threads: ")
     assert cli.refuse(*arguments, "--of", "none").startswith("--of: expected one of all, free")
     assert "Print the mean free energy of DATA." in cli.succeed("--help").stdout
     shown = " ".join(cli.succeed("planted", "--help").stdout.replace("│", " ").split())
     parts = ["In nats.", "Only so many rows, from the start.", "Which energy: free, all.", "--averaged"]
-    parts += ["--threads", "Examples:", "--number 10"]
+    parts += ["--threads", "Examples:", "--rows 10"]
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 

@@ -141,7 +141,7 @@ def test_columns_of_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
     first = (tmp_path / "p.csv").read_text()
     cli.succeed("predict", tmp_path / "real", half, *arguments)
     assert (tmp_path / "p.csv").read_text() == first
-    few = ("--number", 4, "--sweeps", 2, "--out", tmp_path / "s.npy", "--overwrite")
+    few = ("--rows", 4, "--sweeps", 2, "--out", tmp_path / "s.npy", "--overwrite")
     cli.succeed("sample", tmp_path / "real", *few, "--given", "y=104.5")
     np.testing.assert_allclose(np.load(tmp_path / "s.npy")[:, 1], 104.5, rtol=1e-6)
     cli.succeed("sample", tmp_path / "bits", *few, "--given", "1=1")
@@ -163,7 +163,7 @@ def test_a_machine_that_learns_to_tell_a_label_wants_some(
 
 
 def test_rows_are_drawn_with_their_labels_and_given_them(cli: CommandLine, run: Path, tmp_path: Path) -> None:
-    few = ("--number", 8, "--sweeps", 5)
+    few = ("--rows", 8, "--sweeps", 5)
     for given in ((), ("kind=b",), ("kind=a", "city=Rom", "x=2.5")):
         flags = [word for each in given for word in ("--given", each)]
         cli.succeed("sample", run, *few, *flags, "--out", tmp_path / "s.csv", "--overwrite")
@@ -202,7 +202,7 @@ def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
     assert trained["rule"].startswith("hybrid(") and trained["rule"].endswith("joint=0.03)")
     found = cli.succeed("predict", run, tmp_path / "x.npz", "--out", tmp_path / "p.csv", "--json").json
     assert found["accuracy"] == 1
-    few = ("--number", 3, "--sweeps", 2, "--given", "label=on")
+    few = ("--rows", 3, "--sweeps", 2, "--given", "label=on")
     cli.succeed("sample", run, *few, "--out", tmp_path / "s.npz")
     drawn = hm.data.read(tmp_path / "s.npz")
     assert drawn.samples.shape == (3, 16) and set(drawn.labels) == {"on"}

@@ -16,7 +16,7 @@ from harmonium.tables import Codec
 from .command_line import CommandLine
 
 BARS = "bars-and-stripes"
-FEW = ("--number", 6, "--sweeps", 5)
+FEW = ("--rows", 6, "--sweeps", 5)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run(cli: CommandLine, tmp_path: Path) -> Path:
 def test_states_and_means(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     result = cli.succeed("sample", run, *FEW, "--out", tmp_path / "s.npy", "--json").json
     states = np.load(tmp_path / "s.npy")
-    assert (result["samples"], result["columns"], result["kind"]) == (6, 16, "states")
+    assert (result["rows"], result["columns"], result["kind"]) == (6, 16, "states")
     assert states.shape == (6, 16) and set(np.unique(states)) == {0, 1}
 
     cli.succeed("sample", run, *FEW, "--means", "--out", tmp_path / "m.npy")
@@ -68,7 +68,7 @@ def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: P
     X = np.random.default_rng(0).normal([500, -3], [20, 0.1], size=(400, 2))
     np.save(tmp_path / "x.npy", X)
     cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    cli.succeed("sample", tmp_path / "run", "--number", 400, "--sweeps", 1, "--out", tmp_path / "s.npy")
+    cli.succeed("sample", tmp_path / "run", "--rows", 400, "--sweeps", 1, "--out", tmp_path / "s.npy")
     samples = np.load(tmp_path / "s.npy")
     assert (np.abs(samples.mean(0) - X.mean(0)) < 6 * X.std(0) / 20).all()
 
@@ -88,7 +88,7 @@ def test_bit_planes_come_back_as_grey_levels(cli: CommandLine, tmp_path: Path) -
 
 
 def test_chains_may_start_from_data(cli: CommandLine, run: Path, tmp_path: Path) -> None:
-    arguments = ("sample", run, "--number", 6, "--sweeps", 0, "--start", "data")
+    arguments = ("sample", run, "--rows", 6, "--sweeps", 0, "--start", "data")
     cli.succeed(*arguments, "--out", tmp_path / "a.npy")
     rows = {row.tobytes() for row in hm.data.bars_and_stripes()}
     assert all(row.tobytes() in rows for row in np.load(tmp_path / "a.npy"))
@@ -118,7 +118,7 @@ def test_mistakes(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     assert ".npy or .png" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "s.jpg")
     assert "no_such" in cli.refuse("sample", run, *FEW, "--out", tmp_path / "no_such" / "s.npy")
     assert "--out" in cli.refuse("sample", run, *FEW)
-    assert "--number" in cli.refuse("sample", run, "--number", 0, *out)
+    assert "--rows" in cli.refuse("sample", run, "--rows", 0, *out)
     assert "--start" in cli.refuse("sample", run, "--start", "magic", *out)
     assert "--start data" in cli.refuse("sample", run, "--data", BARS, *out)
     assert not (tmp_path / "s.png").exists()
@@ -156,7 +156,7 @@ def test_local_modes_are_where_a_search_stays(cli: CommandLine, tmp_path: Path) 
     machine = hm.BoltzmannMachine([hm.Bernoulli(9), hm.Spin(5), hm.Bernoulli(3)])
     hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(0))
     machine.save(tmp_path / "m.safetensors")
-    arguments = ("--start", "local-mode", "--sweeps", 0, "--number", 30, "--out", tmp_path / "modes.npy")
+    arguments = ("--start", "local-mode", "--sweeps", 0, "--rows", 30, "--out", tmp_path / "modes.npy")
     assert (
         cli.succeed("sample", tmp_path / "m.safetensors", *arguments, "--json").json["start"] == "local-mode"
     )
@@ -177,5 +177,5 @@ def test_samples_have_the_columns_of_all_visible_layers(
     machine.layers[2].bias.data.fill_(20.0)
     machine.save(tmp_path / "m.safetensors")
     out = tmp_path / "samples.npy"
-    cli.succeed("sample", tmp_path / "m.safetensors", "--out", out, "--number", 6, "--sweeps", 2, *flags)
+    cli.succeed("sample", tmp_path / "m.safetensors", "--out", out, "--rows", 6, "--sweeps", 2, *flags)
     np.testing.assert_allclose(np.load(out), [[1, 1, 1, 1, 0, 0, 0]] * 6, atol=1e-6)

@@ -20,7 +20,7 @@ from harmonium.training.seeds import stream_seed
 from .command_line import CommandLine
 
 TEXT = ">a\nAC-GU\n>b\nACAGU\n>c\nUUAGA\n>d\nGGCnA\n>e\nGGCCA\n"
-FEW = ("--number", 4, "--sweeps", 3)
+FEW = ("--rows", 4, "--sweeps", 3)
 
 
 @pytest.fixture

@@ -451,7 +451,7 @@ def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
     cli.succeed("train", "--config", file, tmp_path / "gibbs", "--kernel", "gibbs")
     assert "kernel_option" not in content(tmp_path / "gibbs")
 
-    out, few = tmp_path / "s.npy", ("--number", 6, "--sweeps", 4, "--seed", 5)
+    out, few = tmp_path / "s.npy", ("--rows", 6, "--sweeps", 4, "--seed", 5)
     drawn = cli.succeed("sample", tmp_path / "run", *few, *moves, "--out", out, "--json").json
     assert drawn["kernel"] == repr(kernel)
     machine, noise_states = hm.load(tmp_path / "run" / "machine.safetensors"), torch.Generator()

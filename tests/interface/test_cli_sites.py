@@ -442,7 +442,7 @@ def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path
     energies = {}
     for temperature in (0.5, 1.0, 4.0):
         out = tmp_path / f"{temperature}.fasta"
-        drawn = ("--number", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
+        drawn = ("--rows", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
         result = cli.succeed("sample", tmp_path / "run", *drawn, "--json").json
         assert result.get("temperature", 1.0) == temperature
         rows = Codec.of(machine).rows(hm.data.read(out, alphabet="rna")).all()

@@ -61,7 +61,7 @@ def test_trained_on_sampled_and_imputed_with_names_kept(
     run = tmp_path / "run"
     result = cli.train(table, run, "--schedule", "constant")
     assert result["layers"] == ["Gaussian(2)", "Categorical(1, 3)", "Bernoulli(1)", "Bernoulli(5)"]
-    cli.succeed("sample", run, "--number", 7, "--sweeps", 5, "--out", tmp_path / "rows.csv")
+    cli.succeed("sample", run, "--rows", 7, "--sweeps", 5, "--out", tmp_path / "rows.csv")
     header, *rows = rows_of(tmp_path / "rows.csv")
     assert header == NAMES and len(rows) == 7
     assert all(
@@ -132,7 +132,7 @@ def test_numbers_keep_their_names_and_fill_holes(cli: CommandLine, tmp_path: Pat
     whole = write(tmp_path / "whole.csv", numbers, ["east", "north"])
     run = tmp_path / "run"
     assert cli.train(whole, run)["layers"][0] == "Gaussian(2)"
-    cli.succeed("sample", run, "--number", 3, "--sweeps", 5, "--out", tmp_path / "rows.csv")
+    cli.succeed("sample", run, "--rows", 3, "--sweeps", 5, "--out", tmp_path / "rows.csv")
     assert rows_of(tmp_path / "rows.csv")[0] == ["east", "north"]
     holes = write(tmp_path / "holes.csv", [["", "1.5"], ["0.5", "0.25"]], ["east", "north"])
     cli.succeed("impute", run, holes, "--out", tmp_path / "full.csv", "--sweeps", 5)
@@ -213,7 +213,7 @@ def test_frames_and_tabs_in_and_out(cli: CommandLine, table: Path, tmp_path: Pat
     cli.succeed("data", data, "--out", again)
     assert rows_of(again)[5:] == rows_of(table)[5:]
     cli.train(data, run)
-    cli.succeed("sample", run, "--number", 7, "--sweeps", 5, "--out", tmp_path / f"rows{suffix}")
+    cli.succeed("sample", run, "--rows", 7, "--sweeps", 5, "--out", tmp_path / f"rows{suffix}")
     drawn = read(tmp_path / f"rows{suffix}").frame()
     assert [cells.name for cells in drawn.columns] == NAMES and len(drawn) == 7
     assert set(drawn.columns[2].values) <= set(CITIES)
@@ -232,7 +232,7 @@ def test_frames_have_types_and_categories(cli: CommandLine, tmp_path: Path) -> N
     )
     frame.write_parquet(tmp_path / "x.parquet")
     cli.train(tmp_path / "x.parquet", tmp_path / "run")
-    few = ("--number", 5, "--sweeps", 3)
+    few = ("--rows", 5, "--sweeps", 3)
     cli.succeed("sample", tmp_path / "run", *few, "--out", tmp_path / "s.parquet")
     drawn = polars.read_parquet(tmp_path / "s.parquet")
     assert drawn.schema["size"] == sizes.dtype and drawn.schema["on"] == polars.Boolean
@@ -251,7 +251,7 @@ def test_what_rows_are_given_stands_in_them_as_it_was_given(cli: CommandLine, tm
     (tmp_path / "t.csv").write_text("\n".join(["age,kind,income", *rows]) + "\n")
     cli.train(tmp_path / "t.csv", tmp_path / "run")
     held = ("--given", "age=33", "--given", "income=30000.1")
-    cli.succeed("sample", tmp_path / "run", *held, "--number", 4, "--sweeps", 3, "--out", tmp_path / "s.csv")
+    cli.succeed("sample", tmp_path / "run", *held, "--rows", 4, "--sweeps", 3, "--out", tmp_path / "s.csv")
     assert all(row[0] == "33" and row[2] == "30000.1" for row in rows_of(tmp_path / "s.csv")[1:])
     for value in ("33.4", "inf"):
         answer = cli.refuse(
@@ -366,7 +366,7 @@ def test_numbers_with_names_are_a_table(cli: CommandLine, tmp_path: Path) -> Non
     assert found == dict(zip(SURVEY, kinds, strict=True))
     layers = cli.train(data, run)["layers"]
     assert layers[:3] == ["Gaussian(3)", "Binomial(1, 4)", "Bernoulli(1)"]
-    cli.succeed("sample", run, "--number", 5, "--out", tmp_path / "rows.csv")
+    cli.succeed("sample", run, "--rows", 5, "--out", tmp_path / "rows.csv")
     names, *rows = rows_of(tmp_path / "rows.csv")
     assert names == SURVEY
     assert all(cell.lstrip("-").isdecimal() for row in rows for cell in row[:4])

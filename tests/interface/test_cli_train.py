@@ -321,7 +321,7 @@ def test_a_run_of_few_rows_is_as_long_as_it_takes(cli: CommandLine, tmp_path: Pa
     assert list(rows.columns) == ["income", "height", "vip"] and rows.isin({"vip": [0, 1]})["vip"].all()
     loaded.save(tmp_path / "frames.safetensors")
     assert list(hm.RBM.load(tmp_path / "frames.safetensors").sample(2).columns) == list(rows.columns)
-    drawn = ("--out", tmp_path / "rows.csv", "--number", 3, "--sweeps", 5)
+    drawn = ("--out", tmp_path / "rows.csv", "--rows", 3, "--sweeps", 5)
     cli.succeed("sample", tmp_path / "frames.safetensors", *drawn)
     assert (tmp_path / "rows.csv").read_text().startswith("income,height,vip")
     found = loaded.score_samples(X).mean()

@@ -267,9 +267,7 @@ def test_a_unit_of_ones_own_from_the_command(
     )
     options = ("--hidden", 4, "--updates", 20)
     cli.succeed("train", tmp_path / "x.csv", tmp_path / "run", "--kinds", tmp_path / "kinds.toml", *options)
-    cli.succeed(
-        "sample", tmp_path / "run", "--number", 9, "--given", "mood=good", "--out", tmp_path / "y.csv"
-    )
+    cli.succeed("sample", tmp_path / "run", "--rows", 9, "--given", "mood=good", "--out", tmp_path / "y.csv")
     drawn = pandas.read_csv(tmp_path / "y.csv")
     assert set(drawn["mood"]) == {"good"} and set(drawn["trend"]) <= {-1, 0, 1}
     np.save(tmp_path / "x.npy", trends()[["trend"]].to_numpy().repeat(4, 1))

@@ -82,7 +82,7 @@ def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path)
     cli.train(tmp_path / "x.npy", tmp_path / "run", "--visible", visible)
     result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "x.npy", "--json").json
     assert np.isfinite(result["results"][0]["log_likelihood"])
-    cli.succeed("sample", tmp_path / "run", "--number", 5, "--sweeps", 5, "--out", tmp_path / "s.npy")
+    cli.succeed("sample", tmp_path / "run", "--rows", 5, "--sweeps", 5, "--out", tmp_path / "s.npy")
     assert np.isfinite(np.load(tmp_path / "s.npy")).all()
 
 

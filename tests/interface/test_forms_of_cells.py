@@ -131,7 +131,7 @@ def test_a_file_with_written_numbers_is_learned_filled_in_and_drawn(cli: Command
     answer = cli.succeed("train", data, run, "--hidden", 3, "--json")
     assert answer.json["layers"][0] == "Gaussian(5)" and "warning" not in answer.stderr
     cli.succeed("impute", run, data, "--out", tmp_path / "full.csv")
-    cli.succeed("sample", run, "--number", 20, "--out", tmp_path / "drawn.csv")
+    cli.succeed("sample", run, "--rows", 20, "--out", tmp_path / "drawn.csv")
     full, drawn = rows_of(tmp_path / "full.csv"), rows_of(tmp_path / "drawn.csv")
     for name, (_, pattern) in WRITTEN.items():
         for i, row in enumerate(full):
@@ -141,7 +141,7 @@ def test_a_file_with_written_numbers_is_learned_filled_in_and_drawn(cli: Command
     few = {name: cells[:2] for name, cells in whole.items()} | {"people": ["500", "700"]}
     cli.succeed("evaluate", run, write(tmp_path / "few.csv", few))  # plain numbers where amounts were
     given = ("--given", "cost=$1,200.00", "--given", "at=09:30")
-    cli.succeed("sample", run, *given, "--number", 2, "--out", tmp_path / "given.csv")
+    cli.succeed("sample", run, *given, "--rows", 2, "--out", tmp_path / "given.csv")
     assert {(row["cost"], row["at"]) for row in rows_of(tmp_path / "given.csv")} == {("$1,200.00", "09:30")}
 
 

@@ -335,7 +335,7 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
     cli.train("bars-and-stripes", tmp_path / "run", "--kernel", "noting", "--step", "0.5")
     assert set(Noting.steps) == {0.5}
     Noting.steps.clear()
-    sample = ("sample", tmp_path / "run", "--number", 4, "--sweeps", 3, "--out", tmp_path / "s.npy")
+    sample = ("sample", tmp_path / "run", "--rows", 4, "--sweeps", 3, "--out", tmp_path / "s.npy")
     cli.succeed(*sample, "--kernel", "noting")
     assert Noting.steps == [0.1] * 3
     cli.train("bars-and-stripes", tmp_path / "named", "--rule-option", "kernel=noting")

@@ -96,7 +96,7 @@ def test_a_machine_of_both_draws_and_predicts_both(
 ) -> None:
     codec = Codec.of(hm.load(run / "machine.safetensors"))
     assert [str(layer) for layer in codec.layers] == [f"Categorical({SITES}, 21)", "Categorical(1, 2)"]
-    cli.succeed("sample", run, "--given", "label=007", "--number", 40, "--out", tmp_path / "new.csv")
+    cli.succeed("sample", run, "--given", "label=007", "--rows", 40, "--out", tmp_path / "new.csv")
     assert (tmp_path / "new.csv").read_text().startswith("name,sequence,label\n1,")
     drawn = read(tmp_path / "new.csv", alphabet="protein")
     _, labels = drawn.take_label("label")
@@ -128,7 +128,7 @@ def test_a_file_without_labels_goes_to_the_same_machine(
 ) -> None:
     (tmp_path / "x.fasta").write_text("".join(f">{row[0]}\n{row[1]}\n" for row in rows))
     cli.succeed("predict", run, tmp_path / "x.fasta", "--out", tmp_path / "p.csv")
-    cli.succeed("sample", run, "--out", tmp_path / "x.fa", "--number", 3)
+    cli.succeed("sample", run, "--out", tmp_path / "x.fa", "--rows", 3)
     assert hm.sequences.read_alignment(tmp_path / "x.fa", alphabet="protein").codes.shape == (3, SITES)
 
 
@@ -169,7 +169,7 @@ def test_labels_and_weights_stay_with_their_rows(cli: CommandLine, family: Path,
 
 def test_sites_are_given_and_predicted_by_their_letters(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """A site is a column by its number from 1."""
-    cli.succeed("sample", run, "--given", "1=F", "--given", "6=-", "--number", 30, "--out", tmp_path / "x.fa")
+    cli.succeed("sample", run, "--given", "1=F", "--given", "6=-", "--rows", 30, "--out", tmp_path / "x.fa")
     drawn = hm.sequences.read_alignment(tmp_path / "x.fa", alphabet="protein").codes
     assert (drawn[:, 0] == 5).all() and (drawn[:, 5] == 0).all() and len(set(drawn[:, 3].tolist())) > 1
     assert "--given: " in cli.refuse("sample", run, "--given", "1=Z", "--out", tmp_path / "y.fa")

@@ -89,10 +89,10 @@ def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, bina
     run, data = tmp_path / "run", tmp_path / "grey.npy"
     made = cli.train(data, run, "--visible", "spin", "--hidden-kind", "spin", "--binarise", binarise)
     assert made["layers"] == ["Spin(32)", "Spin(5)"]
-    cli.succeed("sample", run, "--number", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
+    cli.succeed("sample", run, "--rows", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
     samples = np.load(tmp_path / "s.npy")
     assert samples.dtype == np.uint8 and samples.shape == (6, 4)
-    start = ("--start", "data", "--data", data, "--sweeps", 0, "--number", 6)
+    start = ("--start", "data", "--data", data, "--sweeps", 0, "--rows", 6)
     cli.succeed("sample", run, *start, "--out", tmp_path / "d.npy")
     rows = {row.tobytes() for row in GREY.reshape(40, 4)}
     assert all(row.tobytes() in rows for row in np.load(tmp_path / "d.npy"))

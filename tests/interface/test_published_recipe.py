@@ -69,7 +69,7 @@ def test_the_command_of_the_page_runs_at_small_size(cli: CommandLine, digits: Pa
     assert all(float(layer.bias.detach().abs().max()) > 0.1 for layer in machine.layers)
     modes = published("sample")
     modes[modes.index("runs/published")], modes[modes.index("modes.png")] = str(run), str(tmp_path / "m.npy")
-    cli.succeed(*modes, "--number", 4)
+    cli.succeed(*modes, "--rows", 4)
     drawn = np.load(tmp_path / "m.npy")
     assert drawn.shape == (4, 784) and drawn.dtype == np.uint8
     words[words.index(str(run))] = str(tmp_path / "other")

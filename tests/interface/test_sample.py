@@ -52,7 +52,7 @@ def test_given_cells_stay_and_rows_come_one_after_the_other(method):
     [
         (LARGE, {"method": "exact"}, "expected discrete hidden layers with at most 4096 joint states"),
         (TABLE, {"method": "magic"}, "method: expected one of"),
-        (TABLE, {"number": 0}, "number: expected"),
+        (TABLE, {"rows": 0}, "rows: expected"),
         (TABLE, {"sweeps": -1}, "sweeps: expected"),
         (TABLE, {"given": torch.zeros(2, 4)}, "given: expected"),
         (TABLE, {"given": torch.full((1, 5), 0.5)}, "given"),

@@ -91,7 +91,7 @@ def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path)
     result = cli.succeed("evaluate", tmp_path / "run", tmp_path / "x.npy", "--json").json
     assert result["log_partition"]["method"] == "exact"
     assert np.isfinite(result["results"][0]["log_likelihood"])
-    cli.succeed("sample", tmp_path / "run", "--number", 5, "--sweeps", 5, "--out", tmp_path / "s.npy")
+    cli.succeed("sample", tmp_path / "run", "--rows", 5, "--sweeps", 5, "--out", tmp_path / "s.npy")
     drawn = np.load(tmp_path / "s.npy")
     assert ((drawn >= 0) & (drawn <= 1)).all()
 

@@ -42,30 +42,30 @@ def bars_and_stripes(size: int = 4) -> Array:
     return np.concatenate([bars, stripes]).astype(np.float32)
 
 
-def gaussian_mixture(n: int, kind: str = "isotropic", seed: int | torch.Generator = 0) -> Array:
+def gaussian_mixture(rows: int, kind: str = "isotropic", seed: int | torch.Generator = 0) -> Array:
     """Draws from a mixture of three Gaussians in the plane (Liao et al. 2022, Fig. 1).
 
     Weights 0.33, 0.33, 0.34; means (-5, -5), (5, -5), (0, 5); standard deviations 1 ("isotropic") or
     (1.25, 0.5), (1.25, 0.5), (0.5, 1.25) ("anisotropic").
 
     Args:
-        n: number of draws, at least 1.
+        rows: how many rows to draw, at least 1.
         kind: "isotropic" or "anisotropic".
         seed: an int, or a ``torch.Generator`` to advance.
 
     Returns:
-        (n, 2) float32.
+        (rows, 2) float32.
 
     Raises:
-        ValueError: n below 1 or an unknown kind.
+        ValueError: ``rows`` below 1 or an unknown kind.
     """
     deviations = _deviations(kind)
-    if n < 1:
-        raise ValueError(f"n: expected at least 1, received {n}")
+    if rows < 1:
+        raise ValueError(f"rows: expected at least 1, received {rows}")
     generator = as_generator(seed)
-    level = uniform((n,), generator, dtype=torch.float64).cpu().numpy()
+    level = uniform((rows,), generator, dtype=torch.float64).cpu().numpy()
     component = np.searchsorted(_WEIGHTS.cumsum()[:-1], level, side="right")
-    noise = normal((n, 2), generator, dtype=torch.float64).cpu().numpy()
+    noise = normal((rows, 2), generator, dtype=torch.float64).cpu().numpy()
     return np.asarray(_MEANS[component] + deviations[component] * noise, dtype=np.float32)
 
 

@@ -24,7 +24,7 @@ def draw_contacts(
     path: str | os.PathLike[str],
     *,
     distances: Tensor | None = None,
-    number: int | None = None,
+    pairs: int | None = None,
     apart: int = APART,
     touching: float = TOUCHING,
 ) -> None:
@@ -35,7 +35,7 @@ def draw_contacts(
         path: PNG file; one that is there is replaced in one step.
         distances: (sites, sites) in Å, NaN where unknown (``data.read_distances``); None: no structure is
             known, and the pairs stand on both sides.
-        number: how many pairs; None: as many as sites.
+        pairs: how many pairs; None: as many as sites.
         apart: Smallest |i - j| of a pair.
         touching: Distance below which two sites touch.
 
@@ -44,9 +44,9 @@ def draw_contacts(
         ValueError: shapes that do not fit.
     """
     figure = new_figure("draw_contacts", (5.6, 5.6))
-    pairs = rank_pairs(scores, apart=apart).sites.cpu()
-    number = len(scores) if number is None else _checks.positive_int(number, "number")
-    i, j = pairs[:number].t() + 1
+    ranked = rank_pairs(scores, apart=apart).sites.cpu()
+    pairs = len(scores) if pairs is None else _checks.positive_int(pairs, "pairs")
+    i, j = ranked[:pairs].t() + 1
     axes = figure.subplots()
     size = max(1.0, 160 / len(scores))
     if distances is None:

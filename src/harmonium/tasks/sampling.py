@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 @torch.no_grad()
 def sample(
     machine: BoltzmannMachine,
-    number: int = 1,
+    rows: int = 1,
     *,
     given: Numbers | None = None,
     method: str = "auto",
@@ -40,7 +40,7 @@ def sample(
 
     Args:
         machine: the machine.
-        number: rows to draw, at least 1; with ``given`` so many for each of its rows, one after the other.
+        rows: rows to draw, at least 1; with ``given`` so many for each of its rows, one after the other.
         given: visible states, (rows, visible_width), NaN where they are drawn. None: everywhere.
         method: "exact": a hidden state from the table of all, then the columns given it, for machines that
             ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show. Of
@@ -63,22 +63,22 @@ def sample(
         (torch.Size([5, 4]), 'exact')
     """
     _checks.one_of(method, "method", ("auto", "exact", *Kernel.registry))
-    _checks.positive_int(number, "number")
+    _checks.positive_int(rows, "rows")
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
-    rows = None
+    shown = None
     if given is not None:
-        rows = machine.visible_rows(given, "given", missing=True).repeat_interleave(number, 0)
+        shown = machine.visible_rows(given, "given", missing=True).repeat_interleave(rows, 0)
     if method == "auto":
-        method = "exact" if has_posterior(machine.hamiltonian(), rows) else "gibbs"
+        method = "exact" if has_posterior(machine.hamiltonian(), shown) else "gibbs"
     if method == "exact":
         hamiltonian = exact_hamiltonian(machine)
-        seen = nothing_seen(hamiltonian, number) if rows is None else rows.double()
+        seen = nothing_seen(hamiltonian, rows) if shown is None else shown.double()
         drawn = torch.empty_like(seen)
         for place, posterior in posteriors(hamiltonian, seen):
             drawn[place] = posterior.draw(generator)[0]
         return Sample(drawn.to(machine.dtype), method)
-    count = number if rows is None else len(rows)
+    count = rows if shown is None else len(shown)
     start = machine.random_states(count, seed=generator)
-    states = run(machine, Kernel.registry[method](), start, sweeps, rows, seed=generator)
+    states = run(machine, Kernel.registry[method](), start, sweeps, shown, seed=generator)
     return Sample(machine.hamiltonian().visible_states(states), method)

@@ -36,7 +36,7 @@ def data(
     source: options.Data,
     out: Path | None = None,
     grid: Path | None = None,
-    number: Count = 100,
+    rows: Count = 100,
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
     kinds: options.Kinds | None = None,
@@ -45,7 +45,7 @@ def data(
     reweight: options.Reweight | None = None,
     out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
     hold_out_clusters: Annotated[
-        float | None, Setting(Interval(0.0, 1.0, "neither"), metavar="SHARE")
+        float | None, Setting(Interval(0.0, 1.0, "neither"), metavar="FRACTION")
     ] = None,
     out_held_out: Annotated[Path | None, Setting(metavar="FILE")] = None,
     seed: options.Seed = 0,
@@ -58,7 +58,7 @@ def data(
         out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, or of sequences in
             .fasta, .fa, .a3m, each also with .gz.
         grid: draw the first rows: a file that ends in .png.
-        number: how many rows to draw.
+        rows: how many rows to draw.
         out_weights: write the weights of --reweight, a number a line, which train --weights, plmc and bmDCA
             read: a file that ends in .txt, .dat or .weights.
         hold_out_clusters: leave this share of the sequences out of OUT, whole clusters of which any two agree
@@ -101,7 +101,7 @@ def data(
         if out_weights is not None:
             write_weights(out_weights, weights, overwrite=True)
     if grid is not None:
-        first = dataset.samples[:number]
+        first = dataset.samples[:rows]
         image_grid(first.toarray() if is_sparse(first) else np.asarray(first), shape, columns, grid)
     if out is not None:
         if hold_out_clusters is not None and out_held_out is not None:
@@ -116,14 +116,14 @@ def data(
 
 
 def _split(
-    dataset: DataSet, paths: tuple[Path, Path], share: float, alike: float, seed: int
+    dataset: DataSet, paths: tuple[Path, Path], fraction: float, threshold: float, seed: int
 ) -> dict[str, Any]:
     """Writes the sequences to learn from and those that are held out; returns how many these are."""
     alignment = dataset.alignment
     if alignment is None:
         raise ValueError(f"hold_out_clusters: expected a file of sequences, received {dataset.name}")
     names = alignment.names if all(alignment.names) else [str(k + 1) for k in range(len(alignment.codes))]
-    parts = split_by_similarity(alignment.codes, share, alike, seed=seed)
+    parts = split_by_similarity(alignment.codes, fraction, threshold, seed=seed)
     for path, index in zip(paths, parts, strict=True):
         chosen = [names[k] for k in index.tolist()]
         write_fasta(path, alignment.codes[index.numpy()], alignment.alphabet, chosen, overwrite=True)

@@ -17,7 +17,7 @@ _SETTINGS = "--binarise threshold --hidden 50 --updates 3000 --learning-rate 0.3
 _STEPS = (
     f"train digits RUN {_SETTINGS} --weight-decay 0.001 --threads 1",
     "evaluate RUN digits --chains 50 --temperatures 500",
-    "sample RUN --number 40 --out RUN/samples.png",
+    "sample RUN --rows 40 --out RUN/samples.png",
     "report RUN",
 )
 

@@ -34,17 +34,17 @@ from harmonium.tasks import sample as draw_exactly, visible_means
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",
     "harmonium sample runs/family --out new.fasta",
-    "harmonium sample runs/rows --out rows.csv --number 1000 --given species=setosa",
+    "harmonium sample runs/rows --out rows.csv --rows 1000 --given species=setosa",
 )
 
-_SWEEPS = 1000  # where no number is given: as many as ``RBM.sample`` makes
+_SWEEPS = 1000  # where none are given: as many as ``RBM.sample`` makes
 
 
 def sample(
     run: options.Trained,
     chains: options.Chains,
     out: Path,
-    number: Count = 100,
+    rows: Count = 100,
     sweeps: From0 | None = None,
     start: Literal["noise", "data", "local-mode"] = "noise",
     data: options.OtherData | None = None,
@@ -64,7 +64,7 @@ def sample(
     Args:
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
             .fasta, .fa, .a3m, each also with .gz.
-        number: how many samples, each from a chain of its own.
+        rows: how many rows to draw, each from a chain of its own.
         sweeps: sweeps of every chain; 1000 if not given.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
         data: rows to start from; the training data if not given.
@@ -88,7 +88,7 @@ def sample(
         mover = run.ladder(machine) or mover
     trained_on, image = source_of(machine)
     refuse_discriminative(coding, "sample")
-    held = states_given(coding, given or [], number)
+    held = states_given(coding, given or [], rows)
     clamp = None if held is None else held.to(machine.device, machine.dtype)
     picture = out.suffix.lower() == ".png"
     shape = options.image_shape_of(image_shape, image, needed=picture)
@@ -101,20 +101,20 @@ def sample(
     sweeps = 0 if exact else _SWEEPS if sweeps is None else sweeps
     if exact:
         with working("drawing"):
-            rows = number if clamp is None else 1
-            v = draw_exactly(machine, rows, given=clamp, method="exact", seed=generator).rows
+            count = rows if clamp is None else 1
+            v = draw_exactly(machine, count, given=clamp, method="exact", seed=generator).rows
     else:
         first: States | Tensor
         if start == "noise":
-            noise = machine.random_states(number, seed=generator)
+            noise = machine.random_states(rows, seed=generator)
             first = machine.hamiltonian().visible_states(noise).detach()
         elif start == "local-mode":
             with working("searching local modes"):
-                noise = machine.random_states(number, seed=generator)
+                noise = machine.random_states(rows, seed=generator)
                 first, _ = local_search(machine, noise, clamp, seed=generator)
         else:
-            first = _rows(coding, number, data or trained_on, generator)
-        with working(f"sampling {number} chains for {sweeps} sweeps"):
+            first = _rows(coding, rows, data or trained_on, generator)
+        with working(f"sampling {rows} chains for {sweeps} sweeps"):
             states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
             hamiltonian = machine.hamiltonian()
             v = visible_means(hamiltonian, states).detach() if means else hamiltonian.visible_states(states)
@@ -124,14 +124,14 @@ def sample(
     limits = data_range(coding) if picture else None
     shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
     way = "from the exact distribution" if exact else f"{sweeps} sweeps from {start}"
-    title = f"{number} samples, {way}: {shown}{in_words(limits)}"
+    title = f"{rows} samples, {way}: {shown}{in_words(limits)}"
     drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
     drawn["dialect"] = dialect_of(machine)
     write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
     result: dict[str, Any] = {
         "machine": source,
         "file": out,
-        "samples": number,
+        "rows": rows,
         "columns": int(samples.shape[1]),
         "dtype": "table" if isinstance(samples, Frame) else str(samples.dtype),
         "kind": "means" if means else "states",
@@ -163,9 +163,9 @@ def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMa
     return other
 
 
-def _rows(coding: Codec, number: int, source: str | None, generator: torch.Generator) -> Tensor:
+def _rows(coding: Codec, count: int, source: str | None, generator: torch.Generator) -> Tensor:
     """Rows of data, drawn with replacement, as visible states."""
     if source is None:
         raise ValueError("data: expected DATA to start from, as the machine names no training data")
     rows = rows_of(coding, coding.read(source))
-    return rows.take(integers(len(rows), (number,), generator).cpu()).to(coding.machine.device)
+    return rows.take(integers(len(rows), (count,), generator).cpu()).to(coding.machine.device)
