@@ -382,10 +382,10 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
     kernel, shared = hm.chains.Gibbs(), {"seed": 0, "distributed": "auto"}
     with pytest.raises(
-        ValueError, match="observer, states: expected no observer and no KernelState with distributed"
+        ValueError, match="observer, start: expected no observer and no KernelState with distributed"
     ):
         hm.chains.run(machine, kernel, X, 1, observer=lambda *_: None, **shared)
-    with pytest.raises(ValueError, match="states: expected at least one for each of 8 shards"):
+    with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
         hm.chains.run(machine, kernel, X[:7], 1, **shared)
     with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
         hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:7], **shared)

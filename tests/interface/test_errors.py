@@ -45,7 +45,7 @@ def at(value: float, row: int = 1, column: int = 2) -> torch.Tensor:
 
 
 def run(**named: Any) -> Any:
-    given = {"kernel": chains.Gibbs(), "states": V, "sweeps": 2, "seed": generator()} | named
+    given = {"kernel": chains.Gibbs(), "start": V, "sweeps": 2, "seed": generator()} | named
     return chains.run(given.pop("machine", None) or rbm(), **given)
 
 
@@ -181,7 +181,7 @@ ENTRANCES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, torch.Tensor], An
     "exact_log_likelihood": ("X", lambda m, x: likelihood.exact_log_likelihood(m, x)),
     "pseudo_log_likelihood": ("X", lambda m, x: likelihood.pseudo_log_likelihood(m, x)),
     "ais": ("data", lambda m, x: likelihood.ais(m, 4, 4, data=x)),
-    "run": ("states", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, seed=generator())),
+    "run": ("start", lambda m, x: chains.run(m, chains.Gibbs(), x, 1, seed=generator())),
     "gradient": ("v", lambda m, x: rules.cd().gradient(m, x, seed=generator())),
 }
 OF_WHAT_IS_OBSERVED = ("log_likelihood", "exact_log_likelihood", "gradient")
@@ -283,20 +283,20 @@ CHAINS: dict[str, Case] = {
     "values beyond the machine's precision": (
         "finite|inf",
         ValueError,
-        "states",
-        lambda: run(states=1e300 * V.double(), machine=of(hm.Gaussian(4), hm.Bernoulli(3))),
+        "start",
+        lambda: run(start=1e300 * V.double(), machine=of(hm.Gaussian(4), hm.Bernoulli(3))),
     ),
     "empty metropolis": (
         "row|0",
         ValueError,
-        "states",
-        lambda: run(states=[V[:0], H[:0]], kernel=chains.Metropolis()),
+        "start",
+        lambda: run(start=[V[:0], H[:0]], kernel=chains.Metropolis()),
     ),
     "empty tempering": (
         "row|0",
         ValueError,
-        "states",
-        lambda: run(states=[V[:0], H[:0]], kernel=chains.Tempering(3)),
+        "start",
+        lambda: run(start=[V[:0], H[:0]], kernel=chains.Tempering(3)),
     ),
     "clamp rows": ("(2, 4)|(1, 4)", ValueError, "clamp[0]", lambda: run(clamp=V[:1])),
     "clamp columns": ("(2, 4)|(2, 3)", ValueError, "clamp[0]", lambda: run(clamp=H)),
@@ -325,13 +325,13 @@ CHAINS: dict[str, Case] = {
         "one-hot|(0, 0)",
         ValueError,
         "clamp[0]",
-        lambda: run(machine=CATEGORICAL, states=ONE_HOT, clamp=TWO_HOT),
+        lambda: run(machine=CATEGORICAL, start=ONE_HOT, clamp=TWO_HOT),
     ),
     "partial clamp within a unit": (
         "whole|(0, 0)",
         ValueError,
         "clamp[0]",
-        lambda: run(machine=CATEGORICAL, states=ONE_HOT, clamp=HALF_HELD),
+        lambda: run(machine=CATEGORICAL, start=ONE_HOT, clamp=HALF_HELD),
     ),
     "betas rise": (f"{START_1} [1.0, 0.5, 0.6]", ValueError, "betas", betas(1, 0.5, 0.6)),
     "betas repeat": (f"{START_1} [1.0, 1.0, 0.0]", ValueError, "betas", betas(1, 1, 0)),

@@ -28,7 +28,7 @@ def meet(x: Any, m: hm.BoltzmannMachine | None = None, **named: Any) -> Any:
 
 
 TAKES: dict[str, tuple[str, Callable[[hm.BoltzmannMachine, Any], Any]]] = {
-    "run": ("states", lambda m, x: hm.chains.run(m, hm.chains.Gibbs(), x, 1, seed=generator())),
+    "run": ("start", lambda m, x: hm.chains.run(m, hm.chains.Gibbs(), x, 1, seed=generator())),
     "meet": ("start", lambda m, x: meet(x, m)),
     "gradient": ("v", lambda m, x: hm.rules.cd().gradient(m, x, seed=generator())),
     "log-likelihood": ("X", lambda m, x: hm.likelihood.log_likelihood(m, x, 0.0)),

@@ -25,12 +25,12 @@ _ALONE = 3  # half-steps after which so few units change that chain after chain 
 @torch.no_grad()
 def local_search(
     machine: BoltzmannMachine,
-    states: Sequence[Numbers],
+    start: Sequence[Numbers],
     clamp: ClampLike = None,
     *,
     seed: int | torch.Generator,
 ) -> tuple[States, Tensor]:
-    """Climbs from every state to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
+    """Climbs from every start to a local mode (Taniguchi et al. 2023, Algs. 1 and 5; FORMULAS §4).
 
     The layers of one colour (the even ones of a chain of layers) are set to the mode of their conditional,
     then those of the other, until nothing changes. A fair coin for each chain chooses the first colour.
@@ -42,7 +42,7 @@ def local_search(
 
     Args:
         machine: the machine.
-        states: where to start, for each layer (batch, width_l).
+        start: states to climb from, for each layer (batch, width_l).
         clamp: entries to hold, see ``chains.run``.
         seed: source of the coins: an int, or a generator to advance.
 
@@ -51,7 +51,7 @@ def local_search(
         with the half-step that found nothing to change.
 
     Raises:
-        ValueError: states or clamp of the wrong shape or support, free real units of both colours, or
+        ValueError: a start or clamp of the wrong shape or support, free real units of both colours, or
             a graph that two colours do not suffice for.
 
     Examples:
@@ -64,7 +64,7 @@ def local_search(
         True
     """
     generator = _random.as_generator(seed, machine.device)
-    begun = machine.check_states(states)
+    begun = machine.check_states(start, name="start")
     modes, sweeps = search(machine.hamiltonian().clamp(clamp, len(begun[0])), begun, generator)
     return modes.states, sweeps
 

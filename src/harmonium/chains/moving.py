@@ -25,7 +25,7 @@ Observer = Callable[[int, KernelState, Info], None]
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: KernelState,
+    start: KernelState,
     sweeps: int,
     clamp: ClampLike = None,
     *,
@@ -38,7 +38,7 @@ def run(
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: Sequence[Numbers] | Numbers,
+    start: Sequence[Numbers] | Numbers,
     sweeps: int,
     clamp: ClampLike = None,
     *,
@@ -51,7 +51,7 @@ def run(
 def run(
     machine: BoltzmannMachine,
     kernel: Kernel,
-    states: KernelState | Sequence[Numbers] | Numbers,
+    start: KernelState | Sequence[Numbers] | Numbers,
     sweeps: int,
     clamp: ClampLike = None,
     *,
@@ -65,7 +65,7 @@ def run(
     Args:
         machine: whose distribution to follow.
         kernel: what moves the chains.
-        states: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
+        start: for each layer (batch, width_l); or visible states alone, (batch, visible_width), from which
             the hidden layers are drawn; or chains that go on, a ``KernelState`` of this kernel.
         sweeps: at least 0.
         clamp: entries to hold: visible values (batch, visible_width) or a mapping from layers to values, NaN
@@ -84,7 +84,7 @@ def run(
         run.
 
     Raises:
-        ValueError: states or clamp of the wrong shape or support, or a state that the kernel did not return.
+        ValueError: a start or clamp of the wrong shape or support, or a state that the kernel did not return.
 
     Examples:
         >>> import harmonium as hm
@@ -100,22 +100,22 @@ def run(
     hamiltonian = machine.hamiltonian()
     require_distribution(hamiltonian)
     dealt = as_shards(distributed, shards)
-    if dealt is not None and (observer is not None or isinstance(states, KernelState)):
+    if dealt is not None and (observer is not None or isinstance(start, KernelState)):
         raise ValueError(
-            "observer, states: expected no observer and no KernelState with distributed, where no process "
+            "observer, start: expected no observer and no KernelState with distributed, where no process "
             "has all chains"
         )
-    if isinstance(states, KernelState):
-        kernel.check(hamiltonian, states)
-        hamiltonian = hamiltonian.clamp(clamp, len(states.states[0]))
-        held = states.without_caches()._replace(states=hamiltonian.clamp_states(states.states))
+    if isinstance(start, KernelState):
+        kernel.check(hamiltonian, start)
+        hamiltonian = hamiltonian.clamp(clamp, len(start.states[0]))
+        held = start.without_caches()._replace(states=hamiltonian.clamp_states(start.states))
         end = run_kernel(hamiltonian, kernel, held, sweeps, generator, observer)
-        return end._replace(states=_copy_given(end.states, states.states))
-    begun = initial_states(machine, hamiltonian, states, "states", generator)
+        return end._replace(states=_copy_given(end.states, start.states))
+    begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
     if dealt is None:
         return _start(hamiltonian, kernel, begun, sweeps, generator, observer)
-    parts = zip(dealt.rows(len(begun[0]), "states"), dealt.generators(generator), strict=True)
+    parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
     ends = [
         _start(
             hamiltonian.select_rows(part).of_shard(dealt.number),
@@ -197,7 +197,7 @@ def run_kernel(
 def initial_states(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,
-    states: Sequence[Numbers] | Numbers,
+    start: Sequence[Numbers] | Numbers,
     name: str,
     generator: torch.Generator,
 ) -> States:
@@ -206,13 +206,13 @@ def initial_states(
     Args:
         machine: the machine, and
         hamiltonian: its own.
-        states: as in ``run``.
+        start: as in ``run``.
         name: what to call visible states in messages.
         generator: source of noise.
     """
-    if isinstance(states, Tensor | np.ndarray):
-        states = fill_hidden(hamiltonian, machine.visible_rows(states, name), generator).states
-    return machine.check_states(states, name=name)
+    if isinstance(start, Tensor | np.ndarray):
+        start = fill_hidden(hamiltonian, machine.visible_rows(start, name), generator).states
+    return machine.check_states(start, name=name)
 
 
 def fill_hidden(
