@@ -393,12 +393,6 @@ LIKELIHOOD: dict[str, Case] = {
         "sampled",
         lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=0, seed=generator()),
     ),
-    "draws from nothing": (
-        "Generator|None",
-        ValueError,
-        "seed",
-        lambda: likelihood.pseudo_log_likelihood(rbm(), V, sampled=2),
-    ),
     "ln Z in words": (
         "number|str",
         TypeError,

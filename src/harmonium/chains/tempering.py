@@ -140,7 +140,7 @@ class Tempering(Kernel):
         chains: int = 100,
         sweeps: int = 200,
         rounds: int = 5,
-        seed: int | torch.Generator,
+        seed: int | torch.Generator = 0,
     ) -> Tempering:
         """Returns the kernel with as many temperatures, at which all neighbours swap equally often.
 

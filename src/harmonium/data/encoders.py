@@ -353,7 +353,7 @@ class BernoulliBinarise(_Kept):
 
     reads_levels: ClassVar[bool] = True
     draws: ClassVar[bool] = True
-    seed: int
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, torch.Generator):

@@ -84,7 +84,7 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     return _binary(values > at * full_intensity(X), X)
 
 
-def bernoulli_binarise(X: Values, seed: int | torch.Generator) -> Values:
+def bernoulli_binarise(X: Values, seed: int | torch.Generator = 0) -> Values:
     """1 with probability ``X``, else 0, each element on its own.
 
     Args:

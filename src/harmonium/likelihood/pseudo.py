@@ -24,7 +24,7 @@ def pseudo_log_likelihood(
     X: Numbers,
     *,
     sampled: int | None = None,
-    seed: int | torch.Generator | None = None,
+    seed: int | torch.Generator = 0,
 ) -> Tensor:
     """Returns Σ_i ln p(v_i | v_without_i) of every row, exactly or from randomly chosen units (Besag 1975).
 
@@ -33,13 +33,13 @@ def pseudo_log_likelihood(
         X: visible states, (batch, visible_width).
         sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its
             mean over draws is the exact value. None: all units, exactly.
-        seed: source of the drawn units, an int or a generator to advance; needed if ``sampled`` is given.
+        seed: source of the drawn units, an int or a generator to advance.
 
     Returns:
         (batch,), float64, in nats.
 
     Raises:
-        ValueError: hidden layers that are joined, real visible units, or no seed for a sampled value.
+        ValueError: hidden layers that are joined, or real visible units.
 
     Examples:
         >>> import harmonium as hm
@@ -55,10 +55,6 @@ def pseudo_log_likelihood(
     hamiltonian, scale, chosen = machine.hamiltonian(), 1.0, None
     if sampled is not None:
         _checks.positive_int(sampled, "sampled")
-        if seed is None:
-            raise ValueError(
-                "seed: expected an int or a torch.Generator for a sampled pseudo-likelihood, received None"
-            )
         generator = _random.as_generator(seed, machine.device)
         drawn = [_random.integers(units, (len(X),), generator) for _ in range(sampled)]
         chosen, scale = torch.stack(drawn, 1), units / sampled

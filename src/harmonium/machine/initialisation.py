@@ -70,7 +70,7 @@ def join_layers(
 
 
 @torch.no_grad()
-def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) -> None:
+def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator = 0) -> None:
     """Draws couplings W ~ N(0, std²), within the pattern of each."""
     _checks.real(std, "std", low=0.0)
     generator = _random.as_generator(seed, machine.device)
@@ -79,7 +79,7 @@ def normal_(machine: BoltzmannMachine, std: float, seed: int | torch.Generator) 
 
 
 @torch.no_grad()
-def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator) -> None:
+def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Generator = 0) -> None:
     """Draws couplings with orthogonal rows or columns of norm ``gain`` (Taniguchi et al. 2023).
 
     Entries outside the pattern of a coupling are then set to 0, and filters to the mean of their copies, in
@@ -104,7 +104,7 @@ def orthogonal_(machine: BoltzmannMachine, gain: float, seed: int | torch.Genera
 
 @torch.no_grad()
 def logistic_biases_(
-    machine: BoltzmannMachine, seed: int | torch.Generator, location: float = 0.0, scale: float = 0.5
+    machine: BoltzmannMachine, seed: int | torch.Generator = 0, location: float = 0.0, scale: float = 0.5
 ) -> None:
     """Draws biases (means, for Gaussian layers) from Logistic(location, scale) (Taniguchi et al. 2023)."""
     _checks.real(location, "location")
@@ -173,7 +173,7 @@ def init_by_name_(
     machine: BoltzmannMachine,
     init: str,
     rows: Any,
-    seed: int | torch.Generator,
+    seed: int | torch.Generator = 0,
     weights: Any = None,
     *,
     std: float = 0.03,
@@ -299,7 +299,7 @@ def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor
 
 @torch.no_grad()
 def init_from_data_(
-    machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator, weights: Any = None
+    machine: BoltzmannMachine, rows: Any, seed: int | torch.Generator = 0, weights: Any = None
 ) -> None:
     """Fits visible layers to the data, and beside Gaussian ones moves hidden units off a saddle.
 

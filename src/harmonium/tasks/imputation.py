@@ -186,7 +186,7 @@ def impute_cells(
     *,
     draws: int,
     sweeps: int,
-    seed: int | torch.Generator,
+    seed: int | torch.Generator = 0,
 ) -> tuple[Imputation, Tensor]:
     """Fills in as ``impute`` does, and chooses the "mode", the "mean" or a "draw" for the cells of data.
 
