@@ -171,14 +171,14 @@ def test_words_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
     ages[4], ages[9] = "?", "?"
     data, run = write(tmp_path / "x.csv", {"age": ages, "city": city}), tmp_path / "run"
     answer = cli.succeed("train", data, tmp_path / "none", "--hidden", 2)
-    assert """58 of 60 cells are numbers; --missing "?" takes '?' as missing""" in answer.stderr
-    done = cli.succeed("train", data, run, "--hidden", 2, "--missing", "?,-", "--json")
+    assert """58 of 60 cells are numbers; --missing-words "?" takes '?' as missing""" in answer.stderr
+    done = cli.succeed("train", data, run, "--hidden", 2, "--missing-words", "?,-", "--json")
     assert done.json["layers"][:2] == ["Gaussian(1)", "Bernoulli(1)"] and "warning" not in done.stderr
     cli.succeed("impute", run, data, "--out", tmp_path / "full.csv")  # the words of training
     full = rows_of(tmp_path / "full.csv")
     assert {row["city"] for row in full} == {"Ulm", "Rom"} and all(row["age"].isdecimal() for row in full)
-    assert read(data, missing=["?", "-"]).frame().columns[0].missing.sum() == 2
-    listed = cli.succeed("data", data, "--missing", "?,-", "--json").json["table"]
+    assert read(data, missing_words=["?", "-"]).frame().columns[0].missing.sum() == 2
+    listed = cli.succeed("data", data, "--missing-words", "?,-", "--json").json["table"]
     assert [(each["kind"], each["missing"]) for each in listed] == [("gaussian", 2), ("bernoulli", 20)]
 
 
@@ -357,7 +357,7 @@ def test_files_as_they_are_published_are_learned(
     answer = cli.succeed("train", data, run, "--hidden", 2)
     columns = hm.load(run).metadata["encoder"]["all_columns"]
     assert {column["name"] for column in columns if column["kind"] == "ignore"} == left_out
-    assert answer.stderr.count("cells are numbers; --missing") == questions
+    assert answer.stderr.count("cells are numbers; --missing-words") == questions
     assert answer.stderr.count("nothing is learned from columns") == bool(left_out)
     cli.succeed("impute", run, data, "--out", tmp_path / "full.csv")
     given, full = rows_of(data), rows_of(tmp_path / "full.csv")

@@ -82,7 +82,7 @@ Unknown = Annotated[
     ),
 ]
 
-Missing = Annotated[
+MissingWords = Annotated[
     str,
     Setting(
         metavar="WORDS", help="Of text files: words for missing cells beside NA and the like, such as ?,-."

@@ -47,7 +47,7 @@ def note(message: str) -> None:
 
 def in_answers(text: str) -> str:
     """Returns a question about a column with its answers as options of the command."""
-    text = re.sub(r'missing=("[^"]*") of harmonium\.data\.read', r"--missing \1", text)
+    text = re.sub(r'missing_words=("[^"]*") of harmonium\.data\.read', r"--missing-words \1", text)
     return re.sub(r'kinds=\{("[^"]*"): \{"form": ("[^"]*")\}\}', r"--kinds '\1 = { form = \2 }'", text)
 
 

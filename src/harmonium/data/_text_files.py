@@ -120,9 +120,9 @@ Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None, T
 # ---------------------------------------------------------------------------------
 
 
-def missing_words(missing: str | Sequence[str]) -> frozenset[str]:
+def read_missing_words(missing_words: str | Sequence[str]) -> frozenset[str]:
     """Returns words for missing cells, in small letters, of "?,-" or of a sequence; the usual ones beside."""
-    words = missing.split(",") if isinstance(missing, str) else missing
+    words = missing_words.split(",") if isinstance(missing_words, str) else missing_words
     return frozenset({*_MISSING, *(word.strip().lower() for word in words)})
 
 
@@ -297,7 +297,7 @@ def _beyond(x: float, below: NDArray[Any]) -> bool:
 
 
 def read_text(
-    path: Path, delimiter: str = ",", missing: str | Sequence[str] = (), known: Collection[str] = ()
+    path: Path, delimiter: str = ",", missing_words: str | Sequence[str] = (), known: Collection[str] = ()
 ) -> Parts:
     """Reads samples, no labels, names of columns, types of those that are numbers alone, and texts of cells.
 
@@ -310,13 +310,13 @@ def read_text(
     Args:
         path: Path of the file.
         delimiter: what separates its cells; where the first line has none, a comma, semicolon, tab or |.
-        missing: words for missing cells beside the usual ones, a sequence or with commas.
+        missing_words: words for missing cells beside the usual ones, a sequence or with commas.
         known: names of columns of whose numbers that are read as text no warning tells.
 
     Raises:
         ValueError: lines of different lengths, text in another encoding, or one column of text.
     """
-    words, delimiter = missing_words(missing), _separator(path, delimiter)
+    words, delimiter = read_missing_words(missing_words), _separator(path, delimiter)
     try:
         return _read(path, delimiter, words, known)
     except UnicodeDecodeError as error:

@@ -46,7 +46,7 @@ def read(
     labels_apart: bool = True,
     alphabet: str = "auto",
     unknown: str = "gap",
-    missing: str | Sequence[str] = (),
+    missing_words: str | Sequence[str] = (),
     known: Collection[str] = (),
 ) -> DataSet:
     """Read samples, one per row, with labels where the source has them.
@@ -89,7 +89,7 @@ def read(
             columns, and may have missing cells.
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
-        missing: Words for missing cells of text files beside the usual ones, such as "?,-" or ["?", "-"].
+        missing_words: words for missing cells of text files beside the usual ones: "?,-" or ["?", "-"].
         known: Names of columns of text files that are read as text, such as 00123, without a warning.
 
     Raises:
@@ -110,7 +110,9 @@ def read(
     if reader is read_alignment:
         reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
     elif form.endswith("text"):
-        reader = partial(cast(Callable[..., tuple[Any, ...]], reader), missing=missing, known=known)
+        reader = partial(
+            cast(Callable[..., tuple[Any, ...]], reader), missing_words=missing_words, known=known
+        )
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")

@@ -66,14 +66,14 @@ class Codec:
         layers: the visible layers whose states it makes, the label's last.
         label: the column whose unit is the last layer; None: there is none.
         names: Names of all columns as in training; None: they had none.
-        missing: Words for missing cells of text files beside the usual ones.
+        missing_words: words for missing cells of text files beside the usual ones.
     """
 
     encoder: Encoder
     layers: Sequence[Layer]
     label: Column | None = None
     names: tuple[str, ...] | None = None
-    missing: tuple[str, ...] = ()
+    missing_words: tuple[str, ...] = ()
     _machine: BoltzmannMachine | None = None
 
     # Making one
@@ -187,7 +187,7 @@ class Codec:
         listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
         if names is not None and not listed:
             raise ValueError(f"{damaged}, expected names of columns")
-        words = (data.get("missing") if isinstance(data, dict) else None) or ()
+        words = (data.get("missing_words") if isinstance(data, dict) else None) or ()
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
             raise ValueError(f"{damaged}, expected words for missing cells")
         if unknown is not None:
@@ -216,7 +216,10 @@ class Codec:
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS), "missing": self.missing}
+        reading: dict[str, Any] = {
+            "labels_apart": not known & set(LABELS),
+            "missing_words": self.missing_words,
+        }
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, **reading, known=self.names or ()).with_text(text)

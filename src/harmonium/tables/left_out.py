@@ -90,7 +90,7 @@ def question_of(cells: Series) -> str | None:
         return None if names else "numbers as text; .astype(float) makes numbers of them"
     kinds = "amounts, dates or times" if written else "numbers"
     counted = f"{len(seen) - len(strays)} of {len(seen)} cells are {kinds}"
-    answer = f'missing="{",".join(different)}" of harmonium.data.read'
+    answer = f'missing_words="{",".join(different)}" of harmonium.data.read'
     return f"{counted}; {answer} takes {few(different)} as missing"
 
 

@@ -40,7 +40,7 @@ def data(
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
     kinds: options.Kinds | None = None,
-    missing: options.Missing | None = None,
+    missing_words: options.MissingWords | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
     out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
@@ -83,7 +83,7 @@ def data(
     with naming_alphabet(alphabet):
         told = read_kinds(kinds)
         known = without_units(told)
-        dataset = read(source, alphabet=alphabet or "auto", missing=missing or (), known=known)
+        dataset = read(source, alphabet=alphabet or "auto", missing_words=missing_words or (), known=known)
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_sequences(out, letters)
@@ -110,7 +110,7 @@ def data(
         elif out.name.lower().endswith(SEQUENCES):
             write_rows(out, dataset.numbers(), None, None, source=dataset, alphabet=letters)
         else:
-            _convert(dataset, out, source, missing or ())
+            _convert(dataset, out, source, missing_words or ())
     written = [path for path in (out, grid, out_weights, out_held_out) if path is not None]
     return {**result, "files": written} if written else result
 
@@ -177,7 +177,7 @@ def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
     return found
 
 
-def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[str]) -> None:
+def _convert(dataset: DataSet, out: Path, source: str, missing_words: str | Sequence[str]) -> None:
     samples = dataset.samples
     if out.suffix.lower() in TABLES:
         if dataset.beside and dataset.alignment is not None:
@@ -185,7 +185,7 @@ def _convert(dataset: DataSet, out: Path, source: str, missing: str | Sequence[s
             frame = spelt(dataset.numbers(), alphabet, dataset, dataset.beside)
             write_rows(out, frame, None, None, dialect=dataset.dialect)
             return
-        table = read(source, labels_apart=False, missing=missing, known=dataset.names or ())
+        table = read(source, labels_apart=False, missing_words=missing_words, known=dataset.names or ())
         labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.frame(), None, None, table.names, labels, source=table)
         return

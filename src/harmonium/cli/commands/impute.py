@@ -61,7 +61,7 @@ def impute(
 ) -> dict[str, Any]:
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
-    Words for missing cells in text files are those of the training (train --missing).
+    Words for missing cells in text files are those of the training (train --missing-words).
 
     Of values that --missing hides in a table, the fills are scored by column beside the simplest ones: the
     commonest label or the mean of the same cells.

@@ -316,7 +316,7 @@ class Beginning:
         reading: dict[str, Any] = {
             "alphabet": settings.alphabet or "auto",
             "unknown": settings.unknown or "gap",
-            "missing": settings.missing or (),
+            "missing_words": settings.missing_words or (),
             "known": without_units(kinds),
         }
         with naming_alphabet(settings.alphabet):
@@ -363,8 +363,8 @@ class Beginning:
                 std = recipe.defaults.initial_std if std is None else std
                 recipe.start_(rows, weights, std, generator)
         about = _description(dataset, data, settings)
-        if settings.missing is not None:
-            about["missing"] = settings.missing.split(",")
+        if settings.missing_words is not None:
+            about["missing_words"] = settings.missing_words.split(",")
         machine.metadata = {**codec.to_dict(), "data": about}
         return cls(recipe, rows, dataset, weights)
 
@@ -387,8 +387,8 @@ class Beginning:
         about = _description(dataset, data, settings)
         if coding.names is not None:
             about["names"] = list(coding.names)
-        if coding.missing:
-            about["missing"] = list(coding.missing)
+        if coding.missing_words:
+            about["missing_words"] = list(coding.missing_words)
         machine.metadata = {**machine.metadata, **coding.to_dict(), "data": about}
         machine.metadata.pop("linear", None)  # lines chosen for the machine as it was
         family = coding.alphabet is not None
