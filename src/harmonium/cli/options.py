@@ -77,8 +77,9 @@ Unknown = Annotated[
     Literal["error", "missing"],
     Setting(
         ("error", "missing"),
-        help="What a cell is taken as that its column has no state for, such as a new category: error or "
-        "missing; as in training if not given.",
+        help="Of later cells that a column has no state for, such as a new category: missing takes them as "
+        "missing, with a warning, error refuses them. If not given as in training, and there missing. In "
+        "sequences the same of letters that stand for several, which are gaps if not given.",
     ),
 ]
 
@@ -97,12 +98,18 @@ Kinds = Annotated[
     ),
 ]
 Alphabet = Annotated[
-    str, Setting(help="Of sequences: protein, rna, dna, or letters in an order of their own.")
+    str,
+    Setting(
+        help="Of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not "
+        "given."
+    ),
 ]
 Reweight = Annotated[
     float,
     Setting(
-        Interval(0.0, 1.0, "right"), help="Count a row as 1/n where n rows agree in this share of columns."
+        Interval(0.0, 1.0, "right"),
+        help="Count a row as 1/n where n rows, itself among them, agree with it in this share of columns, "
+        "such as 0.8 for sequences.",
     ),
 ]
 

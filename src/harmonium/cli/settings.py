@@ -26,10 +26,6 @@ class Source(Checked):
         data: a file, a folder of images, or a built-in name.
         run_dir: folder for the run.
         from_run: begin with the machine of another run, and its settings where no others are given.
-        unknown: what later cells are taken as that a column has no state for: missing (if not given), with a
-            warning, or refuse. In sequences a letter that stands for several is a gap if not given.
-        reweight: count a row as 1/n where n rows, itself among them, agree with it in this share of columns,
-            such as 0.8 for sequences.
         weights: a file with the weight of every row: a number a line, as plmc and bmDCA write them, a column
             headed weight, or .npy.
     """
@@ -49,8 +45,6 @@ class Structure(Checked):
 
     Attributes:
         label: a column of labels, or label for those beside an array; empty cells are missing labels.
-        alphabet: of sequences: protein, rna, dna, or letters in an order of their own; by the letters if not
-            given.
         visible: kind of visible units.
         hidden: hidden units; if not given 8 for tables, else 100, or 500 for data of 500 columns or more;
             500,1000 for two layers, relu:100 or categorical:50:4 for a kind and states of its own;

@@ -43,7 +43,7 @@ def anneal(
             counts), or a table .csv, .tsv, .parquet or .feather.
         runs: runs of annealing, each from a state of its own.
         sweeps: sweeps of every run.
-        method: auto, exact or anneal.
+        method: how: auto (exact where it takes seconds, else anneal), exact, anneal.
     """
     check_target(out, "out", (".npz", *TABLES), overwrite)
     place = options.as_device(device)

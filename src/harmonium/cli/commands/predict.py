@@ -47,7 +47,7 @@ def predict(
         out: file for the predictions, a row each: .csv, .tsv, .parquet, .feather.
         column: what to predict; the label if not given.
         with_probabilities: a column more for each value, NAME=VALUE.
-        method: auto (exact of rows with few states to sum), exact, or gibbs, by chains.
+        method: how: auto (exact for rows with few states to sum, else gibbs), exact, gibbs (chains).
         sweeps: sweeps of every chain.
         chains: chains of every row.
     """
