@@ -9,7 +9,7 @@ LEAST = 64 << 20  # bytes that any computer has: no claim up to here does harm
 FACTOR = 256  # deflate reaches 1032; binarised digits as float64 take 98
 
 
-def check_claim(claimed: int, size: int, what: str) -> None:
+def check_claim(claimed: int, size: int, part: str) -> None:
     """Refuse what would unfold far beyond its file, before memory is asked for it.
 
     Compressed, sparse and never written data are larger than their file, honestly by a factor up to a hundred
@@ -19,7 +19,7 @@ def check_claim(claimed: int, size: int, what: str) -> None:
     Args:
         claimed: bytes in memory, at least 0.
         size: bytes of the file.
-        what: the subject of the message.
+        part: the subject of the message.
 
     Raises:
         ValueError: more than the limit, or a variable that is not a number.
@@ -30,6 +30,6 @@ def check_claim(claimed: int, size: int, what: str) -> None:
     limit = int(allowed) if allowed else max(LEAST, FACTOR * size)
     if claimed > limit:
         raise ValueError(
-            f"{what} claims {claimed} bytes, where a file of {size} bytes may claim up to {limit}; "
+            f"{part} claims {claimed} bytes, where a file of {size} bytes may claim up to {limit}; "
             f"if it is honest, set {LIMIT}={claimed}"
         )

@@ -139,7 +139,7 @@ Weighted = tuple[Tensor, Tensor | None]
 
 def moments(
     machine: BoltzmannMachine,
-    found: Resampling,
+    resampled: Resampling,
     rows: Weighted,
     training: Weighted | None,
     seed: int,
@@ -150,7 +150,7 @@ def moments(
         order = permutation(len(rows[0]), as_generator(seed, rows[0].device))
         rows, training = (_take(rows, part) for part in order.tensor_split(2))
         about = "a half of the rows; 0: as the other half, 1: shuffled"
-    samples = machine.hamiltonian().visible_states(found.states)
+    samples = machine.hamiltonian().visible_states(resampled.states)
     weights = (rows[1], training[1])
     return moment_errors(machine, samples, rows[0], training[0], weights=weights, seed=seed), about
 

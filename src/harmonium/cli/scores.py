@@ -121,16 +121,16 @@ def ages_of(kept: Ladder) -> list[float]:
 
 
 def along(
-    machine: BoltzmannMachine, ages: Sequence[float | None], found: LadderPartition, rows: Tensor | None
+    machine: BoltzmannMachine, ages: Sequence[float | None], partition: LadderPartition, rows: Tensor | None
 ) -> Listing:
     """ln Z with its standard error, and the mean log-likelihood of rows, of every machine of a ladder."""
     columns = {
         "updates": ages,
-        "log_partition": found.values.tolist(),
-        "standard_error": found.standard_errors.tolist(),
+        "log_partition": partition.values.tolist(),
+        "standard_error": partition.standard_errors.tolist(),
     }
     if rows is not None and machine.graph.independent:
-        columns["log_likelihood"] = likelihood_curve(machine, found, rows).tolist()
+        columns["log_likelihood"] = likelihood_curve(machine, partition, rows).tolist()
     return Listing(dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True))
 
 

@@ -135,12 +135,12 @@ class Fitted:
         """Returns the seed of the noise for a purpose."""
         return stream_seed(self.seed, purpose, index)
 
-    def require_density(self, what: str) -> None:
+    def require_density(self, purpose: str) -> None:
         """Refuses a machine that has learnt p(y | x) alone."""
         if not self.generative:
             raise ValueError(
-                f'objective: expected "hybrid" or "joint" for {what}: a discriminative machine has learned '
-                "p(y | x) and nothing of p(x)"
+                f'objective: expected "hybrid" or "joint" for {purpose}: a discriminative machine has '
+                "learned p(y | x) and nothing of p(x)"
             )
 
     # Between rows and states

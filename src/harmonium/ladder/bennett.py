@@ -258,14 +258,14 @@ def log_partitions(
 
 
 @torch.no_grad()
-def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbers) -> Tensor:
+def likelihood_curve(machine: BoltzmannMachine, partition: LadderPartition, X: Numbers) -> Tensor:
     """Returns the mean log-likelihood of rows under every machine of a ladder, in nats.
 
-    Its standard errors by ln Z are ``found.standard_errors``; the spread of the rows shifts all alike.
+    Its standard errors by ln Z are ``partition.standard_errors``; the spread of the rows shifts all alike.
 
     Args:
         machine: The machine at the top, whose hidden layers can all be summed out.
-        found: what ``log_partitions`` has found for it.
+        partition: the result of ``log_partitions`` for it.
         X: visible states, (rows, visible_width), nothing missing.
 
     Returns:
@@ -281,7 +281,7 @@ def likelihood_curve(machine: BoltzmannMachine, found: LadderPartition, X: Numbe
     means = [
         -float(rung_hamiltonian.free_energy(states, hamiltonian.graph.summed).mean()) - float(value)
         for rung_hamiltonian, value in zip(
-            hamiltonians_of(hamiltonian, found.state.memory.rungs), found.values, strict=True
+            hamiltonians_of(hamiltonian, partition.state.memory.rungs), partition.values, strict=True
         )
     ]
     return torch.tensor(means, dtype=torch.float64)

@@ -66,19 +66,19 @@ class KeptLadder:
     wide from then on.
 
     Args:
-        asked: settings of the ladder, without rungs.
+        settings: options of the ladder, without rungs.
         seed_of: the seed of the noise after so many updates.
 
     Attributes:
         ladder: up to the trained machine; None before the run has ended.
     """
 
-    def __init__(self, asked: Ladder, seed_of: Callable[[int], int]) -> None:
-        if asked.rungs is not None:
+    def __init__(self, settings: Ladder, seed_of: Callable[[int], int]) -> None:
+        if settings.rungs is not None:
             raise ValueError(
                 "ladder: expected settings alone, such as Ladder(acceptance=0.4), received rungs"
             )
-        self.asked, self._seed_of = asked, seed_of
+        self.settings, self._seed_of = settings, seed_of
         self.ladder: Ladder | None = None
         self._state: Averages | None = None
         self._machine: Rung = []
@@ -86,7 +86,7 @@ class KeptLadder:
     def begin(self, machine: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts again."""
         self._machine = as_rung(machine)
-        self.asked.most(self._machine)
+        self.settings.most(self._machine)
         self._state = self.ladder = None
 
     def wants(self, step: int, total: int) -> bool:
@@ -113,7 +113,7 @@ class KeptLadder:
         state = self._start(hamiltonian, 0) if self._state is None else self._state
         for end in (hamiltonian_of(hamiltonian, state.average), hamiltonian):
             state = self._extend(state, end)
-        self.ladder = self.asked.with_rungs(state.rungs, state.ages)
+        self.ladder = self.settings.with_rungs(state.rungs, state.ages)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps: rungs and their ages, the average, the pilots."""
@@ -138,15 +138,15 @@ class KeptLadder:
         """Returns rungs from independent units to the machine."""
         generator = self._noise(hamiltonian, step)
         rungs = space_rungs(
-            hamiltonian, generator, self.asked.acceptance, self.asked.most(as_rung(hamiltonian))
+            hamiltonian, generator, self.settings.acceptance, self.settings.most(as_rung(hamiltonian))
         )
         pilots = fill_rungs(hamiltonians_of(hamiltonian, rungs)[:-1], PILOTS, generator)[-1]
         average = [x.clone() for x in as_rung(hamiltonian)]
-        return Averages(rungs, [0.0] * len(rungs), average, pilots, self.asked.acceptance, step)
+        return Averages(rungs, [0.0] * len(rungs), average, pilots, self.settings.acceptance, step)
 
     def _extend(self, state: Averages, average: Hamiltonian) -> Averages:
         """Returns the averages with rungs up to where exchanges reach a machine."""
-        generator, most = self._noise(average, state.step), self.asked.most(as_rung(average))
+        generator, most = self._noise(average, state.step), self.settings.most(as_rung(average))
         while True:
             pilots = Pilots(hamiltonian_of(average, state.rungs[-1]), state.pilots)
             try:

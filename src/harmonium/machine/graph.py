@@ -251,15 +251,15 @@ class Graph:
         same.visible = (*self.visible, *layers)
         return same
 
-    def sides(self, what: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def sides(self, purpose: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns two groups of layers without edges inside either, the even and the odd layers of a chain.
 
         Raises:
-            ValueError: a graph that two colours do not suffice for; the message names ``what`` needs them.
+            ValueError: a graph that two colours do not suffice for; the message names ``purpose``.
         """
         if len(self._fewest) > 2 or self.inner:
             raise ValueError(
-                f"machine: expected layers in two groups without edges inside either for {what}, received "
+                f"machine: expected layers in two groups without edges inside either for {purpose}, received "
                 f"{len(self._fewest)} colours" + (" and inner edges" if self.inner else "")
             )
         groups = [tuple(sorted(part.layer for part in colour)) for colour in self._fewest]

@@ -185,16 +185,16 @@ class Scheme(ABC):
         return total
 
 
-def check_scalar(hamiltonian: Hamiltonian, what: str) -> None:
+def check_scalar(hamiltonian: Hamiltonian, purpose: str) -> None:
     """Refuses layers whose units have several columns."""
     for layer in hamiltonian.layers:
         if layer.width != layer.n_units:
-            raise ValueError(f"machine: expected units of one column for {what}, received {layer}")
+            raise ValueError(f"machine: expected units of one column for {purpose}, received {layer}")
 
 
-def check_no_inner(hamiltonian: Hamiltonian, what: str) -> None:
+def check_no_inner(hamiltonian: Hamiltonian, purpose: str) -> None:
     """Refuses edges within a layer."""
     if hamiltonian.graph.inner:
         raise ValueError(
-            f"machine: expected no edges within a layer for {what}, received {hamiltonian.graph.edges}"
+            f"machine: expected no edges within a layer for {purpose}, received {hamiltonian.graph.edges}"
         )
