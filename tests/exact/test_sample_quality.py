@@ -66,8 +66,8 @@ def test_nearest_neighbours_are_those_of_all_pairs():
     ("message", "call"),
     [
         ("samples: expected 5 values", lambda: nearest_neighbours(np.zeros((2, 4)), REAL)),
-        ("real: expected at least two", lambda: frechet_distance(REAL[:1], REAL, nn.Identity())),
-        ("features of generated", lambda: frechet_distance(REAL, np.full((3, 5), np.nan), nn.Identity())),
+        ("data: expected at least two", lambda: frechet_distance(REAL[:1], REAL, nn.Identity())),
+        ("features of samples", lambda: frechet_distance(REAL, np.full((3, 5), np.nan), nn.Identity())),
         ("features: expected a matrix", lambda: frechet_distance(REAL, REAL, nn.Flatten(0))),
     ],
 )

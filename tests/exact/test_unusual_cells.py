@@ -64,7 +64,7 @@ def test_nats_of_two_valued_cells(name: str, lacking: bool) -> None:
     v = machine.hamiltonian().visible_states(machine.random_states(6, seed=1)).double()
     if lacking:
         v[::2, 0] = torch.nan
-    found = hm.tasks.unusual_cells(machine, v.numpy(), most=9)
+    found = hm.tasks.unusual_cells(machine, v.numpy(), max_cells=9)
     assert [*found] == sorted(found, key=lambda cell: (cell.row, -cell.nats))
     cells = {(cell.row, int(cell.column)): cell for cell in found}
     values = machine.layers[0].values().double()
@@ -120,7 +120,7 @@ def test_nats_of_the_labels_and_counts_of_a_table(hidden: int) -> None:
     assert any(column.coding.rare for column in codec.columns() if column.name == "text")
     rows = table.iloc[:5].copy()
     rows.iloc[1, 1], rows.iloc[2, 2], rows.iloc[3, 1] = None, None, "new"
-    cells = {(cell.row, cell.column): cell for cell in hm.tasks.unusual_cells(machine, rows, most=4)}
+    cells = {(cell.row, cell.column): cell for cell in hm.tasks.unusual_cells(machine, rows, max_cells=4)}
     values = {"text": sorted(set(texts)), "kind": [*"abc"], "visits": range(4), "member": [False, True]}
     for i, name in product(range(len(rows)), table.columns):
         row = rows.iloc[[i]]
@@ -170,5 +170,5 @@ def test_columns_of_several_units_are_refused() -> None:
     machine.metadata |= hm.tables.Codec.fit(np.arange(12.0).reshape(4, 3), binarise="bit-planes").to_dict()
     with pytest.raises(ValueError, match="expected one with a unit for each column, received one without"):
         hm.tasks.unusual_cells(machine, np.zeros((1, 3)))
-    with pytest.raises(ValueError, match="most"):
-        hm.tasks.unusual_cells(BoltzmannMachine([hm.Bernoulli(2)], edges=[]), [[0.0, 1.0]], most=0)
+    with pytest.raises(ValueError, match="max_cells"):
+        hm.tasks.unusual_cells(BoltzmannMachine([hm.Bernoulli(2)], edges=[]), [[0.0, 1.0]], max_cells=0)

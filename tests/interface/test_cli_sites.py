@@ -306,7 +306,7 @@ def test_unusual_sites_are_listed_beside_scores(
     cli: CommandLine, run: Path, family: Path, tmp_path: Path
 ) -> None:
     cli.succeed("score", run, family, "--out", tmp_path / "s.csv", "--why", 2)
-    found = hm.tasks.unusual_cells(hm.load(run / "machine.safetensors"), hm.data.read(family), most=2)
+    found = hm.tasks.unusual_cells(hm.load(run / "machine.safetensors"), hm.data.read(family), max_cells=2)
     lines, listed = table(tmp_path / "s.csv"), 0
     for cell in found:
         number = 1 + sum(other.row == cell.row and other.nats > cell.nats for other in found)

@@ -200,7 +200,7 @@ def test_real_columns_beside_sampled_ones(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     hm.report.compare_columns(np.eye(3), np.eye(3)[:2], tmp_path / "c.png", columns=[0])
     assert (tmp_path / "c.png").stat().st_size > 1000
-    with pytest.raises(ValueError, match=r"sampled: expected values in the columns \['x', 'z'\].*\['z'\]"):
+    with pytest.raises(ValueError, match=r"samples: expected values in the columns \['x', 'z'\].*\['z'\]"):
         hm.report.compare_columns(real.assign(z=1), sampled, tmp_path / "c.png", columns=["x", "z"])
 
 

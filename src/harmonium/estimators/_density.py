@@ -187,7 +187,7 @@ class DensityEstimator(BoltzmannEstimator):
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
 
-    def unusual_cells(self, X: Any, most: int = 3, *, random_state: Any = None) -> list[UnusualCell]:
+    def unusual_cells(self, X: Any, max_cells: int = 3, *, random_state: Any = None) -> list[UnusualCell]:
         """Finds the cells that make each row unusual, with the values that the rest of the row predicts.
 
         Each has its row, its column, its value, the expected one, and by how many nats ln p of the row rises
@@ -196,7 +196,7 @@ class DensityEstimator(BoltzmannEstimator):
 
         Args:
             X: (rows, columns), as in ``fit``; missing cells are not judged.
-            most: cells of a row at most, at least 1.
+            max_cells: cells of a row at most, at least 1.
             random_state: int, ``RandomState``, or None for that of the estimator: of chains, where a machine
                 has too many hidden units to sum over and real columns or missing cells.
 
@@ -210,7 +210,7 @@ class DensityEstimator(BoltzmannEstimator):
         fitted = self._require_fitted()
         X = self._validated(X, sparse=False)
         generator = fitted.generator(self._random(random_state), "unusual cells")
-        return unusual_cells(fitted.machine, X, most, seed=generator)
+        return unusual_cells(fitted.machine, X, max_cells, seed=generator)
 
     # Samples
     # ----------------------------------------------------------------------------

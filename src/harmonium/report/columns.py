@@ -13,7 +13,7 @@ from harmonium.data import Series, frame_of, from_numbers
 from harmonium.report.links import number_times
 from harmonium.report.plots import new_figure, save_figure
 
-_NAMES = ("real", "sampled")
+_NAMES = ("data", "samples")
 _BINS = 25  # 200 rows have 8 in a bin on average
 _LETTERS = 18  # of labels that stand side by side below a panel
 _SPREAD = 0.6  # of a label's place, over which its points are spread
@@ -46,8 +46,8 @@ class _Axis(NamedTuple):
 
 
 def compare_columns(
-    real: Any,
-    sampled: Any,
+    data: Any,
+    samples: Any,
     path: str | os.PathLike[str],
     *,
     columns: Sequence[Any] | None = None,
@@ -60,8 +60,8 @@ def compare_columns(
     the label's place. Missing cells are left out.
 
     Args:
-        real: (rows, columns), a data frame or an array.
-        sampled: rows of the same columns, any number.
+        data: (rows, columns), a data frame or an array.
+        samples: rows of the same columns, any number.
         path: PNG file; one that is there is replaced in one step.
         columns: names, or numbers of an array's columns, at least one; None: all.
         points: drawn of each pair at most, the first ones.
@@ -70,7 +70,7 @@ def compare_columns(
         ImportError: the ``plot`` extra is not installed.
         TypeError, ValueError: no tables, other columns, or a column without a value.
     """
-    tables = [{cells.name: cells for cells in frame_of(X).columns} for X in (real, sampled)]
+    tables = [{cells.name: cells for cells in frame_of(X).columns} for X in (data, samples)]
     chosen = list(tables[0]) if columns is None else list(columns)
     for table, argument in zip(tables, _NAMES, strict=True):
         lacking = [name for name in chosen if name not in table or table[name].missing.all()]

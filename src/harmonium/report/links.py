@@ -31,7 +31,7 @@ class Link(NamedTuple):
     sampled: float
 
 
-def compare_links(real: Any, sampled: Any) -> list[Link]:
+def compare_links(data: Any, samples: Any) -> list[Link]:
     """Returns the links of all pairs of columns, the strongest of the real rows first.
 
     A link is the largest correlation that a function of a label, or a number itself, can have: of two numbers
@@ -40,13 +40,13 @@ def compare_links(real: Any, sampled: Any) -> list[Link]:
     50 labels are, too, and of more than 10,000 rows the others.
 
     Args:
-        real: (rows, columns), a data frame or an array.
-        sampled: rows of the same columns, any number.
+        data: (rows, columns), a data frame or an array.
+        samples: rows of the same columns, any number.
 
     Raises:
         TypeError, ValueError: no tables, or other columns.
     """
-    tables = _matched(real, sampled)
+    tables = _matched(data, samples)
     codes = [[_indicators(*pair, side) for pair in tables] for side in (0, 1)]
     names = [str(pair[0].name) for pair in tables]
     links = []
@@ -58,17 +58,17 @@ def compare_links(real: Any, sampled: Any) -> list[Link]:
     return sorted(links, key=lambda link: -link.real)
 
 
-def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
+def compare_marginals(data: Any, samples: Any) -> dict[str, float]:
     """Returns how far the distribution of each column is from the real one, in [0, 1]; the farthest first.
 
     Of numbers it is Kolmogorov's distance, of labels the total variation.
 
     Args:
-        real: Rows, as in ``compare_links``.
-        sampled: rows of the same columns.
+        data: rows, as in ``compare_links``.
+        samples: rows of the same columns.
     """
     distances = {}
-    for one, other in _matched(real, sampled):
+    for one, other in _matched(data, samples):
         x, y = (cells.values[~cells.missing] for cells in (one, other))
         if not len(x) or not len(y):
             continue
@@ -83,13 +83,13 @@ def compare_marginals(real: Any, sampled: Any) -> dict[str, float]:
     return dict(sorted(distances.items(), key=lambda item: -item[1]))
 
 
-def _matched(real: Any, sampled: Any) -> list[tuple[Series, Series]]:
+def _matched(data: Any, samples: Any) -> list[tuple[Series, Series]]:
     """Returns the columns of both, some of their rows."""
-    frame, drawn = (_some(frame_of(X)) for X in (real, sampled))
+    frame, drawn = (_some(frame_of(X)) for X in (data, samples))
     other = {cells.name: cells for cells in drawn.columns}
     lacking = [cells.name for cells in frame.columns if cells.name not in other]
     if lacking:
-        raise ValueError(f"sampled: expected a column {lacking[0]!r}, as the real rows have, received none")
+        raise ValueError(f"samples: expected a column {lacking[0]!r}, as the data have, received none")
     return [number_times(cells, other[cells.name])[:2] for cells in frame.columns]
 
 

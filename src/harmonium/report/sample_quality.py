@@ -42,15 +42,15 @@ class Neighbours(NamedTuple):
 
 
 @torch.no_grad()
-def frechet_distance(real: Any, generated: Any, features: nn.Module) -> float:
+def frechet_distance(data: Any, samples: Any, features: nn.Module) -> float:
     """Estimates the Fréchet distance of two sets in feature space (FID; Heusel et al. 2017), by torchmetrics.
 
     |m - m'|² + tr(C + C' - 2 (C C')^½) of the features' means and covariances. With few samples it is too
-    large; compare sets of equal size. The distance of held-out data from the same ``real`` is the floor.
+    large; compare sets of equal size. The distance of held-out data from the same ``data`` is the floor.
 
     Args:
-        real: data, (n, …), at least two.
-        generated: samples, (m, …), at least two.
+        data: rows of data, (n, …), at least two.
+        samples: samples of a machine, (m, …), at least two.
         features: what looks at them. With those of your own classifier say so: it is no published FID.
 
     Raises:
@@ -61,7 +61,7 @@ def frechet_distance(real: Any, generated: Any, features: nn.Module) -> float:
         from torchmetrics.image.fid import FrechetInceptionDistance
     except ImportError as error:
         raise _name_missing("frechet_distance") from error
-    x, y = _compute_features(real, features, "real"), _compute_features(generated, features, "generated")
+    x, y = _compute_features(data, features, "data"), _compute_features(samples, features, "samples")
     # The features are computed here, so that any module will do; torchmetrics sees the identity.
     identity: Any = nn.Identity()
     identity.num_features = x.shape[1]
@@ -74,8 +74,8 @@ def frechet_distance(real: Any, generated: Any, features: nn.Module) -> float:
 
 @torch.no_grad()
 def kernel_distance(
-    real: Any,
-    generated: Any,
+    data: Any,
+    samples: Any,
     features: nn.Module,
     *,
     subsets: int = 100,
@@ -88,8 +88,8 @@ def kernel_distance(
     averaged over random subsets. Unlike the Fréchet distance it has no bias from the number of samples.
 
     Args:
-        real: data, (n, …).
-        generated: samples, (m, …).
+        data: rows of data, (n, …).
+        samples: samples of a machine, (m, …).
         features: what looks at them.
         subsets: how many, at least 2.
         subset_size: rows of each, from 2 to the smaller of n and m; None: 1000, or that number if it is less.
@@ -104,7 +104,7 @@ def kernel_distance(
     except ImportError as error:
         raise _name_missing("kernel_distance") from error
     _checks.positive_int(subsets, "subsets", minimum=2)
-    x, y = _compute_features(real, features, "real"), _compute_features(generated, features, "generated")
+    x, y = _compute_features(data, features, "data"), _compute_features(samples, features, "samples")
     generator = _random.as_generator(seed, x.device)
     largest = min(len(x), len(y))
     size = min(1000, largest) if subset_size is None else _checks.positive_int(subset_size, "subset_size", 2)

@@ -44,7 +44,7 @@ class UnusualCell(NamedTuple):
 
 @torch.no_grad()
 def unusual_cells(
-    machine: BoltzmannMachine, X: Any, most: int = 3, *, seed: int | torch.Generator = 0
+    machine: BoltzmannMachine, X: Any, max_cells: int = 3, *, seed: int | torch.Generator = 0
 ) -> list[UnusualCell]:
     """Finds the cells that make each row unusual, with the values that the rest of the row predicts.
 
@@ -55,7 +55,7 @@ def unusual_cells(
     Args:
         machine: Machine with a unit for each column; its metadata may have the codec of the data.
         X: rows, as ``tables.Codec.rows`` takes them: a data frame, an array or a ``DataSet``.
-        most: cells of a row at most, at least 1.
+        max_cells: cells of a row at most, at least 1.
         seed: Source of the chains, where these predict a column (``predict_column``): an int or a generator.
 
     Returns:
@@ -75,7 +75,7 @@ def unusual_cells(
         >>> [(cell.column, cell.value, cell.expected) for cell in found]
         [('0', 0.0, 1.0), ('2', 1.0, 0.0)]
     """
-    _checks.positive_int(most, "most")
+    _checks.positive_int(max_cells, "max_cells")
     generator = _random.as_generator(seed, machine.device)
     codec = Codec.of(machine)
     columns = [*codec.columns(), *([] if codec.label is None else [codec.label])]
@@ -103,7 +103,7 @@ def unusual_cells(
             judged.append((cells, *_judge(tables, place, cells)))
         nats = np.nan_to_num(np.column_stack([gain for _, _, gain in judged]))
         for i, row in enumerate(nats):
-            for j in np.argsort(-row, kind="stable")[:most]:
+            for j in np.argsort(-row, kind="stable")[:max_cells]:
                 cells, expected, gain = judged[j]
                 if row[j] > 0:
                     value, other = (x.values[[i]].tolist()[0] for x in (cells, expected))

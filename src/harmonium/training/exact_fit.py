@@ -99,9 +99,9 @@ def mean_score(
     return score if score == score else -inf
 
 
-def take_rows(v: Tensor, weights: Tensor | None, which: Tensor | slice) -> tuple[Tensor, Tensor | None]:
+def take_rows(v: Tensor, weights: Tensor | None, index: Tensor | slice) -> tuple[Tensor, Tensor | None]:
     """Returns some rows with their weights, by indices or booleans on the host, or a slice."""
-    return v[which], None if weights is None else weights[which]
+    return v[index], None if weights is None else weights[index]
 
 
 def count_rows(v: Tensor, weights: Tensor | None) -> float:
