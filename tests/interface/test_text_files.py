@@ -303,7 +303,7 @@ def test_what_is_written_has_the_marks_of_what_was_read(
         "score": (data, "--why", 2),
         "predict": (data, "--column", "city", "--probabilities"),
         "mean": (data, "--column", "x"),
-        "sample": ("--number", 20),
+        "sample": ("--rows", 20),
     }
     for name, more in commands.items():
         out = tmp_path / f"{name}.csv"
@@ -352,7 +352,7 @@ def test_labels_beside_sequences_keep_their_marks(cli: CommandLine, tmp_path: Pa
     data, run, out = tmp_path / "x.csv", tmp_path / "run", tmp_path / "y.csv"
     data.write_text("name;sequence;label\n" + "a;ACGU;x\nb;UGCA;y\nc;ACGA;x\n" * 8)
     cli.train(data, run, "--label", "label", "--objective", "joint")
-    cli.succeed("sample", run, "--number", 5, "--sweeps", 2, "--out", out)
+    cli.succeed("sample", run, "--rows", 5, "--sweeps", 2, "--out", out)
     assert out.read_text().splitlines()[0] == "name;sequence;label"
     cli.succeed("data", data, "--out", tmp_path / "z.csv")
     assert (tmp_path / "z.csv").read_text() == data.read_text()
