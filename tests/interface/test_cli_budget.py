@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from harmonium.cli import budget as budget_module
 from harmonium.cli.budget import Budget, Part, deal, time_of_step
+from harmonium.training.terminal import ProgressLine
 
 from .command_line import TINY, CommandLine
 
@@ -38,6 +42,23 @@ def test_a_part_that_is_too_dear_leaves_its_share_to_others() -> None:
 
 def test_a_step_is_measured_without_what_a_start_costs() -> None:
     assert time_of_step(lambda steps: time.sleep(0.1 + 0.02 * steps)) == pytest.approx(0.02, abs=0.01)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_the_line_names_the_part_at_work(monkeypatch: pytest.MonkeyPatch, log: bool) -> None:
+    """In a terminal however soon one part follows another; in a log, whose lines stay, not each of them."""
+    seen: list[str] = []
+
+    @contextmanager
+    def line(total: int, step: int, show: bool | None) -> Iterator[ProgressLine]:
+        yield ProgressLine(total, 1000.0, lambda step, numbers: seen.extend(numbers()), log)
+
+    monkeypatch.setattr(budget_module, "show_progress", line)
+    titles = ["samples", "pairs", "landscape"]
+    with Budget(9.0, {title: Part(10, 1, 0.1) for title in titles}).working("report") as begin:
+        for title in titles:
+            begin(title)
+    assert seen == ([] if log else [f"{title}, seconds" for title in titles])
 
 
 @pytest.mark.nightly

@@ -124,7 +124,7 @@ class Budget:
                 nonlocal done, begun
                 done, begun = done + times.pop(begun, 0.0), title
                 if show is not None:
-                    show(int(done), lambda: {f"{title}, seconds": times.get(title, 0.0)})
+                    show(int(done), lambda: {f"{title}, seconds": times.get(title, 0.0)}, at_once=True)
 
             yield begin
             if show is not None:

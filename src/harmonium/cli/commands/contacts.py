@@ -60,9 +60,10 @@ def contacts(
     write_table(folder / _FILES[0], columns)
     notes = []
     if has_figures():
-        draw_contacts(scores, folder / _FILES[1], distances=known, apart=apart, touching=touching)
-        if known is not None:
-            draw_precision(scores, known, folder / _FILES[2], apart=apart, touching=touching)
+        with working("drawing the map"):
+            draw_contacts(scores, folder / _FILES[1], distances=known, apart=apart, touching=touching)
+            if known is not None:
+                draw_precision(scores, known, folder / _FILES[2], apart=apart, touching=touching)
     else:
         notes.append("files: without pictures, which need matplotlib; pip install 'harmonium[plot]'")
     result: dict[str, Any] = {"machine": source, "sites": sites, "pairs": len(pairs.scores)}
