@@ -55,10 +55,10 @@ class Imputation(NamedTuple):
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
         """Returns the lower and upper ends of intervals, each (batch, visible_width).
 
-        They are quantiles of the draws of every entry: a hundred draws or more tell the ends of 90 % of the
-        mass. Of entries with few values, whose ends are values, that is more than asked for: as long as what
-        remains holds enough draws, the end with fewer of them is left out. The ends of what was given are its
-        values.
+        They are quantiles of the draws of every entry (Weibull's, at k / (n + 1)): what is missing lies
+        between them as often as asked for, on average, and a hundred draws or more tell where. Of entries
+        with few values, whose ends are values, that is more than asked for: as long as what remains holds
+        enough draws, the end with fewer of them is left out. The ends of what was given are its values.
 
         Args:
             coverage: the mass between the ends, in (0, 1).
@@ -73,7 +73,9 @@ class Imputation(NamedTuple):
                 f"{coverage:g} with {len(self.draws)} draws; impute(..., draws=...) makes more"
             )
         ordered = self.draws.sort(0).values
-        beyond = (1 - coverage) / 2 * (len(ordered) - 1)  # linear between draws
+        # Between neighbours of n sorted draws lies 1/(n + 1) of the mass, on average. With ends at
+        # k / (n - 1), intervals for 90 % of 20 draws hold 80 %.
+        beyond = (1 - coverage) / 2 * (len(ordered) + 1) - 1
         k = int(beyond)
         low = torch.lerp(ordered[k], ordered[k + 1], beyond - k)
         high = torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
@@ -90,6 +92,7 @@ def _without_spare_ends(ordered: Tensor, low: Tensor, high: Tensor, coverage: fl
         coverage: the least share of the draws between the ends.
     """
     needed = coverage * len(ordered) - 1e-9
+    few = (ordered[1:] == ordered[:-1]).double().mean(0) >= 0.5  # values: real ones have none to spare
     inside = (ordered >= low) & (ordered <= high)
     first = ordered.masked_fill(~inside, torch.inf).amin(0)
     last = ordered.masked_fill(~inside, -torch.inf).amax(0)
@@ -97,7 +100,7 @@ def _without_spare_ends(ordered: Tensor, low: Tensor, high: Tensor, coverage: fl
     while True:
         at_first, at_last = ((ordered == end).sum(0) for end in (first, last))
         low, high = torch.where(at_first > 1, first, low), torch.where(at_last > 1, last, high)
-        spare = (first < last) & (number - torch.minimum(at_first, at_last) >= needed)
+        spare = few & (first < last) & (number - torch.minimum(at_first, at_last) >= needed)
         if not bool(spare.any()):
             return low, high
         lower = spare & (at_first <= at_last)
