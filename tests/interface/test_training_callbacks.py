@@ -213,8 +213,8 @@ def test_progress_of_a_long_run_is_logged_off_a_terminal(
     run()
     out, err = capsys.readouterr()
     lines = err.splitlines()
-    assert out == "" and len(lines) == 12 and lines[0].startswith("1/12, 0:00:0")
-    assert "left  gradient norm" in lines[-1] and "\x1b" not in err
+    assert out == "" and len(lines) == 12 and lines[0].startswith("1/12  gradient norm")
+    assert lines[1].startswith("2/12, 0:00:0") and "left  gradient norm" in lines[-1] and "\x1b" not in err
 
 
 def test_progress_of_a_short_run_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,13 +145,16 @@ def show_progress(total: int, step: int, show: bool | None) -> Iterator[Progress
 
 def _write_lines(total: int, first: int) -> Callable[[int, Readings], None]:
     """Returns a function that writes a line to stderr, for a log."""
-    began = time.monotonic()
+    seen, began = first, time.monotonic()
 
     def update(step: int, numbers: Readings) -> None:
-        pace = (time.monotonic() - began) / max(1, step - first)
-        left = timedelta(seconds=round(pace * (total - step)))
+        nonlocal seen, began
+        # Since the last line, as earlier updates may hold compilation; a first update alone gives no pace.
+        pace, compiling = (time.monotonic() - began) / max(1, step - seen), step == first + 1
+        left = "" if compiling else f", {timedelta(seconds=round(pace * (total - step)))} left"
+        seen, began = step, time.monotonic()
         text = fit_numbers(numbers(), _NOTEBOOK)
-        print(f"{step}/{total}, {left} left  {text}".rstrip(), file=sys.stderr, flush=True)
+        print(f"{step}/{total}{left}  {text}".rstrip(), file=sys.stderr, flush=True)
 
     return update
 
