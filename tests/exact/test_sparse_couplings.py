@@ -214,7 +214,7 @@ def test_a_coupling_is_of_one_machine(make: Callable[[], hm.couplings.Coupling])
         ([(0, 0)], ValueError, r"different units for a coupling in a layer, received \(0, 0\) as pair 0"),
         ([(0, 6)], ValueError, "units below 6 of Spin"),
         ([(-1, 2)], ValueError, "units from 0 to .*, received -1"),
-        ([(0.5, 2)], TypeError, "whole numbers, received float64"),
+        ([(0.5, 2)], TypeError, "whole numbers, received float64; take pairs.astype"),
         ([(0, 1, 2)], ValueError, r"pairs of units, \(pairs, 2\)"),
         ([(0, 1), (2,)], ValueError, "pairs of units"),
         (3, TypeError, "pairs of units"),

@@ -228,7 +228,7 @@ def _read_pairs(pairs: Any) -> Tensor:
     if array.ndim != 2 or array.shape[1] != 2:
         raise ValueError(f"pairs: expected pairs of units, (pairs, 2), received shape {array.shape}")
     if len(array) and not np.issubdtype(array.dtype, np.integer):
-        raise TypeError(f"pairs: expected whole numbers, received {array.dtype}")
+        raise TypeError(f"pairs: expected whole numbers, received {array.dtype}; take pairs.astype(int)")
     for unit in (int(array.min()), int(array.max())) if len(array) else ():
         if not 0 <= unit <= _LAST:
             raise ValueError(f"pairs: expected units from 0 to {_LAST:,}, received {unit:,}")
