@@ -44,6 +44,18 @@ def test_a_step_is_measured_without_what_a_start_costs() -> None:
     assert time_of_step(lambda steps: time.sleep(0.1 + 0.02 * steps)) == pytest.approx(0.02, abs=0.01)
 
 
+def test_long_steps_are_not_repeated() -> None:
+    """Else a page would wait for longer than it may take, before its first part."""
+    made: list[int] = []
+
+    def run(steps: int) -> None:
+        made.append(steps)
+        time.sleep(0.3 * steps)
+
+    assert time_of_step(run) == pytest.approx(0.3, abs=0.1)
+    assert sum(made) <= 4
+
+
 @pytest.mark.parametrize("log", [False, True])
 def test_the_line_names_the_part_at_work(monkeypatch: pytest.MonkeyPatch, log: bool) -> None:
     """In a terminal however soon one part follows another; in a log, whose lines stay, not each of them."""

@@ -13,6 +13,7 @@ from harmonium.cli.output import note, occupied
 from harmonium.training import show_progress
 
 _WORTH_SAYING = 10.0  # seconds from which on the cost is announced: shorter waits need no warning
+_LONG = 0.5  # seconds of a probe beside which what a start costs is little
 _PROBES = 2, 6  # lengths whose difference in time is that of four steps, without what a start costs
 
 
@@ -45,7 +46,10 @@ class Part:
 
 
 def time_of_step(run: Callable[[int], object]) -> float:
-    """Measures the seconds of a step of ``run(steps)``, once its first call has compiled what it needs."""
+    """Measures the seconds of a step of ``run(steps)``, once its first call has compiled what it needs.
+
+    Where a few steps take long they are not repeated: what a start costs is then little beside them.
+    """
     first, second = _PROBES
     run(first)
     times = []
@@ -53,6 +57,8 @@ def time_of_step(run: Callable[[int], object]) -> float:
         began = time.perf_counter()
         run(steps)
         times.append(time.perf_counter() - began)
+        if times[-1] > _LONG:
+            return times[-1] / steps
     return max(0.0, times[1] - times[0]) / (second - first)
 
 
