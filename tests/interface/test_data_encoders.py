@@ -174,7 +174,6 @@ def test_compose_goes_in_order_and_back_in_reverse(kind):
             TypeError,
             "seed: expected an int, which can be stored",
         ),
-        (lambda: BernoulliBinarise(), TypeError, "seed"),
         (lambda: Compose(()), ValueError, "encoders: expected at least one"),
         (lambda: Compose((Scale,)), TypeError, "encoders: expected encoders, received"),
         (lambda: Compose((BitPlanes(), OneHot(3))), ValueError, "encoders: expected at most one that"),
