@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
+from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -89,7 +90,7 @@ class Texts:
         columns = map(list, zip(*rows, strict=True))
         return dict(zip(_names(first, self.header), columns, strict=True))
 
-    @property
+    @cached_property
     def dialect(self) -> Dialect:
         """The marks of the file as another of the ending .csv has them, by its first lines.
 
