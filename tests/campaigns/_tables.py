@@ -18,7 +18,7 @@ import harmonium as hm
 from harmonium.cli.coding import naming, read_kinds, states_of
 from harmonium.cli.commands.train import Beginning
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, frame, read
+from harmonium.data import DataSet, _frame_files, read
 from harmonium.data.frame import Frame, series_of
 from harmonium.tables import Codec, Table
 
@@ -82,7 +82,7 @@ def in_a_child(work: Callable[[], bytes]) -> bytes:
 
 def by(library: str) -> Any:
     """Has one library read and write frames, as if others were not installed."""
-    return patch.object(frame, "_LIBRARIES", {library: _LIBRARIES[library]})
+    return patch.object(_frame_files, "_LIBRARIES", {library: _LIBRARIES[library]})
 
 
 def _text(names: list[str] | None, rows: list[list[str]], delimiter: str) -> bytes:
@@ -98,7 +98,7 @@ def _frame(library: str, suffix: str) -> bytes:
         series_of("label", ["a", "b", "a", "b"], "str"),
     ]
     with by(library):
-        return frame.frame_bytes(Frame(tuple(columns)), suffix)
+        return _frame_files.frame_bytes(Frame(tuple(columns)), suffix)
 
 
 _JSON = json.dumps(KINDS).encode()

@@ -136,7 +136,7 @@ def test_a_frame_without_a_library_names_one(
     cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "x.parquet").write_bytes(b"PAR1")
-    frames = sys.modules["harmonium.data.frame"]
+    frames = sys.modules["harmonium.data._frame_files"]
     monkeypatch.setattr(frames, "find_spec", lambda name: None)
     answer = cli.refuse("data", folder / "x.parquet", status=1)
     assert "pip install" in answer and "polars" in answer and ".csv" in answer

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from harmonium._storage import replace_file
 from harmonium.data import DataSet, Frame, Series, frame_of
+from harmonium.data._frame_files import frame_bytes
 from harmonium.data._text_files import Dialect, as_written, is_whole
-from harmonium.data.frame import TEXT, frame_bytes, of_whole_numbers
+from harmonium.data.frame import TEXT, of_whole_numbers
 from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")

@@ -13,10 +13,10 @@ from typing import Any, cast
 import numpy as np
 
 from harmonium.data import toy
+from harmonium.data._frame_files import read_feather, read_parquet
 from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
 from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
-from harmonium.data.frame import read_feather, read_parquet
 from harmonium.data.toy_family import FAMILY, protein_family
 from harmonium.sequences import SUFFIXES, Alignment, align, read_alignment
 

@@ -216,13 +216,10 @@ class Codec:
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-        reading: dict[str, Any] = {
-            "labels_apart": not known & set(LABELS),
-            "missing_words": self.missing_words,
-        }
+        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS), "known": self.names or ()}
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
-        dataset = read(source, **reading, known=self.names or ()).with_text(text)
+        dataset = read(source, missing_words=self.missing_words, **reading).with_text(text)
         if dataset.alignment is not None and self._machine is not None:
             dataset.alignment.warn_of_ambiguous(dataset.name, self._usual_ambiguous())
         if self.names is None or dataset.names is None:
