@@ -14,10 +14,11 @@ import pandas
 import pytest
 
 import harmonium as hm
-from harmonium.data import read
+from harmonium.data import frame_of, read
 from harmonium.data._forms import form_of, from_numbers, to_numbers
 from harmonium.data._layouts import fitting_layouts, layout_of
 from harmonium.tables import Table
+from harmonium.tables.left_out import question_of
 
 from .command_line import CommandLine
 
@@ -180,6 +181,32 @@ def test_words_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
     assert read(data, missing_words=["?", "-"]).frame().columns[0].missing.sum() == 2
     listed = cli.succeed("data", data, "--missing-words", "?,-", "--json").json["table"]
     assert [(each["kind"], each["missing"]) for each in listed] == [("gaussian", 2), ("bernoulli", 20)]
+
+
+def test_numbers_that_stand_for_missing_cells(cli: CommandLine, tmp_path: Path) -> None:
+    """They are asked about, and matched with any number of decimals; one that no cell has is told."""
+    ages = [f"{x},0" for x in RANDOM.integers(20, 70, 60)]
+    ages[4], ages[9], ages[11], ages[20], ages[30] = "-99,0", "-99", "-99,00", "9999,0", "9999"
+    text = "\r\n".join(["age;paid", *(f"{age};{k % 7},5" for k, age in enumerate(ages))])
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    data = tmp_path / "x.csv"
+    asked = cli.succeed("data", data)
+    said = "9999 in 2 cells and -99 in 3 cells, far from the others, 2"
+    assert said in asked.stderr and '--missing-words "9999,-99"' in asked.stderr
+    found = cli.succeed("data", data, "--missing-words", "9999,-99", "--json")
+    assert [each["missing"] for each in found.json["table"]] == [5, 0] and not found.stderr
+    found = cli.succeed("data", data, "--missing-words", "0,5;-99;-98", "--json")
+    assert [each["missing"] for each in found.json["table"]] == [3, 9]
+    assert "x.csv: no cell is '-98', and none is missing for it" in found.stderr
+
+
+def test_far_numbers_are_asked_about_where_they_are_codes() -> None:
+    def asks(*far: float) -> bool:
+        frame = frame_of(pandas.DataFrame({"x": np.append(np.arange(60) % 21, far).astype(float)}))
+        return question_of(frame.columns[0]) is not None
+
+    assert asks(99, 99) and asks(-99, -99) and asks(-9, -9, 999999, 999999) == asks(999999, 999999)
+    assert not asks(99) and not asks(98, 98) and not asks(39, 39) and not asks(-9, -9) and not asks()
 
 
 def test_numbers_as_text_are_told_before_training_alone(cli: CommandLine, tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ Unknown = Annotated[
 MissingWords = Annotated[
     str,
     Setting(
-        metavar="WORDS", help="Of text files: words for missing cells beside NA and the like, such as ?,-."
+        metavar="WORDS",
+        help="Of text files: words for missing cells beside NA and the like, such as ?,-99; semicolons "
+        "between them where a word has a comma. 99 stands for 99.0 too.",
     ),
 ]
 Kinds = Annotated[

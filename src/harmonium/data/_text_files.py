@@ -31,6 +31,7 @@ LONG = 2**53
 """Below it every whole number is a float64 of its own."""
 _MISSING = ("", "na", "n/a", "<na>", "nan", "-nan", "null")
 _INFINITIES = ("inf", "infinity")
+_ZEROS = re.compile(r"(?<=\d)[.,](0{1,2}|0{4,})$")  # decimals of a whole number; three may be thousands
 _CODES = re.compile(r"^[ \t]*0[0-9]+(\.[0-9]*)?[ \t]*$", re.MULTILINE)
 _NAMES = "if it holds names, write them with letters that no cell has"
 _ENCODINGS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
@@ -90,6 +91,12 @@ class Texts:
         columns = map(list, zip(*rows, strict=True))
         return dict(zip(_names(first, self.header), columns, strict=True))
 
+    def unseen_words(self) -> list[str]:
+        """Returns words of one's own for missing cells that no cell holds."""
+        own = self.words - {*_MISSING}
+        cells = {cell for _, row in _lines(self.path, self.delimiter) for cell in row} if own else set[str]()
+        return sorted(word for word in own if not any(is_missing(cell, {word}) for cell in cells))
+
     @cached_property
     def dialect(self) -> Dialect:
         """The marks of the file as another of the ending .csv has them, by its first lines.
@@ -122,14 +129,20 @@ Parts = tuple[Any, None, tuple[str, ...] | None, dict[str, ColumnType] | None, T
 
 
 def read_missing_words(missing_words: str | Sequence[str]) -> frozenset[str]:
-    """Returns words for missing cells, in small letters, of "?,-" or of a sequence; the usual ones beside."""
-    words = missing_words.split(",") if isinstance(missing_words, str) else missing_words
-    return frozenset({*_MISSING, *(word.strip().lower() for word in words)})
+    """Returns words for missing cells, in small letters, as of ``split_words``; the usual ones beside."""
+    return frozenset({*_MISSING, *(word.lower() for word in split_words(missing_words))})
+
+
+def split_words(words: str | Sequence[str]) -> list[str]:
+    """Returns the words of a text with semicolons between them, or else commas; or of a sequence."""
+    parts = words.split(";" if ";" in words else ",") if isinstance(words, str) else words
+    return [word.strip() for word in parts]
 
 
 def is_missing(cell: str, words: Collection[str] = _MISSING) -> bool:
-    """Returns whether a cell is empty or holds a word for a missing value."""
-    return cell.strip().lower() in words
+    """Returns whether a cell is empty or holds a word for a missing value; the word 99 is in 99,0 too."""
+    word = cell.strip().lower()
+    return word in words or (word.endswith("0") and _ZEROS.sub("", word) in words)
 
 
 def has_codes(cells: list[str]) -> bool:
@@ -311,7 +324,7 @@ def read_text(
     Args:
         path: Path of the file.
         delimiter: what separates its cells; where the first line has none, a comma, semicolon, tab or |.
-        missing_words: words for missing cells beside the usual ones, a sequence or with commas.
+        missing_words: words for missing cells beside the usual ones, a sequence or with commas or semicolons.
         known: names of columns of whose numbers that are read as text no warning tells.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data._text_files import LONG, ColumnType, Dialect, Texts, is_missing
 from harmonium.data.frame import TEXT, Frame, Series, differ_in_kind, frame_of, series_of
@@ -112,6 +113,15 @@ class DataSet:
     def dialect(self) -> Dialect:
         """The marks of the text file that the data come from; commas and points of other data."""
         return Dialect() if self.texts is None else self.texts.dialect
+
+    def warn_of_unseen_words(self) -> None:
+        """Warns of words for missing cells that no cell of the text file holds."""
+        unseen = [] if self.texts is None else self.texts.unseen_words()
+        if unseen:
+            _checks.warn(
+                f"{self.name}: no cell is {' or '.join(map(repr, unseen))}, and none is missing for it; "
+                "write the words as they stand there, with semicolons between them if a word has a comma"
+            )
 
     @property
     def mixed(self) -> bool:

@@ -89,7 +89,8 @@ def read(
             columns, and may have missing cells.
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
-        missing_words: words for missing cells of text files beside the usual ones: "?,-" or ["?", "-"].
+        missing_words: words for missing cells of text files beside the usual ones: "?,-" or ["?", "-"];
+            semicolons where a word has a comma. 99 stands for 99.0 too.
         known: Names of columns of text files that are read as text, such as 00123, without a warning.
 
     Raises:

@@ -20,6 +20,7 @@ from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
 
 _NUMBERS = 0.95  # share of numbers among text from which on the others are likely to stand for missing cells
 _HALF, _WORDS = 0.5, 3  # the same share where the others are but a few different words
+_SEVERAL = 2  # cells with one number of nines: a single one is as likely a slip
 _POINT_OF_SCALE = re.compile(r"\d{1,2}\b\W*[^\W\d]")  # a number and its meaning, such as "1 - bad"
 _LINKED = 0.001  # probability of a link by chance from which on there is one: of 1,000 ids one is learned
 _UNEVEN = 1.95  # times 1/√rows, the Kolmogorov distance that even numbers exceed with probability 0.001
@@ -63,10 +64,12 @@ def _why_left_out(cells: Series) -> str | None:
 
 
 def question_of(cells: Series) -> str | None:
-    """Asks what a column of text stands for, with the answer to give; None: there is no doubt."""
-    if cells.numeric or cells.categories is not None or cells.form is not None:
+    """Asks what a column stands for, with the answer to give; None: there is no doubt."""
+    if cells.categories is not None:
         return None
     seen = cells.values[~cells.missing].tolist()
+    if cells.numeric or cells.form is not None:
+        return _code_among(seen if cells.form is None else to_numbers(seen, cells.form).tolist())
     several = layouts_of(seen)
     if several:
         layouts = [layout.name for form in several if (layout := layout_in(form)) is not None]
@@ -92,6 +95,33 @@ def question_of(cells: Series) -> str | None:
     counted = f"{len(seen) - len(strays)} of {len(seen)} cells are {kinds}"
     answer = f'missing_words="{",".join(different)}" of harmonium.data.read'
     return f"{counted}; {answer} takes {few(different)} as missing"
+
+
+def _code_among(numbers: Sequence[float]) -> str | None:
+    """Asks whether numbers such as -99 and 9999, which lie far from the others, stand for missing cells.
+
+    Such are written in nines, stand in several cells, and lie further from the others than these from each
+    other.
+    """
+    values, counts = np.unique(np.asarray(numbers, dtype=np.float64), return_counts=True)
+    codes = dict[str, int]()
+    while len(values) > 2:
+        gaps = values[1] - values[0], values[-1] - values[-2]
+        end = -int(gaps[1] > gaps[0])
+        text, width = f"{values[end]:.15g}", values[-1] - values[0] - gaps[end]
+        if {*text.lstrip("-")} != {"9"} or counts[end] < _SEVERAL or gaps[end] <= width:
+            break
+        codes[text] = int(counts[end])
+        kept = slice(1, None) if end == 0 else slice(None, -1)
+        values, counts = values[kept], counts[kept]
+    if not codes:
+        return None
+    cells = " and ".join(f"{text} in {count} cells" for text, count in codes.items())
+    answer = f'missing_words="{",".join(codes)}" of harmonium.data.read'
+    return (
+        f"{cells}, far from the others, {values[0]:.15g} to {values[-1]:.15g}; {answer} takes such as "
+        "missing, a kind for the column takes it as a number"
+    )
 
 
 # Names of rows

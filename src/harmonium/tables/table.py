@@ -135,9 +135,10 @@ class Table(Encoder):
             _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
         for cells in frame.columns:
             if cells.name not in reasons and kind_of(chosen.get(cells.name)) == "auto":
-                question = question_of(cells)
-                if question is not None and not chosen.get(cells.name):
-                    _checks.warn(f"X: column {cells.name!r} is learned as labels: {question}")
+                question = None if chosen.get(cells.name) else question_of(cells)
+                if question is not None:
+                    learned = "numbers" if cells.numeric or cells.form is not None else "labels"
+                    _checks.warn(f"X: column {cells.name!r} is learned as {learned}: {question}")
         columns = [
             Column.ignoring(cells)
             if cells.name in reasons

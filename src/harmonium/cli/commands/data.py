@@ -84,6 +84,7 @@ def data(
         told = read_kinds(kinds)
         known = without_units(told)
         dataset = read(source, alphabet=alphabet or "auto", missing_words=missing_words or (), known=known)
+    dataset.warn_of_unseen_words()
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_sequences(out, letters)

@@ -32,7 +32,7 @@ from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
-from harmonium.data._text_files import Dialect
+from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
@@ -321,6 +321,7 @@ class Beginning:
         }
         with naming_alphabet(settings.alphabet):
             dataset = read(data, labels_apart=label is None, **reading)
+        dataset.warn_of_unseen_words()
         dataset = weighted(dataset, settings.weights, settings.reweight)
         if settings.alphabet is not None and dataset.alignment is None:
             raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
@@ -364,7 +365,7 @@ class Beginning:
                 recipe.start_(rows, weights, std, generator)
         about = _description(dataset, data, settings)
         if settings.missing_words is not None:
-            about["missing_words"] = settings.missing_words.split(",")
+            about["missing_words"] = split_words(settings.missing_words)
         machine.metadata = {**codec.to_dict(), "data": about}
         return cls(recipe, rows, dataset, weights)
 
