@@ -103,8 +103,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     generator = np.random.default_rng(0)
     towns = generator.choice(["Oslo", "Rome", "Lima"], 60)
-    lines = [f"{generator.normal():.3f},{town},{i % 2}" for i, town in enumerate(towns)]
-    (folder / "people.csv").write_text("\n".join(["age,town,smoker", *lines, ",Oslo,1"]) + "\n")
+    lines = [f"{generator.normal():.3f},{town},{i % 2},person {i}" for i, town in enumerate(towns)]
+    (folder / "people.csv").write_text("\n".join(["age,town,smoker,name", *lines, ",Oslo,1,nobody"]) + "\n")
     np.save(folder / "grey.npy", generator.normal(size=(40, 4, 4)).astype(np.float32))
     np.save(folder / "bytes.npy", generator.integers(0, 256, (40, 3, 3), dtype=np.uint8))
     kinds = {
@@ -178,6 +178,8 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         cli.succeed("report", tmp_path / "run", "--overwrite", "--data", runs / "moved.csv", *QUICK)
         page = Page.read(tmp_path / "run" / "report.html")
         assert page.absent - {"landscape"} == TABLE_HAS_NO and "60 complete rows of moved.csv" in page.text
+        shown = page.text.partition("Samples beside data")[2].partition("As recorded when training")[0]
+        assert "smoker" in shown and "None" not in shown  # as the column of names would be, of which no unit is
     finally:
         (runs / "moved.csv").rename(runs / "people.csv")
 

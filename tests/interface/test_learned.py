@@ -60,6 +60,14 @@ def test_links_that_samples_lack_are_seen_and_missing_cells_left_out():
     assert link_remark(compare_links(frame, frame)).level == "good"
 
 
+def test_a_column_without_a_cell_has_no_links():
+    """Such as one that a table leaves out, whose cells are missing in every sample."""
+    frame = table()
+    bare = frame.assign(name=None)
+    assert compare_links(bare, bare) == compare_links(frame, frame)
+    assert compare_marginals(bare, bare) == compare_marginals(frame, frame)
+
+
 def test_marginals_are_known_distances():
     frame = table()
     other = frame.assign(label="a", number=frame["number"] + 100)

@@ -36,8 +36,8 @@ def compare_links(data: Any, samples: Any) -> list[Link]:
 
     A link is the largest correlation that a function of a label, or a number itself, can have: of two numbers
     the absolute value of Pearson's, of a label and a number the correlation ratio, of two labels the first
-    canonical correlation of their indicators. Rows that lack either cell are left out. Columns with more than
-    50 labels are, too, and of more than 10,000 rows the others.
+    canonical correlation of their indicators. Rows that lack either cell are left out. So are columns without
+    a cell or with more than 50 labels, and the others of more than 10,000 rows.
 
     Args:
         data: (rows, columns), a data frame or an array.
@@ -115,7 +115,7 @@ def _indicators(one: Series, other: Series, side: int) -> NDArray[np.float64] | 
     if one.numeric and other.numeric:
         return cells.values.astype(float)[:, None]
     labels = {value for column in (one, other) for value in column.values[~column.missing].tolist()}
-    if len(labels) > _LABELS:
+    if not 0 < len(labels) <= _LABELS:
         return None
     codes = np.array([[float(value == label) for label in labels] for value in cells.values.tolist()])
     codes[cells.missing] = np.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -119,9 +119,11 @@ class Subject:
         return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
 
     def cells(self, v: Tensor) -> Frame:
-        """Returns rows in the units of the data, column by column, without their label."""
+        """Returns rows in the units of the data, column by column, but the label and columns without a unit."""
         if isinstance(self.encoder, Table):
-            return self.encoder.frame(v[:, : self.width].cpu().numpy())
+            frame = self.encoder.frame(v[:, : self.width].cpu().numpy())
+            learned = {column.name for column in self.encoder.columns}
+            return replace(frame, columns=tuple(cells for cells in frame.columns if cells.name in learned))
         values = self.decode(v)
         return frame_of(values, self.names or [f"column {i}" for i in range(values.shape[1])])
 
