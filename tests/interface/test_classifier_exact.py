@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +117,27 @@ def test_joined_columns_are_summed_whatever_is_asked_for() -> None:
     assert set(labels) == {"cedar"} and np.corrcoef(rows["height"], rows["width"])[0, 1] > 0.9
     scores = made.score_samples(HOLED, LABEL)
     assert np.isfinite(scores).all() and (scores <= made.score_samples(HOLED) + 1e-9).all()
+
+
+@short
+def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for() -> None:
+    made, joint = fitted("hybrid"), fitted("joint")
+    asked: list[Callable[[RBMClassifier], Any]] = [
+        lambda trees: trees.sample(2),
+        lambda trees: trees.impute(HOLED),
+        lambda trees: trees.imputations(HOLED, 2),
+        lambda trees: trees.predict_column(HOLED, "height"),
+    ]
+    for ask in asked:
+        with pytest.warns(UserWarning, match='objective="joint"') as told:
+            ask(made)
+        assert len(told) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(joint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.sample(1, given=FRAME.iloc[:2]), made.impute(FRAME), made.predict(HOLED)
 
 
 @short

@@ -214,6 +214,40 @@ def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
     )
 
 
+def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for(
+    cli: CommandLine, run: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
+    """The run for the label alone is told of once; that of ``--objective joint`` and labels are not."""
+    hybrid, out = tmp_path / "run", ("--overwrite", "--out", tmp_path / "x.csv")
+    cli.succeed("train", files["train"], hybrid, "--label", "kind", "--threads", 1)
+    rows = table(6, 2)
+    rows[0][0] = ""
+    holes = write(tmp_path / "holes.csv", rows, NAMES)
+    given = [f"--given={name}={cell}" for name, cell in zip(NAMES, rows[1], strict=True) if name != "kind"]
+    rough = [
+        ("sample", "--rows", 3),
+        ("sample", *given[1:]),
+        ("impute", holes),
+        ("predict", holes, "--column=x"),
+    ]
+    for command, *rest in rough:
+        told = cli.succeed(command, hybrid, *rest, *out).stderr
+        assert told.count("warning: ") == told.count("--objective joint") == 1, (command, told)
+        assert "--objective joint" not in cli.succeed(command, run, *rest, *out).stderr
+    labels = [("sample", *given), ("impute", files["train"]), ("predict", holes)]
+    assert not any("--objective" in cli.succeed(name, hybrid, *rest, *out).stderr for name, *rest in labels)
+
+
+def test_a_share_of_all_or_nothing_is_another_objective(
+    cli: CommandLine, files: dict[str, Path], tmp_path: Path
+) -> None:
+    for share in (0, 1):
+        run = tmp_path / f"run{share}"
+        cli.succeed("train", files["train"], run, "--label", "kind", "--joint", share, "--threads", 1)
+    assert "hybrid or joint" in cli.refuse("sample", tmp_path / "run0", "--out", tmp_path / "s.csv")
+    assert "warning" not in cli.succeed("sample", tmp_path / "run1", "--out", tmp_path / "s.csv").stderr
+
+
 def test_a_discriminative_machine_has_no_rows_to_draw(
     cli: CommandLine, files: dict[str, Path], tmp_path: Path
 ) -> None:

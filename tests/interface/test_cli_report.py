@@ -179,7 +179,9 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         page = Page.read(tmp_path / "run" / "report.html")
         assert page.absent - {"landscape"} == TABLE_HAS_NO and "60 complete rows of moved.csv" in page.text
         shown = page.text.partition("Samples beside data")[2].partition("As recorded when training")[0]
-        assert "smoker" in shown and "None" not in shown  # as the column of names would be, of which no unit is
+        assert (
+            "smoker" in shown and "None" not in shown
+        )  # as the column of names would be, of which no unit is
     finally:
         (runs / "moved.csv").rename(runs / "people.csv")
 

@@ -213,6 +213,8 @@ def _in_options(message: str, arguments: Sequence[str]) -> str:
         "harmonium.load(FOLDER)": "--from FOLDER",
         'unknown="missing"': "--unknown missing",
         'unknown="error"': "--unknown error",
+        'objective="hybrid"': "--objective hybrid",
+        'objective="joint"': "--objective joint",
         "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)": (
             "--binarise makes grey levels binary"
         ),

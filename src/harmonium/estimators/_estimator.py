@@ -27,6 +27,7 @@ from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import Codec, Table
 from harmonium.tasks import unobserved
+from harmonium.training import warn_of_rough
 
 
 class BoltzmannEstimator(Options, BaseEstimator, ABC):
@@ -282,6 +283,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             if held is None:
                 held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
             held[:, fitted.data_width :] = label(len(held))
+        if held is None or bool(held[:, : fitted.data_width].isnan().any()):
+            warn_of_rough(machine)
         count = n_samples if held is None else len(held)
         clamp = None if held is None else held.to(machine.dtype)
         states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
@@ -364,6 +367,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
         seed = fitted.generator(self._random(random_state), "impute")
         missing = unobserved(machine, v)
+        if bool(missing[:, : fitted.ends[-1]].any()):
+            warn_of_rough(machine)
         return X, *tasks.impute_cells(
             machine, fitted.encoder, v, missing, method, value, draws=draws, sweeps=sweeps, seed=seed
         )
@@ -489,6 +494,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes; impute(X) and sample(given=...) take it"
             )
+        warn_of_rough(fitted.machine)
         v = fitted.visible(_columns.rows_around(self, X, column))
         generator = fitted.generator(self._random(random_state), "impute")
         return _columns.Asked(fitted, v, j, method, sweeps, generator)

@@ -39,7 +39,7 @@ from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LIMIT_TEXT, unit_log_weights
 from harmonium.tasks import PREDICT_METHODS, log_probabilities, unobserved
-from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
+from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, name_objective, share_of
 
 # Of a row with missing cells: p(y | x) is then known to about 0.02, four times as many halve that.
 _CHAINS, _SWEEPS = 10, 60
@@ -196,7 +196,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         fitted, prepared = training.prepare(rows, weights, earlier, (layer, label))
         if earlier is None:
             fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
-            fitted.machine.metadata["objective"] = self.objective if share else "discriminative"
+            fitted.machine.metadata["objective"] = name_objective(share)
         states = prepared.all()
         labelled = ~states[:, fitted.data_width :].isnan().any(1)
         may_hold_out = labelled if training.exact else ~states.isnan().any(1)

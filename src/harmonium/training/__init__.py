@@ -50,9 +50,11 @@ from harmonium.training.recipe import (
     as_root as as_root,
     choose as choose,
     make_rule as make_rule,
+    name_objective as name_objective,
     say_unused as say_unused,
     share_of as share_of,
     updates_of as updates_of,
+    warn_of_rough as warn_of_rough,
 )
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,

@@ -393,6 +393,20 @@ def share_of(objective: str, joint: float | None) -> float:
     return OBJECTIVES[objective] if joint is None or objective != "hybrid" else float(joint)
 
 
+def name_objective(share: float) -> str:
+    """Returns the objective in which ln p(rest, label) has a weight of ``share``, in [0, 1]."""
+    return "discriminative" if share == 0 else "joint" if share == 1 else "hybrid"
+
+
+def warn_of_rough(machine: BoltzmannMachine) -> None:
+    """Warns that columns other than the label are asked of a machine that has learned them roughly."""
+    if machine.metadata.get("objective") == "hybrid":
+        _checks.warn(
+            'machine: with objective="hybrid" it has learned to tell the label, and the other columns only '
+            'roughly; for samples, fills and predictions of these train with objective="joint"'
+        )
+
+
 def as_root(number: int) -> int:
     """Returns the seed that all streams of a fit derive from, as ``random_state=number`` of scikit-learn.
 

@@ -33,6 +33,7 @@ from harmonium.report import image_panels
 from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
 from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, unobserved
+from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",
@@ -107,6 +108,8 @@ def impute(
     with naming(data):
         states = states_of(coding, dataset)
         units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
+        if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
+            warn_of_rough(machine)
         with working(f"completing {len(X)} rows"):
             chains = draws if imputations is None else max(draws, imputations)
             done, chosen = impute_cells(

@@ -18,6 +18,7 @@ from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
 from harmonium.tables import Labels, OneOf
 from harmonium.tasks import predict_column
+from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium predict runs/rows new.csv --out predicted.csv",
@@ -62,6 +63,8 @@ def predict(
         column = str(coding.label.name)
     place = coding.unit_of(column)
     own = place.column.coding
+    if place.column is not coding.label:
+        warn_of_rough(machine)
     if with_probabilities and not machine.layers[place.layer].discrete:
         raise ValueError(
             f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"

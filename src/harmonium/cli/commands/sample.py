@@ -30,6 +30,7 @@ from harmonium.report.images import mean_word
 from harmonium.sums import has_posterior
 from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly, visible_means
+from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium sample runs/digits --out samples.png",
@@ -90,6 +91,8 @@ def sample(
     refuse_discriminative(coding, "sample")
     held = states_given(coding, given or [], rows)
     clamp = None if held is None else held.to(machine.device, machine.dtype)
+    if held is None or bool(coding.split(held)[0].isnan().any()):
+        warn_of_rough(machine)
     picture = out.suffix.lower() == ".png"
     shape = options.image_shape_of(image_shape, image, needed=picture)
     if means and not coding.encoder.takes_means:

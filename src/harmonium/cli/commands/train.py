@@ -47,6 +47,7 @@ from harmonium.training import (
     callbacks,
     check_rows,
     choose,
+    name_objective,
     refuse_run,
     say_unused,
     stream_seed,
@@ -118,7 +119,7 @@ def train(
         rule = _make_rule(settings)
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
-            machine.metadata["objective"] = settings.objective
+            machine.metadata["objective"] = name_objective(share)
         held = _held_out(machine, settings)
         # Where hidden units can be summed out, the likelihood itself is at hand.
         followed = settings.metric or ("likelihood" if settings.method == "exact" and share is None else None)

@@ -119,7 +119,7 @@ class Subject:
         return np.asarray(self.encoder.decode(v[:, : self.width].cpu().numpy()))
 
     def cells(self, v: Tensor) -> Frame:
-        """Returns rows in the units of the data, column by column, but the label and columns without a unit."""
+        """Returns rows in the units of the data by column, without the label and columns left out."""
         if isinstance(self.encoder, Table):
             frame = self.encoder.frame(v[:, : self.width].cpu().numpy())
             learned = {column.name for column in self.encoder.columns}
