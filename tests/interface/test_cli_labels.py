@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,8 @@ def test_labels_are_predicted(cli: CommandLine, run: Path, files: dict[str, Path
     assert rows_of(tmp_path / "y.csv")[0] == ["y", "y=1", "y=4"]
     scores = cli.succeed("evaluate", run, files["test"], "--json").json["results"][0]
     names = ["data", "rows", "label_accuracy", "majority_class_accuracy", "label_log_likelihood"]
-    assert list(scores)[:5] == names
+    names.append("label_frequencies_log_likelihood")
+    assert list(scores)[:6] == names
     of_a = np.mean([row[2] == "a" for row in table(40, 1)])
     majority = pytest.approx(max(of_a, 1 - of_a))
     assert scores["majority_class_accuracy"] == found["majority_class_accuracy"] == majority
@@ -212,6 +214,40 @@ def test_labels_beside_images(cli: CommandLine, tmp_path: Path) -> None:
     assert "without --label" in cli.refuse(
         "denoise", run, tmp_path / "x.npz", "--out", tmp_path / "d.npy", "--flip-probability", 0.1
     )
+
+
+def test_likelihoods_stand_beside_those_of_columns_that_nothing_joins(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    """They are fitted to the training data, and of each row what it shows; counted from their cells here."""
+    random, names = np.random.default_rng(0), ["x", "visits", "city", "kind"]
+    cells = [random.normal(3, 2, 440).round(3), random.binomial(4, 0.3, 440)]
+    cells += [random.choice(list(letters), 440, p=(0.2, 0.3, 0.5)) for letters in ("ABC", "abc")]
+    rows: list[list[object]] = [list(row) for row in zip(*cells, strict=True)]
+    learned, new, run = rows[:400], rows[400:], tmp_path / "run"
+    new[0][0] = new[1][1] = new[2][3] = ""
+    train, test = (write(tmp_path / name, x, names) for name, x in (("a.csv", learned), ("b.csv", new)))
+    cli.succeed("train", train, run, "--label", "kind", "--threads", 1)
+    answer = cli.succeed("evaluate", run, test, "--json").json
+    (scores,) = answer["results"]
+
+    x, p = np.array([row[0] for row in learned]), np.mean([row[1] for row in learned]) / 4
+    parts = [
+        [-0.5 * ((row[0] - x.mean()) / x.std()) ** 2 - np.log(x.std()) - 0.919 for row in new if row[0] != ""]
+    ]
+    counts = [row[1] for row in new if row[1] != ""]
+    parts.append([np.log(comb(4, k) * p**k * (1 - p) ** (4 - k)) for k in counts])
+    for j in (2, 3):
+        share = {cell: np.mean([row[j] == cell for row in learned]) for cell in {row[j] for row in learned}}
+        parts.append([np.log(share[row[j]]) for row in new if row[j]])
+    assert [len(part) for part in parts] == [39, 39, 40, 39]
+    expected = pytest.approx(sum(map(sum, parts)) / 40, abs=0.03)
+    assert scores["independent_columns_log_likelihood"] == expected
+    assert scores["label_frequencies_log_likelihood"] == pytest.approx(np.mean(parts[3]), abs=0.01)
+    assert any(f"fitted to {train}" in note for note in answer["notes"])
+    train.unlink()
+    alone = cli.succeed("evaluate", run, test, "--json").json
+    assert any(f"fitted to {test}" in note for note in alone["notes"])
 
 
 def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Gibbs, run
-from harmonium.cli.coding import visible_units
+from harmonium.cli.coding import rows_of, source_of, visible_units
 from harmonium.cli.output import Listing, listening, working
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
@@ -33,7 +33,7 @@ from harmonium.likelihood import (
 from harmonium.machine import BoltzmannMachine
 from harmonium.report.moments import PairStatistics
 from harmonium.sums import affordable, unit_updates
-from harmonium.tables import Codec, Labels, Place
+from harmonium.tables import Codec, Labels, Place, score_separate, separate
 from harmonium.tasks import log_probabilities
 
 BASE_ROWS = 10_000  # of the base of annealing: its means are then known to a percent
@@ -141,13 +141,17 @@ def evaluate_rows(
     seed: int,
     notes: list[str],
     shares: Tensor | None = None,
+    alone: BoltzmannMachine | None = None,
+    shares_alone: Tensor | None = None,
 ) -> dict[str, Any]:
     """Returns the scores of rows, means and their standard errors, in nats.
 
-    ``shares`` are ln p(cells | states) of each row, (rows,), see ``Codec.log_shares``; None: 0.
+    ``shares`` are ln p(cells | states) of each row, (rows,), see ``Codec.log_shares``; None: 0. ``alone`` is
+    the machine of ``separate_columns``, whose scores stand beside, with its own shares; None: they do not.
     """
     machine = coding.machine
     values: list[Tensor] = []
+    simplest: list[Tensor] = []
     pseudo: list[Tensor] = []
     deep = not machine.graph.independent
     cost = work_of_rows(machine, rows)
@@ -177,10 +181,14 @@ def evaluate_rows(
     for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         v = chunk.to(machine.device)
         values.append(score_rows(coding, v, log_partition, way, _TOLERANCE))
+        if alone is not None:
+            simplest.append(torch.stack(score_separate(alone, v)).sum(0) + coding.log_slopes(v))
         if not lacking:
             pseudo.append(bounded_pseudo_likelihood(machine, v, units, seed + number))
     if shares is not None:
         values = [torch.cat(values).cpu() + shares]
+    if shares_alone is not None:
+        simplest = [torch.cat(simplest).cpu() + shares_alone]
     mean, error = _mean(values)
     enumerated = deep and not unavailable
     limits: dict[str, float | None] = {}
@@ -193,15 +201,39 @@ def evaluate_rows(
     pseudo_mean, pseudo_error = _mean(pseudo)
     return {
         "rows": len(rows),
-        **_of_labels(coding, rows, notes, seed),
+        **_of_labels(coding, rows, notes, seed, alone),
         **limits,
         "log_likelihood": None if unavailable else mean,
         "rows_standard_error": error,
         "log_partition_standard_error": 0.0 if enumerated else log_partition.standard_error,
         **({"variational_bound": mean} if unavailable else {}),
+        **({"independent_columns_log_likelihood": _mean(simplest)[0]} if simplest else {}),
         "pseudo_log_likelihood": pseudo_mean,
         "pseudo_standard_error": pseudo_error,
     }
+
+
+def separate_columns(coding: Codec, known: Mapping[str, Rows], base: str) -> tuple[BoltzmannMachine, str]:
+    """Returns the machine of columns that nothing joins, and the name of the rows that it is fitted to.
+
+    These are the training data, or the base where they are not at hand.
+
+    Args:
+        coding: Codec of the machine.
+        known: Rows by the names of their data.
+        base: one of these names.
+    """
+    source, rows = source_of(coding.machine)[0], known[base]
+    if source is not None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the training has told them
+                rows = known.get(source) or rows_of(coding, coding.read(source), missing=True)
+            base = source
+        except (ValueError, OSError, ImportError):
+            pass
+    machine = coding.machine
+    return separate(machine, spread(rows, BASE_ROWS).to(machine.device, torch.float64)), base
 
 
 def notes_of_rows(coding: Codec, rows: Rows, name: str) -> list[str]:
@@ -280,8 +312,10 @@ def score_labels(coding: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, T
     return log_p.argmax(1) == own, log_p.gather(1, own.unsqueeze(1)).squeeze(1), drawn
 
 
-def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[str, float]:
-    """Returns accuracy and mean ln p of the labels of rows, beside the share of the commonest; adds notes."""
+def _of_labels(
+    coding: Codec, rows: Rows, notes: list[str], seed: int, alone: BoltzmannMachine | None
+) -> dict[str, float]:
+    """Returns accuracy and mean ln p of the labels of rows, beside those of frequencies; adds notes."""
     if coding.label is None:
         return {}
     if coding.objective == "discriminative":
@@ -297,12 +331,18 @@ def _of_labels(coding: Codec, rows: Rows, notes: list[str], seed: int) -> dict[s
     if bool(drawn.any()):
         notes.append("label_log_likelihood: by chains, as there are too many states to count")
     states = torch.cat([coding.split(v)[1].double() for v in rows.chunks(CHUNK_ROWS)])
-    labels = coding.label.coding.decode(states[~states.isnan().any(1)].cpu().numpy())
-    return {
+    known = ~states.isnan().any(1)
+    labels = coding.label.coding.decode(states[known].cpu().numpy())
+    found = {
         "label_accuracy": float(right.double().mean()),
         "majority_class_accuracy": _share_of_commonest(labels),
         "label_log_likelihood": float(nats.mean()),
     }
+    if alone is not None:
+        by_frequency = [score_separate(alone, v.to(alone.device))[-1] for v in rows.chunks(CHUNK_ROWS)]
+        mean = torch.cat(by_frequency)[known.to(alone.device)].mean()
+        found["label_frequencies_log_likelihood"] = float(mean)
+    return found
 
 
 class CellScore(NamedTuple):

@@ -6,7 +6,12 @@
 """
 
 from harmonium.tables.arrays import visible_for as visible_for
-from harmonium.tables.baselines import Baselines as Baselines, score_baselines as score_baselines
+from harmonium.tables.baselines import (
+    Baselines as Baselines,
+    score_baselines as score_baselines,
+    score_separate as score_separate,
+    separate as separate,
+)
 from harmonium.tables.codec import Codec as Codec, Place as Place
 from harmonium.tables.codings import IGNORE as IGNORE
 from harmonium.tables.column import Column as Column, name_of as name_of

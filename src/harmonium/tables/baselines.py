@@ -35,6 +35,26 @@ def separate(machine: BoltzmannMachine, rows: Tensor, weights: Tensor | None = N
     return alone
 
 
+@torch.no_grad()
+def score_separate(alone: BoltzmannMachine, rows: Tensor) -> list[Tensor]:
+    """Scores rows by columns that nothing joins.
+
+    Args:
+        alone: Machine of ``separate``.
+        rows: visible states, (rows, visible_width), NaN where missing.
+
+    Returns:
+        For each visible layer ln p of what a row shows of it, (rows,), float64.
+    """
+    hamiltonian, scores = alone.hamiltonian(), list[Tensor]()
+    for l, x in alone.split(rows.to(alone.dtype)).items():
+        layer = alone.layers[l]
+        shown, x = layer.observed(x, "rows")
+        log_p = layer.log_conditional(x, torch.zeros_like(x), hamiltonian.thetas[l])
+        scores.append(torch.where(shown[:, :: layer.width // layer.n_units], log_p, 0.0).double().sum(1))
+    return scores
+
+
 class Baselines(NamedTuple):
     """Mean ln p of rows, in nats of the machine's states.
 
@@ -58,12 +78,9 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
         training: complete rows that the distributions are fitted to, (rows, visible_width).
     """
     alone = separate(machine, training.double())
-    hamiltonian, layers = alone.hamiltonian(), [alone.layers[l] for l in alone.visible]
+    layers = [alone.layers[l] for l in alone.visible]
     split, fitted = ([*alone.split(v.double()).values()] for v in (rows, training))
-    by_layer = [
-        float(layer.log_conditional(x, torch.zeros_like(x), hamiltonian.thetas[l]).sum(1).mean())
-        for l, layer, x in zip(alone.visible, layers, split, strict=True)
-    ]
+    by_layer = [float(score.mean()) for score in score_separate(alone, rows)]
     independent = sum(by_layer)
     discrete = [i for i, layer in enumerate(layers) if layer.two_values or layer.one_hot]
     real = [i for i, layer in enumerate(layers) if layer.gaussian]

@@ -15,7 +15,16 @@ from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
 from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.run_file import settings_of_run
-from harmonium.cli.scores import BASE_ROWS, CHUNK_ROWS, estimate, evaluate_rows, spread, spread_weighed, whole
+from harmonium.cli.scores import (
+    BASE_ROWS,
+    CHUNK_ROWS,
+    estimate,
+    evaluate_rows,
+    separate_columns,
+    spread,
+    spread_weighed,
+    whole,
+)
 from harmonium.data import DataSet, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
 from harmonium.meanfield import SOLVERS
@@ -59,7 +68,8 @@ def evaluate(
     """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
 
     The likelihood has two errors: the rows' standard error, from their spread, and that of ln Z, which
-    shifts all rows alike and is bounded from both sides where ln Z is estimated.
+    shifts all rows alike and is bounded from both sides where ln Z is estimated. Beside it stands the
+    likelihood of independent columns, fitted to the training data, or to the base where these are gone.
 
     Args:
         data: data to evaluate, such as a training and a test set.
@@ -126,14 +136,19 @@ def evaluate(
         if tap.converged < 1:
             notes.append(f"tap: {1 - tap.converged:.0%} of the starts did not converge and are left out")
     results = []
+    if sets:
+        with working("fitting independent columns"):
+            alone, fitted = separate_columns(coding, dict([*chosen, *sets]), chosen[0][0])
     for name, rows in sets:
         with working(f"evaluating {name}"):
-            shares = coding.log_shares(read[name], machine)
-            shares = None if shares is None else shares.sum(1)
-            scores = evaluate_rows(coding, rows, log_partition, seed, notes, shares)
+            by_column = [coding.log_shares(read[name], each) for each in (machine, alone)]
+            shares, shares_alone = (None if part is None else part.sum(1) for part in by_column)
+            scores = evaluate_rows(coding, rows, log_partition, seed, notes, shares, alone, shares_alone)
             results.append({"data": name, **scores})
             if tap is not None:
                 results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
+    if sets:
+        notes.append(f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {fitted}")
     mixed: dict[str, Any] = {}
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
