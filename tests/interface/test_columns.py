@@ -258,6 +258,7 @@ def test_curves_go_there_and_back_and_have_the_slopes_of_differences(made: Any) 
         (lambda r: r.random(500), Quantiles),
         (lambda r: -np.exp(r.normal(3, 1, 500)), Quantiles),
         (lambda r: np.round(r.normal(100, 5, 500)), Standardise),
+        (lambda r: np.where(r.random(500) < 0.3, 100.0, r.normal(100, 5, 500)), Quantiles),
     ],
 )
 def test_the_transform_is_the_likeliest(draw: Any, expected: type) -> None:
@@ -266,6 +267,49 @@ def test_the_transform_is_the_likeliest(draw: Any, expected: type) -> None:
         assert column.kind == "gaussian" and type(column.coding) is expected
     plain = Column.fit(cells_of(draw(np.random.default_rng(0))), "gaussian")
     assert type(plain.coding) is Standardise
+
+
+def test_numbers_of_many_cells_are_values_by_themselves() -> None:
+    """Others go there and back, the probabilities of all add to 1, and draws have as many of them."""
+    rng = np.random.default_rng(4)
+    x = np.round(rng.normal(0, 900, 3000), 2)
+    x[rng.random(3000) < 0.45], x[rng.random(3000) < 0.2] = 0.0, 250.0
+    coding = Column.fit(cells_of(x)).coding
+    assert isinstance(coding, Quantiles) and [*coding.common] == [0.0, 250.0]
+    assert encoder_from_dict(json.loads(json.dumps(coding.to_dict()))) == coding
+    new = np.unique([*x, -0.01, 0.01, 249.99, 250.01, 9e3])
+    states = coding.encode(new[:, None])
+    assert np.all(np.diff(states[:, 0]) > 0)
+    np.testing.assert_allclose(coding.decode(states)[:, 0], new, rtol=1e-9, atol=1e-9)
+    normal = coding.decode(rng.standard_normal((100_000, 1)))[:, 0]
+    for number in coding.common:
+        assert np.mean(normal == number) == pytest.approx(np.mean(x == number), abs=0.006)
+    # The density of the others, integrated between the points, and the probabilities of the common ones.
+    grid = np.unique(np.concatenate([np.linspace(-9e3, 9e3, 200_001), np.array(coding.points)]))
+    middles = ((grid[1:] + grid[:-1]) / 2)[:, None]
+    density = np.exp(coding.log_slopes_at(s := coding.encode(middles)) - s**2 / 2) / np.sqrt(2 * np.pi)
+    at = coding.encode(np.array([*coding.common])[:, None])
+    masses = np.exp(coding.log_slopes_at(at) - at**2 / 2) / np.sqrt(2 * np.pi)
+    assert (density[:, 0] * np.diff(grid)).sum() + masses.sum() == pytest.approx(1, abs=2e-3)  # the gaps
+    few = Column.fit(cells_of(np.where(rng.random(300) < 0.5, 3.5, np.resize(np.arange(19) + 0.25, 300))))
+    assert not getattr(few.coding, "common", ())
+
+
+def test_densities_and_probabilities_of_a_column_add_to_1_also_after_training() -> None:
+    """Also where its states are far from normal; zeros are drawn as often as seen."""
+    rng = np.random.default_rng(6)
+    group = rng.random(2000) < 0.4
+    paid = np.round(np.where(group, 0, rng.normal(0, 50, 2000)), 2)
+    frame = pandas.DataFrame({"paid": paid, "who": np.where(group, "a", "b")})
+    model = hm.RBM(3, random_state=0).fit(frame)
+    grid = np.unique(np.round(np.linspace(-500, 500, 40_001), 3))
+    grid = grid[grid != 0]
+    whole = np.exp(model.score_samples(pandas.DataFrame({"paid": [*grid, 0.0], "who": None})))
+    at_zero, density = whole[-1], whole[:-1]
+    assert np.trapezoid(density, grid) + at_zero == pytest.approx(1, abs=0.02)
+    assert at_zero == pytest.approx(0.4, abs=0.04)
+    drawn = model.sample(4000, random_state=1)
+    assert (drawn["paid"] == 0).mean() == pytest.approx(0.4, abs=0.06)
 
 
 def test_a_transform_is_asked_for_by_name() -> None:

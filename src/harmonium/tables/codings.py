@@ -28,6 +28,7 @@ from harmonium.tables.numbers import (
     Curved as Curved,
     Logarithm,
     Quantiles,
+    common_among,
     mean_deviation,
     steps_in_words,
 )
@@ -119,15 +120,19 @@ def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | No
     """Returns the coding of numbers for real units, by one of ``TRANSFORMS``.
 
     "auto" chooses the likeliest of them as a normal column, with the penalty of the Bayesian information
-    criterion, among those that hardly leave the range of the cells.
+    criterion, among those that hardly leave the range of the cells; "quantile" where a number is common.
     """
     chosen = _checks.one_of(transform or "none", "transform", ("auto", *TRANSFORMS))
     if chosen != "auto":
         return TRANSFORMS[chosen](cells, weights)
     seen, row_weights = numbers_of(cells), weights_of(cells, weights)
     best: Encoder = _fit_straight(cells, weights)
-    if len(np.unique(seen)) < _DISTINCT:
+    values, index = np.unique(seen, return_inverse=True)
+    if len(values) < _DISTINCT:
         return best
+    shares = np.bincount(index, row_weights)
+    if common_among(shares / shares.sum()).any():
+        return Quantiles.normal(cells, weights)
     rows = len(seen) if row_weights is None else float(row_weights.sum())
     penalty, most = 0.5 * math.log(rows) / rows, -math.inf
     for name, make in TRANSFORMS.items():

@@ -28,7 +28,7 @@ from harmonium.layers import Layer
 from harmonium.tables.cells import few, shown, values_of
 from harmonium.tables.codings import IGNORE, fit_column, options_of
 from harmonium.tables.labels import Constant, Labels, Numbered, OneOf
-from harmonium.tables.numbers import Counts
+from harmonium.tables.numbers import COMMON, FEW_NUMBERS, Counts, Quantiles
 from harmonium.tables.support import Support
 
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
@@ -39,7 +39,6 @@ _RARE = 5  # cells that a label beyond as many texts has to have, for a state of
 _LARGEST = 1e150  # numbers at most: float64 holds their squares
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _DECLARE = {"values", "largest", "low", "high"}  # options that name the ends of a column
-_ZEROS = 0.1  # share of exact zeros among real numbers that a unit of its own is for
 
 
 @final
@@ -334,8 +333,13 @@ class Column:
             ends = from_numbers(np.array([numbers.min(), numbers.max()]), self.form).tolist()
         else:
             ends = [seen.min(), seen.max()]
-        curve = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
-        return " to ".join(map(str if self.form else written, ends)) + curve.get(type(coding).__name__, "")
+        curves = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
+        curve = curves.get(type(coding).__name__, "")
+        if isinstance(coding, Quantiles) and coding.common:
+            common: list[Any] = [*coding.common]
+            common = from_numbers(np.array(common), self.form).tolist() if self.form else common
+            curve += f", {few(common)} by itself"
+        return " to ".join(map(str if self.form else written, ends)) + curve
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types."""
@@ -432,7 +436,7 @@ def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
                     return "binomial", {"lowest": int(values[0]), "step": step}
             return "binomial", {"values": values}
         zeros = float((cells.values == 0).sum()) / rows
-        if values[0] == 0 and zeros >= _ZEROS and len(values) > MANY_TEXTS:
+        if values[0] == 0 and zeros >= COMMON and len(values) > FEW_NUMBERS:
             return "truncated_gauss_bernoulli", {"transform": "quantile"}
         return "gaussian", {"transform": "auto"}
     return "categorical", {"rare": _RARE} if len(values) > MANY_TEXTS and cells.categories is None else {}

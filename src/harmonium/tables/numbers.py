@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self, final
 
 import numpy as np
@@ -17,6 +18,12 @@ from harmonium.data.encoders import Unstretched
 from harmonium.data.transforms import Array
 from harmonium.tables.cells import numbers_of, weights_of
 
+COMMON = 0.1
+"""Share of a column's cells with one number, from which on this is a value by itself."""
+FEW_NUMBERS = 20
+"""As many different numbers at most are a coarse scale, on which each is common."""
+_ABOVE = 3.0  # times as common as the next numbers, which tells it from one of a coarse scale
+_SHRUNK = 1e-3  # share of its states that a common number leaves between itself and the next
 _KNOT = 0.6  # standard deviations between two points of a normal column: shorter lines follow the noise
 _PIECES = 10  # lines at most for what is not zero
 
@@ -126,8 +133,12 @@ class Logarithm(Curved):
 class Quantiles(Curved):
     """Straight lines between points of a column, the first and last of which go on.
 
+    A number that many cells have is a point twice: the state of such a cell is the middle of the two, and
+    every state between them is decoded to it. In place of its density stands a probability, which is exact
+    where the column is normal; ``log_masses`` corrects the whole column elsewhere.
+
     Args:
-        points: numbers, rising, at least two.
+        points: numbers, rising, at least two; those of many cells stand twice, the first and the last not.
         states: States of the points, rising.
         zero: whether 0, the first point and state, is a value by itself, and the last state the largest.
     """
@@ -139,17 +150,39 @@ class Quantiles(Curved):
     def __post_init__(self) -> None:
         for name in ("points", "states"):
             numbers = tuple(_checks.real(x, name) for x in getattr(self, name))
-            if len(numbers) < 2 or len(numbers) != len(self.points) or (np.diff(numbers) <= 0).any():
+            steps = np.diff(numbers)
+            twice = (steps == 0) & (name == "points")
+            wrong = (steps < 0) | ((steps == 0) & ~twice)
+            if len(numbers) < 2 or len(numbers) != len(self.points) or wrong.any() or twice[[0, -1]].any():
                 raise ValueError(f"{name}: expected as many rising numbers as points, at least two")
             object.__setattr__(self, name, numbers)
 
+    @property
+    def common(self) -> dict[float, tuple[float, float]]:
+        """Numbers that many cells have, with the first and the last state of each."""
+        ends = zip(pairwise(self.points), pairwise(self.states), strict=True)
+        return {x: states for (x, other), states in ends if x == other}
+
     @classmethod
     def normal(cls, cells: Series, weights: Array | float = 1.0) -> Self:
-        """Lays the quantiles of a column onto those of the normal distribution, at equal distances there."""
-        seen, levels = _levels(numbers_of(cells), weights_of(cells, weights))
+        """Lays the quantiles of a column onto those of the normal distribution, at equal distances there.
+
+        A number of a share ``COMMON`` of the cells, with others on both sides, takes all of its quantiles.
+        """
+        seen, levels, shares = _levels(numbers_of(cells), weights_of(cells, weights))
         scores: Array = torch.special.ndtri(torch.from_numpy(levels)).numpy()
         number = max(5, 1 + round((scores[-1] - scores[0]) / _KNOT))
         knots = np.linspace(scores[0], scores[-1], min(number, len(scores)))
+        many = common_among(shares)
+        if many.any():
+            widths = (1 - _SHRUNK) * shares[many, None] * np.array([-0.5, 0.5])
+            ends: Array = torch.special.ndtri(torch.from_numpy(levels[many, None] + widths)).numpy()
+            free = np.repeat(~many, np.where(many, 2, 1))
+            scores, seen = np.repeat(scores, 1 + many), np.repeat(seen, 1 + many)
+            scores[~free] = ends.ravel()
+            near = (knots[:, None] > ends[:, 0] - _KNOT / 2) & (knots[:, None] < ends[:, 1] + _KNOT / 2)
+            near[[0, -1]] = False
+            knots = np.unique([*knots[~near.any(1)], *ends.ravel()])
         return cls(tuple(np.interp(knots, scores, seen).tolist()), tuple(knots.tolist()))
 
     @classmethod
@@ -158,7 +191,7 @@ class Quantiles(Curved):
         numbers = numbers_of(cells)
         if numbers.min() < 0 or numbers.max() == 0:
             raise ValueError(f"expected numbers from 0, some above it, received {numbers.min():g}")
-        seen, levels = _levels(numbers[numbers > 0], None)
+        seen, levels, _ = _levels(numbers[numbers > 0], None)
         knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)
         inner = np.interp(knots[1:-1], levels, seen).tolist()
         points = np.unique([0.0, *inner, seen[-1]])
@@ -169,13 +202,24 @@ class Quantiles(Curved):
 
     def encode(self, X: Any) -> Any:
         known = (X >= 0) & (self.points[-1] >= X) if self.zero else ~np.isnan(X)
-        return np.where(known, _lines(X, self.points, self.states), np.nan)
+        states = np.where(known, _lines(X, self.points, self.states), np.nan)
+        for number, ends in self.common.items():
+            states = np.where(number == X, sum(ends) / 2, states)
+        return states
 
     def decode(self, X: Any) -> Any:
         return _lines(X, self.states, self.points)
 
     def log_slopes_at(self, states: Array) -> Array:
-        slopes = np.log(np.diff(self.states) / np.diff(self.points))[_pieces(states, self.states)]
+        steps = np.diff(self.points)
+        slopes = np.log(np.diff(self.states) / np.where(steps == 0, 1.0, steps))[_pieces(states, self.states)]
+        for low, high in self.common.values():
+            low_level, high_level = torch.special.ndtr(
+                torch.tensor([low, high], dtype=torch.float64)
+            ).tolist()
+            middle = (low + high) / 2
+            probability = math.log(high_level - low_level) + (middle**2 + math.log(2 * math.pi)) / 2
+            slopes = np.where((states > low) & (states < high), probability, slopes)
         return np.where(np.isnan(states), np.nan, np.where((states == 0) & self.zero, 0.0, slopes))
 
 
@@ -185,11 +229,21 @@ def mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
     return float(mean), float(np.sqrt(np.average((x - mean) ** 2, weights=weights))) or 1.0
 
 
-def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Returns the different values, and the share of the weight that lies below the middle of each."""
+def common_among(shares: Array) -> Array:
+    """Marks the common ones of different numbers, in their order, but the least and the largest."""
+    many = np.zeros(len(shares), dtype=bool)
+    if len(shares) > FEW_NUMBERS:
+        beside = np.maximum(shares[:-2], shares[2:])
+        many[1:-1] = (shares[1:-1] >= COMMON) & (shares[1:-1] > _ABOVE * beside)
+    return many
+
+
+def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array, Array]:
+    """Returns different values, the share of the weight below the middle of each, and that of each."""
     values, index = np.unique(seen, return_inverse=True)
     shares = np.bincount(index, weights)
-    return values, (np.cumsum(shares) - shares / 2) / shares.sum()
+    shares = shares / shares.sum()
+    return values, np.cumsum(shares) - shares / 2, shares
 
 
 def _pieces(x: Array, ends: tuple[float, ...]) -> Array:
@@ -200,5 +254,6 @@ def _pieces(x: Array, ends: tuple[float, ...]) -> Array:
 def _lines(x: Array, at: tuple[float, ...], to: tuple[float, ...]) -> Array:
     """Returns the straight lines through points, the first and the last of which go on."""
     start, end, piece = np.array(at), np.array(to), _pieces(x, at)
-    y: Array = end[piece] + (x - start[piece]) * (np.diff(end) / np.diff(start))[piece]
+    steps = np.diff(start)
+    y: Array = end[piece] + (x - start[piece]) * (np.diff(end) / np.where(steps == 0, 1.0, steps))[piece]
     return y

@@ -24,6 +24,7 @@ from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import Column, chosen_kinds, kind_of
 from harmonium.tables.labels import Constant, OneOf
 from harmonium.tables.left_out import question_of, without_unit
+from harmonium.tables.numbers import Quantiles
 
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: cells that nothing in training was like"
@@ -425,9 +426,10 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     """Returns ln of the integral of each column's density as scores have it, (columns with a unit,) float64.
 
     Beyond what was seen the density of a real column falls from that at the end (``Support``), where the
-    machine's own goes on otherwise. Scores divide by the integral of the whole. It is 1 of discrete columns,
-    and taken for 1, from which it differs by about one over the number of rows, where a machine has too many
-    hidden states to sum.
+    machine's own goes on otherwise, and a number of many cells has a probability (``Quantiles``). Scores
+    divide by the integral of the whole. It is 1 of discrete columns, and taken for 1 where a machine has too
+    many hidden states to sum. There it differs by about one over the number of rows, and in columns with a
+    number of many cells by as much as their states are not normal.
 
     Args:
         table: Encoder of the columns.
@@ -437,7 +439,8 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     if not has_hidden_states(machine.graph, machine.layers):
         return masses
     hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
-    nodes, weights = (_BEYOND / 2 * x for x in np.polynomial.legendre.leggauss(_NODES))
+    rule = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = (_BEYOND / 2 * x for x in rule)
     for j, column in enumerate(table.columns):
         support, place, start = column.support, start, start + column.coding.width
         if support is None or support.ends is None or support.step is not None:
@@ -445,14 +448,22 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
         states = column.coding.encode(np.array(support.ends)[:, None])
         slopes = np.exp(column.coding.log_slopes_at(states)[:, 0])
         beyond = nodes + _BEYOND / 2
-        asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond])
+        common = column.coding.common if isinstance(column.coding, Quantiles) else {}
+        gaps = np.array([*common.values()]).reshape(-1, 2)
+        middles, halves = gaps.mean(1), np.diff(gaps)[:, 0] / 2
+        between = (middles[:, None] + np.outer(halves, rule[0])).ravel()
+        asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond, middles, between])
         density = (
             hidden_states.log_density(place, torch.from_numpy(asked).to(machine.device)).exp().cpu().numpy()
         )
         unit = Layer.registry[column.kind].plain(1, column.coding.n_states)
         density[unit.misfit(torch.from_numpy(asked)[:, None])[0][:, 0].numpy()] = 0.0
-        outside = density[2:].reshape(2, -1) @ weights
-        masses[j] = np.log(support.mass(1 - outside.sum(), tuple(density[:2] * slopes)))
+        ends, tails, at, gap = np.split(density, np.cumsum([2, 2 * _NODES, len(common)]))
+        inside = 1 - (tails.reshape(2, -1) @ weights).sum()
+        if common:
+            inside += at @ np.exp(column.coding.log_slopes_at(middles[:, None])[:, 0])
+            inside -= halves @ (gap.reshape(-1, _NODES) @ rule[1])
+        masses[j] = np.log(support.mass(inside, tuple(ends * slopes)))
     return masses
 
 
