@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harmonium._progress import ProgressLine
 from harmonium.cli import budget as budget_module
 from harmonium.cli.budget import Budget, Part, deal, time_of_step
-from harmonium.training.terminal import ProgressLine
 
 from .command_line import TINY, CommandLine
 

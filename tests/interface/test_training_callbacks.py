@@ -16,8 +16,9 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.training import STOP, TrainingRun, Update, callbacks, terminal, train
-from harmonium.training.terminal import fit_numbers
+from harmonium import _progress
+from harmonium._progress import fit_numbers
+from harmonium.training import STOP, TrainingRun, Update, callbacks, train
 
 VISIBLE, HIDDEN = 6, 4
 NAMES = ("pseudo_log_likelihood", "log_partition_error", "validation_of_something_else")
@@ -209,7 +210,7 @@ def test_tensorboard_names_the_extra_it_needs(tmp_path: Path, monkeypatch: pytes
 def test_progress_of_a_long_run_is_logged_off_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "_LOG_SECONDS", 0.0)
     run()
     out, err = capsys.readouterr()
     lines = err.splitlines()

@@ -22,6 +22,7 @@ Observable = Callable[[States], Tensor]
 """A function of the states of all layers, each (chains, width_l), to one number for each chain, (chains,)."""
 
 R_HAT, ESS = 1.01, 400  # the limits that Vehtari et al. (2021) recommend
+SWAP_RATE = 0.2  # below it temperatures lie too far apart: 0.234 is best (Atchadé et al. 2011)
 _TAILS = (0.05, 0.95)  # the quantiles of Vehtari et al. (2021)
 _FEWEST = 20  # draws of a chain, so that the autocorrelation of each half can fall to 0
 
@@ -226,6 +227,13 @@ class Diagnosis(NamedTuple):
             mean = f"{row.mean:>10.4g} {row.standard_error:>8.2g}"
             lines.append(f"{name:{width}} {row.r_hat:>6.3f} {sizes} {mean}")
         lines += [f"{name} {value:.3g}" for name, value in self.info.items()]
+        lines.append(
+            f"{'mixed' if self.passed else 'NOT mixed'}: R̂ {self.r_hat:.3f}, at most {R_HAT} asked for; "
+        )
+        lines[-1] += f"effective sample size {self.ess:.0f}, at least {ESS}"
+        if not self.passed:
+            swaps = self.info.get("swap_rate", 1.0)
+            lines.append(f"take more {'temperatures' if swaps < SWAP_RATE else 'sweeps, or Tempering'}")
         return "\n".join(lines)
 
 

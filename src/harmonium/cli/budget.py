@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import final
 
+from harmonium._progress import show_progress
 from harmonium.cli.output import note, occupied
-from harmonium.training import show_progress
 
 _WORTH_SAYING = 10.0  # seconds from which on the cost is announced: shorter waits need no warning
 _LONG = 0.5  # seconds of a probe beside which what a start costs is little

@@ -79,7 +79,7 @@ def estimate(
     visible = None if base_rows is None else spread(base_rows, BASE_ROWS).to(machine.device)
     if method == "ladder":
         with listening(f"running {chains} chains on a ladder for ln Z") as notes:
-            found = log_partitions(machine, kept, data=visible, chains=chains, seed=seed)
+            found = log_partitions(machine, kept, data=visible, chains=chains, seed=seed, progress=False)
         log_partition, seen = found.log_partition, found.traffic
         table = {
             "method": "ladder",

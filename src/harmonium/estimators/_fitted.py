@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from harmonium import _checks, _random, chains
+from harmonium._progress import show_progress
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
@@ -36,7 +37,7 @@ from harmonium.sums import (
 )
 from harmonium.tables import Codec, Table, blank_rows, log_masses
 from harmonium.tasks import impute, sample, unobserved
-from harmonium.training import show_progress, stream_seed
+from harmonium.training import stream_seed
 
 _TOLERANCE = 1e-5  # of mean field
 _BLOCK = 4096  # rows of a block

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
+from harmonium._progress import show_progress
 from harmonium.backends import Recording, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
@@ -161,6 +162,7 @@ def log_partitions(
     rounds: int = 400,
     warm_up: int = 2000,
     seed: int | torch.Generator = 0,
+    progress: bool | None = None,
 ) -> LadderPartition:
     """Estimates ln Z of a machine and of every rung below it, by chains on a ladder (FORMULAS §8).
 
@@ -183,6 +185,8 @@ def log_partitions(
         rounds: that are counted, at least 20; every second one is.
         warm_up: most rounds before.
         seed: an int or a generator.
+        progress: True shows a line of rounds and the share of states from rung 0 on stderr, False none; None:
+            in a terminal or a notebook, as ``train`` does.
 
     Returns:
         ln Z with its error and overlap for every rung, (rungs + 1,); see ``LadderPartition``.
@@ -231,23 +235,31 @@ def log_partitions(
         return chains, _gaps([*chains.known, hamiltonian], [*chains.memory.states, chains.states])
 
     climbing = Recording(climb, begun, hamiltonian.device, [generator], steady=each == 2)
-    while _find_renewed(climbing.state) < RENEWED and climbing.state.sweeps + each <= warm_up:
-        climbing.advance()
-    warm = climbing.state
-    none = torch.zeros(
-        len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=hamiltonian.device
-    )
-    counting = Recording(count, (warm, none), hamiltonian.device, [generator], steady=each == 2)
-    noted = list[Tensor]()
-    for _ in range(rounds // 2):
-        counting.advance()
-        noted.append(counting.state[1].clone())
+    total = warm_up + rounds
+    with show_progress(total, 0, progress, "ladder") as show:
+        while (
+            renewed := _find_renewed(climbing.state)
+        ) < RENEWED and climbing.state.sweeps + each <= warm_up:
+            climbing.advance()
+            if show:
+                show(min(climbing.state.sweeps, warm_up), lambda: {"from_rung_0": renewed})
+        warm = climbing.state
+        none = torch.zeros(
+            len(warm.memory.rungs), 2, 2, len(warm.states[0]), dtype=torch.float64, device=hamiltonian.device
+        )
+        counting = Recording(count, (warm, none), hamiltonian.device, [generator], steady=each == 2)
+        noted = list[Tensor]()
+        for pair in range(1, rounds // 2 + 1):
+            counting.advance()
+            noted.append(counting.state[1].clone())
+            if show:
+                show(warm_up + 2 * pair, lambda: {"from_rung_0": renewed})
     end = counting.state[0]
     if rounds % 2:
         end, _ = kernel.step(hamiltonian, end, generator)
     bottom = end.known[0].log_partition_of_independent()
     values, errors, overlaps, integrated, ess = _solve(torch.stack(noted, -1).cpu(), bottom)
-    seen, renewed = traffic(end), _find_renewed(warm)
+    seen = traffic(end)
     doubts = _list_doubts(renewed, overlaps, seen)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)

@@ -67,5 +67,4 @@ from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Sch
 from harmonium.training.seeds import stream_seed as stream_seed
 from harmonium.training.settings import Steps as Steps
 from harmonium.training.state import TrainingRun as TrainingRun
-from harmonium.training.terminal import show_progress as show_progress
 from harmonium.training.trainer import train as train

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
+from harmonium._progress import show_progress
 from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
@@ -35,7 +36,7 @@ from harmonium.training.schedules import Schedule
 from harmonium.training.seeds import as_seed, stream_seed
 from harmonium.training.settings import Settings, Transform, move
 from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
-from harmonium.training.terminal import Interruption, show_progress
+from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time

@@ -370,7 +370,7 @@ def _equilibrium(met: dict[str, Any], section: Section, subject: Subject, most: 
 def _along(kept: Ladder, section: Section, subject: Subject) -> None:
     """Draws ln Z and likelihood of the machines that the run has kept."""
     with listening("") as doubts:
-        found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed)
+        found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed, progress=False)
     seen = found.traffic
     lines = along(subject.machine, ages_of(kept), found, subject.rows)
     section.lead = (
