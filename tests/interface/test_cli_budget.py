@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harmonium._progress import ProgressLine
-from harmonium.cli import budget as budget_module
+from harmonium.cli import budget as budget_module, output
 from harmonium.cli.budget import Budget, Part, deal, time_of_step
 
 from .command_line import TINY, CommandLine
@@ -86,3 +86,16 @@ def test_a_report_keeps_within_its_time_and_names_what_it_leaves_out(
     result = cli.succeed("report", tmp_path / "run", "--overwrite", "--threads", 1, "--json").json
     assert not any("--seconds" in note for note in result["notes"])
     assert "seconds" in cli.refuse("report", tmp_path / "run", "--seconds", 0)
+
+
+def test_what_takes_long_is_named_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_LATE", 0.05)
+    with output.working("counting"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "counting ...\n"
+    with output.working("counting less"):
+        pass
+    time.sleep(0.2)
+    assert not capsys.readouterr().err

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ def in_answers(text: str) -> str:
     return re.sub(r'kinds=\{("[^"]*"): \{"form": ("[^"]*")\}\}', r"--kinds '\1 = { form = \2 }'", text)
 
 
+_LATE = 30.0  # seconds without a line, as of a run that is logged
 _OCCUPIED = ContextVar("occupied", default=False)
 
 
@@ -66,9 +68,18 @@ def occupied(busy: bool = True) -> Iterator[None]:
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """A spinner on stderr while something long runs; silent off a terminal, and without a message."""
-    if not message or _OCCUPIED.get() or not sys.stderr.isatty():
+    """A spinner on stderr while something long runs; off a terminal a line after half a minute of it."""
+    if not message or _OCCUPIED.get():
         yield
+        return
+    if not sys.stderr.isatty():
+        late = threading.Timer(_LATE, note, [f"{message} ..."])
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
         return
     with Console(stderr=True).status(Text(message)):
         yield
