@@ -107,7 +107,7 @@ def score(codec: Codec, machine: BoltzmannMachine, rows: object) -> Tensor:
     return totals + torch.from_numpy(codec.encoder.log_shares(frame_of(rows)).sum(1))
 
 
-@pytest.mark.filterwarnings("ignore:X. cells that nothing in training was like")
+@pytest.mark.filterwarnings("ignore:X. values never seen in training")
 @pytest.mark.parametrize("hidden", [3, 14])
 def test_nats_of_the_labels_and_counts_of_a_table(hidden: int) -> None:
     """Rare and new labels are among them; hidden states are few enough to be listed, or too many."""

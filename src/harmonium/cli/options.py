@@ -77,9 +77,10 @@ Unknown = Annotated[
     Literal["error", "missing"],
     Setting(
         ("error", "missing"),
-        help="Of later cells that a column has no state for, such as a new category: missing takes them as "
-        "missing, with a warning, error refuses them. If not given as in training, and there missing. In "
-        "sequences the same of letters that stand for several, which are gaps if not given.",
+        help="Of later values that training never saw, such as a new category: missing takes them as missing "
+        "where other cells are predicted, and as improbable in scores, with a warning; error refuses them. "
+        "If not given as in training, and there missing. In sequences the same of letters that stand for "
+        "several, which are gaps if not given.",
     ),
 ]
 

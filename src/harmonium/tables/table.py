@@ -27,7 +27,7 @@ from harmonium.tables.left_out import question_of, without_unit
 from harmonium.tables.numbers import Quantiles
 
 UNKNOWN = ("error", "missing")
-NEW_CELLS = "X: cells that nothing in training was like"
+NEW_CELLS = "X: values never seen in training"
 """The beginning of the warning that cells are taken as missing."""
 _BEYOND = 12.0  # width of what is integrated beyond an end, in states: deviations of a standardised column
 _NODES = 128  # of that integral: a component of a tenth of a deviation is still seen by three
@@ -127,13 +127,16 @@ class Table(Encoder):
         chosen = chosen_kinds(frame, kinds)
         reasons = without_unit(frame, kinds)
         said = [f"{name!r} ({reason})" for name, reason in reasons.items() if reason != IGNORE]
-        remedy = f'a kind for a column (visible or kinds) makes a unit of it, "{IGNORE}" needs no warning'
+        remedy = "give a column a kind (visible or kinds) to learn from it all the same"
         if len(reasons) == len(frame.columns):
             raise ValueError(
                 f"X: expected a column to learn from, received {', '.join(said) or 'none'}; {remedy}"
             )
         if said:
-            _checks.warn(f"X: nothing is learned from columns {', '.join(said)}; {remedy}")
+            _checks.warn(
+                f"X: nothing is learned from columns {', '.join(said)}; {remedy}, or the kind "
+                f'"{IGNORE}" to be spared this warning'
+            )
         for cells in frame.columns:
             if cells.name not in reasons and kind_of(chosen.get(cells.name)) == "auto":
                 question = None if chosen.get(cells.name) else question_of(cells)
@@ -415,7 +418,7 @@ def states_of_cells(
         parts.append(states)
     if strange:
         _checks.warn(
-            f"{NEW_CELLS} tell nothing of the others in their rows, where they "
+            f"{NEW_CELLS} are improbable in scores, and where other cells of their rows are predicted they "
             f'are taken as missing: {", ".join(strange)}; unknown="error" refuses them'
         )
     return np.hstack(parts)
