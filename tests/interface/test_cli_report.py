@@ -186,6 +186,22 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         (runs / "moved.csv").rename(runs / "people.csv")
 
 
+def test_mean_field_that_fails_is_no_caution_where_sums_are_exact(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
+    couplings = 3 * torch.randn(machine.couplings[0].weight.shape, generator=torch.Generator().manual_seed(0))
+    machine.couplings[0].fill_(couplings)
+    starts = machine.random_states(50, seed=1)[0]
+    assert not bool(hm.meanfield.landscape(machine, starts).admissible.any())
+    machine.save(tmp_path / "strong.safetensors")
+    np.save(tmp_path / "x.npy", starts.numpy())
+    told = cli.succeed(
+        "report", tmp_path / "strong.safetensors", "--data", tmp_path / "x.npy", *QUICK, "--json"
+    )
+    text = Page.read(tmp_path / "strong.html").text
+    assert "do not rest on it" in text and "likelihood.ais" not in text
+    assert not any("olution" in note for note in told.json["notes"])
+
+
 def test_a_run_that_has_not_ended(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "ucd", tmp_path / "run")
     (tmp_path / "run" / "machine.safetensors").unlink()

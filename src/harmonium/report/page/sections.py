@@ -337,6 +337,10 @@ def fill_landscape(section: Section, subject: Subject, starts: int = STARTS) -> 
         "of modes."
     )
     section.remarks += [Remark("caution", f"{doubt[0].upper()}{doubt[1:]}.") for doubt in solutions.doubts]
+    if subject.exact and not bool(solutions.admissible.any()):
+        text = "Mean field is too rough for these couplings, so that its solutions tell little of modes."
+        rest = "The likelihood and the samples of this page are exact, and do not rest on it."
+        section.remarks = [Remark("note", f"{text} {rest}")]
     energies, admissible = solutions.free_energies.tolist(), solutions.admissible.tolist()
     each = enumerate(zip(solutions.counts.tolist(), energies, admissible, strict=True), 1)
     lines = [[f"{i}", f"{count}", f"{F:.5g}", "yes" if good else "no"] for i, (count, F, good) in each]
