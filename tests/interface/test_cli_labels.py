@@ -270,6 +270,7 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for(
         told = cli.succeed(command, hybrid, *rest, *out).stderr
         assert told.count("warning: ") == told.count("--objective joint") == 1, (command, told)
         assert "--objective joint" not in cli.succeed(command, run, *rest, *out).stderr
+    assert cli.succeed("sample", run, *out, "--json").json["columns"] == len(NAMES)
     labels = [("sample", *given), ("impute", files["train"]), ("predict", holes)]
     assert not any("--objective" in cli.succeed(name, hybrid, *rest, *out).stderr for name, *rest in labels)
 

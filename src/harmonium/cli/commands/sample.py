@@ -135,7 +135,7 @@ def sample(
         "machine": source,
         "file": out,
         "rows": rows,
-        "columns": int(samples.shape[1]),
+        "columns": int(samples.shape[1]) + (labels is not None and out.suffix.lower() in TABLES),
         "dtype": "table" if isinstance(samples, Frame) else str(samples.dtype),
         "kind": "means" if means else "states",
         **({} if temperature == 1.0 else {"temperature": temperature}),

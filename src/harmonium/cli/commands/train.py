@@ -279,11 +279,15 @@ def _summary(
         "rows": int(beginning.dataset.samples.shape[0]),
         **({} if beginning.weights is None else {"effective_rows": float(beginning.weights.sum())}),
         "layers": [str(layer) for layer in run.machine.layers],
-        "rule": rule.name,
-        "bias": rule.bias,
+        **(
+            {"training": "exact, by sums over the hidden states"}
+            if beginning.recipe.method == "exact"
+            else {"rule": rule.name, "bias": rule.bias}
+        ),
         "metrics": run.metrics,
         **best,
         "files": [name for name in (MACHINE, AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
+        "next": shlex.join(["harmonium", "report", str(run.run_dir)]),
     }
 
 
