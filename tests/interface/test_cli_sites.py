@@ -177,6 +177,27 @@ def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_p
     assert table(tmp_path / "m" / "mutations.csv")[0]["mutant"][1:-1] == "30"
 
 
+def test_insertions_have_numbers_of_their_own(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+    """Letters that the alignment leaves out count, where the range of the name counts them or has none."""
+    rows = {"Q1/20-29": "ACgGUuACGU", "Q2/20-27": "ACgGUACGU", "Q3": "aACGU-CGU", "Q4/5-12": "ACGUACGU"}
+    path, out = tmp_path / "query.a3m", ("--out", tmp_path / "m", "--overwrite", "--json")
+    path.write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
+
+    def numbers(name: str, *more: object) -> list[str]:
+        cli.succeed("mutations", run, "--data", path, "--wild-type", name, *more, *out)
+        return [row["number"] for row in table(tmp_path / "m" / "matrix.csv")]
+
+    assert numbers("Q1") == ["20", "21", "23", "24", "26", "27", "28", "29"]
+    assert numbers("Q2") == [*map(str, range(20, 28))] and numbers("Q4") == [*map(str, range(5, 13))]
+    assert numbers("Q3") == ["2", "3", "4", "5", "", "6", "7", "8"]
+    assert numbers("Q3", "--first", 30)[0] == "31"
+    (tmp_path / "scan.csv").write_text("mutant\nG23A\nA26C\n")
+    done = cli.succeed(
+        "mutations", run, "--data", path, "--wild-type", "Q1", "--mutants", tmp_path / "scan.csv", *out
+    )
+    assert done.json["mutants"] == 2
+
+
 def test_listed_mutants_are_scored_and_ranked(
     cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
 ) -> None:
@@ -275,6 +296,14 @@ def test_a_letter_never_seen_is_said(
     cli.train(family, tmp_path / "run")
     result = cli.succeed("mutations", tmp_path / "run", "--json").json
     assert any(note.startswith("score: 1 of 24 mutants have a letter") for note in result["notes"])
+    other = tmp_path / "other.fasta"
+    hm.sequences.write_fasta(other, codes[:1], "rna", ["P0/10-17"])
+    found = cli.succeed(
+        "mutations", tmp_path / "run", "--data", other, "--out", tmp_path / "m", "--json"
+    ).json
+    assert [note for note in found["notes"] if note.startswith("score:")] == [
+        note for note in result["notes"] if note.startswith("score:")
+    ]
 
 
 def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def rows_of(codec: Codec, dataset: DataSet, **options: bool) -> Rows:
         return codec.observed_rows(dataset, **options)
 
 
-def row_named(dataset: DataSet, name: str | None) -> tuple[str, NDArray[np.int64]]:
-    """Returns the name of a sequence and its states, -1 where a letter is missing.
+def row_named(dataset: DataSet, name: str | None) -> tuple[int, str, NDArray[np.int64]]:
+    """Returns the row of a sequence from 0, its name and its states, -1 where a letter is missing.
 
     Args:
         dataset: the sequences.
@@ -154,7 +154,7 @@ def row_named(dataset: DataSet, name: str | None) -> tuple[str, NDArray[np.int64
             f"{len(names)}, received {name!r}, which {len(places) or 'none'} have{close}"
         )
     codes = np.nan_to_num(dataset.numbers()[places[0]], nan=-1).astype(np.int64)
-    return names[places[0]], codes
+    return places[0], names[places[0]], codes
 
 
 def weighted(dataset: DataSet, weights: Path | None, threshold: float | None) -> DataSet:

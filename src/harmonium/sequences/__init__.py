@@ -20,10 +20,12 @@ from harmonium.sequences.files import (
     read_alignment as read_alignment,
     spell as spell,
     write_fasta as write_fasta,
+    written_row as written_row,
 )
 from harmonium.sequences.mutants import (
     Mutants as Mutants,
     first_number as first_number,
+    letter_numbers as letter_numbers,
     mutate as mutate,
     single_mutants as single_mutants,
 )

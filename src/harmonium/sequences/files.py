@@ -213,6 +213,24 @@ def write_fasta(
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
+def written_row(path: str | Path, row: int) -> str | None:
+    """Returns a row of a file of sequences as it is written, its insertions in small letters.
+
+    Args:
+        path: Path of the file, as of ``read_alignment``.
+        row: Number of the row, from 0.
+
+    Returns:
+        None: small letters mark no insertions there.
+    """
+    with _naming(Path(path)):
+        parsed = _parse(_text_of(Path(path)))
+        settled, _ = _settle(parsed, "auto")
+    text = parsed.sequences[row]
+    sites = sum(not letter.islower() and letter != "." for letter in text)
+    return text if not parsed.reference and text.upper() != text and sites == len(settled[row]) else None
+
+
 def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:
     """Returns rows as codes, with what was decided in words."""
     settled, notes = _settle(parsed, alphabet)

@@ -35,8 +35,7 @@ def first_number(name: str, letters: int) -> int | None:
 
     Args:
         name: Name of the row.
-        letters: Number of its letters without gaps. Where the range has another length, insertions were left
-            out, and numbers after them would be wrong.
+        letters: Number of its letters without gaps, with insertions where the range counts them.
     """
     found = _RANGE.search(name)
     if found is None:
@@ -45,17 +44,35 @@ def first_number(name: str, letters: int) -> int | None:
     return start if end - start + 1 == letters else None
 
 
-def single_mutants(codes: Any, alphabet: str, first: int = 1) -> Mutants:
+def letter_numbers(written: str) -> NDArray[np.int64]:
+    """Counts the letters of a row as it is written, small ones as insertions; returns those of the others.
+
+    Args:
+        written: Row of an alignment, such as ``-AcdE.F``: gaps and dots have no number.
+
+    Returns:
+        (letters,), from 0, without the insertions.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.sequences.letter_numbers("-AcdE.F").tolist()
+        [0, 3, 4]
+    """
+    letters = [letter for letter in written if letter.isalpha()]
+    return np.array([k for k, letter in enumerate(letters) if not letter.islower()], np.int64)
+
+
+def single_mutants(codes: Any, alphabet: str, first: int | Sequence[int] = 1) -> Mutants:
     """Lists all single mutants of an aligned sequence, without gaps.
 
     Args:
         codes: States of the sequence, (sites,), places in the alphabet. Where it has a gap, or -1, there is
             nothing to mutate.
         alphabet: the letters in the order of their states; "-" is the gap.
-        first: Number of the first letter; the others follow without the gaps.
+        first: Number of the first letter; the others follow without the gaps. Or the number of each, rising.
 
     Raises:
-        ValueError: states that have no letter.
+        ValueError: states that have no letter, or another number of numbers.
 
     Examples:
         >>> import harmonium as hm
@@ -73,14 +90,16 @@ def single_mutants(codes: Any, alphabet: str, first: int = 1) -> Mutants:
     return Mutants(names, np.array(sites, np.int64), np.array(states, np.int64))
 
 
-def mutate(codes: Any, mutants: Sequence[str], alphabet: str, first: int = 1) -> NDArray[np.int64]:
+def mutate(
+    codes: Any, mutants: Sequence[str], alphabet: str, first: int | Sequence[int] = 1
+) -> NDArray[np.int64]:
     """Returns a sequence with the mutations of each mutant, (mutants, sites).
 
     Args:
         codes: States of the sequence, (sites,), as of ``single_mutants``.
         mutants: Names such as A24G, several mutations with a colon between them, A24G:C30D.
         alphabet: the letters in the order of their states; "-" is the gap.
-        first: Number of the first letter.
+        first: as of ``single_mutants``.
 
     Raises:
         ValueError: a name of another form, a site that the sequence has not, or another letter there.
@@ -115,11 +134,16 @@ def mutate(codes: Any, mutants: Sequence[str], alphabet: str, first: int = 1) ->
     return rows
 
 
-def _numbered(codes: Any, alphabet: str, first: int) -> dict[int, tuple[int, int]]:
+def _numbered(codes: Any, alphabet: str, first: int | Sequence[int]) -> dict[int, tuple[int, int]]:
     """Returns site and state by the number of each letter; gaps and missing letters have none."""
     values = np.asarray(codes)
     if values.ndim != 1 or not ((values >= -1) & (values < len(alphabet))).all():
         raise ValueError(f"codes: expected (sites,) states from -1 to {len(alphabet) - 1}, received {codes}")
-    first, gap = _checks.positive_int(first, "first", minimum=0), alphabet.find(_GAP)
+    gap = alphabet.find(_GAP)
     shown = [(site, int(state)) for site, state in enumerate(values) if state not in (-1, gap)]
-    return dict(enumerate(shown, first))
+    if isinstance(first, Sequence | np.ndarray):
+        numbers = [int(number) for number in first]
+        if len(numbers) != len(shown) or numbers != sorted({*numbers}):
+            raise ValueError(f"first: expected {len(shown)} rising numbers, received {len(numbers)}")
+        return dict(zip(numbers, shown, strict=True))
+    return dict(enumerate(shown, _checks.positive_int(first, "first", minimum=0)))

@@ -18,7 +18,15 @@ from harmonium.data import DataSet, Series, read
 from harmonium.likelihood import log_likelihood
 from harmonium.report import draw_mutations
 from harmonium.report.plots import has_figures
-from harmonium.sequences import Mutants, first_number, mutate, single_mutants
+from harmonium.sequences import (
+    SUFFIXES,
+    Mutants,
+    first_number,
+    letter_numbers,
+    mutate,
+    single_mutants,
+    written_row,
+)
 from harmonium.tables import Codec
 from harmonium.tasks import mutations as effects_of
 
@@ -64,16 +72,17 @@ def mutations(
     if named is None:
         raise ValueError("data: expected a file of sequences, as the machine names no training data")
     dataset = coding.read(named)
-    name, codes = row_named(dataset, wild_type)
+    row, name, codes = row_named(dataset, wild_type)
     shown = int(((codes >= 0) & (codes != letters.find("-"))).sum())
-    told = first_number(name, shown)
     if (codes < 0).any():
         raise ValueError(
             f"wild_type: expected a sequence whose letters are all known, received {name or 'one'} with "
             f"{int((codes < 0).sum())} that stand for several, or for none"
         )
+    told, counted, whole = _count_letters(named, row, name, shown)
     start = (told or 1) if first is None else first
-    singles = single_mutants(codes, letters, start)
+    own = (start + counted).tolist()
+    singles = single_mutants(codes, letters, own)
     listed = None if mutants is None else _listed(mutants)
     with working("scoring mutants"):
         effects = effects_of(coding.machine, codes).cpu()
@@ -82,7 +91,7 @@ def mutations(
         else:
             names = listed["mutant"].values.tolist()
             try:
-                rows = mutate(codes, names, letters, start)
+                rows = mutate(codes, names, letters, own)
             except ValueError as error:
                 taken = (
                     f"the wild type is {name or wild_type or '1'}, numbered from {start}; --first sets that"
@@ -92,7 +101,7 @@ def mutations(
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
     numbers = np.full(len(codes), np.nan)
-    numbers[singles.sites] = [int(name[1:-1]) for name in singles.names]
+    numbers[(codes >= 0) & (codes != letters.find("-"))] = own
     matrix: dict[str, Any] = {
         "site": np.arange(1, len(codes) + 1),
         "number": Series("number", numbers, "int64"),
@@ -100,10 +109,10 @@ def mutations(
     }
     columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
     write_table(folder / _FILES[1], {**matrix, **columns})
-    notes = _never_seen(dataset, singles) if data is None and listed is None else []
+    notes = _never_seen(coding, dataset, named, singles) if listed is None else []
     if first is None and told is None:
         notes.append(
-            f"mutant: numbered from 1, as the name has no range of {shown} letters; --first N numbers from N"
+            f"mutant: numbered from 1, as the name has no range of {whole} letters; --first N numbers from N"
         )
     if has_figures():
         shown_as = [None if np.isnan(number) else int(number) for number in numbers]
@@ -125,8 +134,27 @@ def mutations(
     return {**result, "notes": notes} if notes else result
 
 
-def _never_seen(dataset: DataSet, mutants: Mutants) -> list[str]:
+def _count_letters(source: str, row: int, name: str, shown: int) -> tuple[int | None, NDArray[np.int64], int]:
+    """Returns the first number by a row's name, the places of its letters from 0, and how many it has.
+
+    Insertions count, which the file has in small letters, but where the name's range leaves them out too.
+    """
+    told, places = first_number(name, shown), np.arange(shown)
+    files = Path(source).is_file() and source.lower().removesuffix(".gz").endswith(SUFFIXES)
+    text = written_row(source, row) if files and told is None else None
+    if text is None or len(counted := letter_numbers(text)) != shown:
+        return told, places, shown
+    whole = sum(map(str.isalpha, text))
+    return first_number(name, whole), counted, whole
+
+
+def _never_seen(coding: Codec, dataset: DataSet, source: str, mutants: Mutants) -> list[str]:
     """Returns a note where mutants have letters that the training data never show at their sites."""
+    learned = source_of(coding.machine)[0]
+    if learned != source:
+        if learned is None or not Path(learned).exists():
+            return []
+        dataset = coding.read(learned)
     codes = dataset.numbers()
     seen = np.array(
         [(codes[:, site] == state).any() for site, state in zip(mutants.sites, mutants.states, strict=True)]
