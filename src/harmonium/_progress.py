@@ -54,7 +54,7 @@ class ProgressLine:
 
 @contextmanager
 def show_progress(
-    total: int, step: int, show: bool | None, name: str = "training"
+    total: int, step: int, show: bool | None, name: str = "training", *, whole: bool = True
 ) -> Iterator[ProgressLine | None]:
     """Shows a bar, steps, the time that is left, and as many numbers as the terminal holds.
 
@@ -64,6 +64,7 @@ def show_progress(
         show: True shows the line, False hides it, None shows it in a terminal (stderr) and in a notebook, and
             elsewhere writes a plain line to stderr every half a minute.
         name: Name of the run.
+        whole: whether all steps will be made; else the time that is left is unknown, and not shown.
 
     Yields:
         A function of a step and of numbers, which shows them a few times a second at most; None where the
@@ -74,7 +75,7 @@ def show_progress(
         return
     cell = in_notebook()
     if not (show or cell or sys.stderr.isatty()):
-        yield ProgressLine(total, _LOG_SECONDS, _write_lines(total, step), True)
+        yield ProgressLine(total, _LOG_SECONDS, _write_lines(total, step, whole), True)
         return
     if cell:  # rich's own way wants widgets, which few have
         console = Console(file=StringIO(), width=_NOTEBOOK, force_jupyter=False)
@@ -86,7 +87,7 @@ def show_progress(
     line = Progress(
         BarColumn(bar),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        *([TimeRemainingColumn()] if whole else []),
         TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
         console=console,
         # Drawn from the training loop: a thread of its own would compete with one-thread products.
@@ -106,7 +107,7 @@ def show_progress(
             refresh()
 
 
-def _write_lines(total: int, first: int) -> Callable[[int, Readings], None]:
+def _write_lines(total: int, first: int, whole: bool) -> Callable[[int, Readings], None]:
     """Returns a function that writes a line to stderr, for a log."""
     seen, began = first, time.monotonic()
 
@@ -114,7 +115,7 @@ def _write_lines(total: int, first: int) -> Callable[[int, Readings], None]:
         nonlocal seen, began
         # Since the last line, as earlier updates may hold compilation; a first update alone gives no pace.
         pace, compiling = (time.monotonic() - began) / max(1, step - seen), step == first + 1
-        left = "" if compiling else f", {timedelta(seconds=round(pace * (total - step)))} left"
+        left = "" if compiling or not whole else f", {timedelta(seconds=round(pace * (total - step)))} left"
         seen, began = step, time.monotonic()
         text = fit_numbers(numbers(), _NOTEBOOK)
         print(f"{step}/{total}{left}  {text}".rstrip(), file=sys.stderr, flush=True)

@@ -218,6 +218,17 @@ def test_progress_of_a_long_run_is_logged_off_a_terminal(
     assert lines[1].startswith("2/12, 0:00:0") and "left  gradient norm" in lines[-1] and "\x1b" not in err
 
 
+def test_a_search_tells_no_time_that_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at its tolerance, long before its most updates."""
+    monkeypatch.setattr(_progress, "_LOG_SECONDS", 0.0)
+    machine = hm.BoltzmannMachine([hm.Bernoulli(VISIBLE)], edges=[(0, 0)])
+    train(machine, X, rule="pseudo_likelihood", optimizer="lbfgs", updates=40, weight_decay=0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2 and not any("left" in line for line in lines) and lines[2].startswith("3/40  ")
+
+
 def test_progress_of_a_short_run_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run()
     run(progress=False)

@@ -338,7 +338,8 @@ class Run:
         try:
             self.prepare()
             started = self.started = time.perf_counter() - state.seconds
-            with Interruption() as interruption, show_progress(self.total, state.step, self.progress) as bar:
+            shown = show_progress(self.total, state.step, self.progress, whole=not state.optimizer.search)
+            with Interruption() as interruption, shown as bar:
                 saved_at = time.perf_counter()
                 state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
                 while state.step < self.total and not state.stopped and not halted:
