@@ -43,7 +43,7 @@ MISTAKES = {
     ),
     "names of rows as a category": (
         lambda: rbm().fit(np.array([[f"row {i}"] for i in range(40)], dtype=object)),
-        r"X: expected a column to learn from, received 0 \(40 different texts in 40 rows\); a kind for",
+        r"X: expected a column to learn from, received 0 \(40 different texts in 40 rows\); give a column",
     ),
     "a column without values": (
         lambda: rbm().fit(np.where(np.arange(4) == 2, np.nan, BITS)),

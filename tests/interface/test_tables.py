@@ -345,7 +345,7 @@ def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: s
             {"name": NAMES},
             None,
             ValueError,
-            r"expected a column to learn from, received 'name' \(60 different texts in 60 rows\); a kind",
+            r"expected a column to learn from, received 'name' \(60 different texts in 60 rows\); give",
         ),
         (
             {"x": [str(i) for i in range(ROWS - 1)] + ["?"]},
