@@ -186,6 +186,23 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
         (runs / "moved.csv").rename(runs / "people.csv")
 
 
+@pytest.mark.parametrize("objective", ["hybrid", "joint"])
+def test_little_learned_beside_the_label_has_its_own_remedy(
+    objective: str, cli: CommandLine, runs: Path, tmp_path: Path
+) -> None:
+    """Too few updates to learn anything of two columns that are one."""
+    cells = np.random.default_rng(0).choice(["p", "q"], 80)
+    lines = [f"{cell},{cell},{'no' if i % 3 else 'yes'}" for i, cell in enumerate(cells)]
+    (tmp_path / "t.csv").write_text("\n".join(["one,other,kind", *lines]) + "\n")
+    chosen = ("--label", "kind", "--objective", objective, "--method", "chains")
+    cli.succeed("train", tmp_path / "t.csv", tmp_path / "run", *TINY, *chosen, "--updates", 1)
+    told = cli.succeed("report", tmp_path / "run", *QUICK, "--json").json["notes"]
+    (gain,) = [note for note in told if "than independent columns" in note]
+    (link,) = [note for note in told if "strong links" in note]
+    for text in (gain, link):
+        assert ("--objective joint" in text) == (objective == "hybrid") == ("more units" not in text)
+
+
 def test_mean_field_that_fails_is_no_caution_where_sums_are_exact(cli: CommandLine, tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4)], seed=0)
     couplings = 3 * torch.randn(machine.couplings[0].weight.shape, generator=torch.Generator().manual_seed(0))

@@ -30,6 +30,8 @@ from harmonium.report.links import compare_links, compare_marginals, number_time
 from harmonium.report.page.charts import histogram
 from harmonium.report.page.parts import Grid, Picture, Remark, Section
 from harmonium.report.page.verdict import (
+    LABEL_REMEDY,
+    REMEDY,
     activity_remarks,
     copy_remarks,
     gain_remark,
@@ -168,7 +170,9 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
         return
     rows, training, score = subject.given, subject.training, scores.get("mean")
     baselines = score_baselines(subject.machine, rows, rows if training is None else training)
-    section.remarks = [] if score is None else [gain_remark(score, baselines)]
+    hybrid = subject.machine.metadata.get("objective") == "hybrid"
+    remedy = LABEL_REMEDY if hybrid else REMEDY
+    section.remarks = [] if score is None else [gain_remark(score, baselines, remedy)]
     fitted = "these rows" if training is None else "the training rows"
     section.lead = (
         f"{len(rows)} rows of {subject.data}, beside models with less structure, fitted to {fitted}."
@@ -184,7 +188,7 @@ def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject
         return
     real, drawn = subject.cells(rows), subject.cells(subject.seen)
     links, marginals = compare_links(real, drawn), compare_marginals(real, drawn)
-    section.remarks += [link_remark(links), marginal_remark(marginals)]
+    section.remarks += [link_remark(links, remedy), marginal_remark(marginals)]
     strongest = [[f"{x.first}, {x.second}", f"{x.real:.2f}", f"{x.sampled:.2f}"] for x in links[:_SHOWN]]
     marked = [is_lost(link) for link in links[:_SHOWN]]
     section.tables.append(Grid(["strongest links", "data", "samples"], strongest, marked))

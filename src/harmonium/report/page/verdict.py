@@ -19,9 +19,10 @@ _AGREES = 0.9  # of the data's own correlation
 _MOMENTS = 0.2  # Errors of moments, where training data have 0 and rows with shuffled columns have 1.
 _STRONG, _KEPT = 0.3, 0.5  # Of links of at least 0.3 in the data, draws have to show half.
 _FAR = 0.15  # Distributions of a column that are further apart than this look different to anyone.
-_REMEDY = (
+REMEDY = (
     "Try another --seed, more units (--hidden), and with chains more --updates or a lower rate at the end."
 )
+LABEL_REMEDY = "It was trained to tell the label; --objective joint learns the other columns too."
 _HALF = 0.5  # of what pairs of columns gain on independent ones
 
 
@@ -298,8 +299,8 @@ def copy_remarks(samples: float, data: float) -> list[Remark]:
     return [Remark("good", text + "samples are neither copies nor far off.")]
 
 
-def gain_remark(score: float, baselines: Baselines) -> Remark:
-    """Judges a machine's mean ln p beside those of simple models."""
+def gain_remark(score: float, baselines: Baselines, remedy: str = REMEDY) -> Remark:
+    """Judges a machine's mean ln p beside those of simple models; a caution ends with a remedy."""
     gain, reach = score - baselines.independent, 0.0
     word = "better" if gain > 0 else "worse"
     text = f"The machine tells a row {abs(gain):.2f} nats {word} than independent columns"
@@ -307,9 +308,9 @@ def gain_remark(score: float, baselines: Baselines) -> Remark:
         reach = baselines.pairs - baselines.independent
         text += f", pairs of columns {reach:.2f} nats better"
     if gain <= 0:
-        return Remark("caution", f"{text}: it has learned nothing of what joins the columns. {_REMEDY}")
+        return Remark("caution", f"{text}: it has learned nothing of what joins the columns. {remedy}")
     if gain < _HALF * reach:
-        return Remark("caution", f"{text}: it has learned little of what joins them. {_REMEDY}")
+        return Remark("caution", f"{text}: it has learned little of what joins them. {remedy}")
     return Remark("good", f"{text}.")
 
 
@@ -318,8 +319,8 @@ def is_lost(link: Link) -> bool:
     return link.real >= _STRONG and link.sampled < _KEPT * link.real
 
 
-def link_remark(links: Sequence[Link]) -> Remark:
-    """Judges whether samples show the strong links of the data."""
+def link_remark(links: Sequence[Link], remedy: str = REMEDY) -> Remark:
+    """Judges whether samples show the strong links of the data; a caution ends with a remedy."""
     strong = [link for link in links if link.real >= _STRONG]
     missing = [link for link in strong if is_lost(link)]
     if not strong:
@@ -328,7 +329,7 @@ def link_remark(links: Sequence[Link]) -> Remark:
         return Remark("good", f"Samples show all {len(strong)} strong links of the data.")
     first = "; ".join(f"{x.first} and {x.second}: {x.real:.2f}, {x.sampled:.2f}" for x in missing[:3])
     text = f"Samples lack {len(missing)} of {len(strong)} strong links of the data ({first})"
-    return Remark("caution", f"{text}: the table is not learned. {_REMEDY}")
+    return Remark("caution", f"{text}: the table is not learned. {remedy}")
 
 
 def marginal_remark(marginals: Mapping[str, float]) -> Remark:
