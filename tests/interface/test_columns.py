@@ -293,6 +293,8 @@ def test_numbers_of_many_cells_are_values_by_themselves() -> None:
     assert (density[:, 0] * np.diff(grid)).sum() + masses.sum() == pytest.approx(1, abs=2e-3)  # the gaps
     few = Column.fit(cells_of(np.where(rng.random(300) < 0.5, 3.5, np.resize(np.arange(19) + 0.25, 300))))
     assert not getattr(few.coding, "common", ())
+    small = np.append(np.arange(30) % 29 + 0.5, [7.5] * 6)  # by chance
+    assert not getattr(Column.fit(cells_of(small)).coding, "common", ())
 
 
 def test_densities_and_probabilities_of_a_column_add_to_1_also_after_training() -> None:

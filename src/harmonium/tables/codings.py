@@ -131,7 +131,7 @@ def fit_real(cells: Series, weights: Array | float = 1.0, *, transform: str | No
     if len(values) < _DISTINCT:
         return best
     shares = np.bincount(index, row_weights)
-    if common_among(shares / shares.sum()).any():
+    if common_among(shares / shares.sum(), len(seen)).any():
         return Quantiles.normal(cells, weights)
     rows = len(seen) if row_weights is None else float(row_weights.sum())
     penalty, most = 0.5 * math.log(rows) / rows, -math.inf

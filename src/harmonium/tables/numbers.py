@@ -23,6 +23,7 @@ COMMON = 0.1
 FEW_NUMBERS = 20
 """As many different numbers at most are a coarse scale, on which each is common."""
 _ABOVE = 3.0  # times as common as the next numbers, which tells it from one of a coarse scale
+_CELLS = 20  # at least, with a common number: fewer fall together by chance in small columns
 _SHRUNK = 1e-3  # share of its states that a common number leaves between itself and the next
 _KNOT = 0.6  # standard deviations between two points of a normal column: shorter lines follow the noise
 _PIECES = 10  # lines at most for what is not zero
@@ -169,11 +170,12 @@ class Quantiles(Curved):
 
         A number of a share ``COMMON`` of the cells, with others on both sides, takes all of its quantiles.
         """
-        seen, levels, shares = _levels(numbers_of(cells), weights_of(cells, weights))
+        numbers = numbers_of(cells)
+        seen, levels, shares = _levels(numbers, weights_of(cells, weights))
         scores: Array = torch.special.ndtri(torch.from_numpy(levels)).numpy()
         number = max(5, 1 + round((scores[-1] - scores[0]) / _KNOT))
         knots = np.linspace(scores[0], scores[-1], min(number, len(scores)))
-        many = common_among(shares)
+        many = common_among(shares, len(numbers))
         if many.any():
             widths = (1 - _SHRUNK) * shares[many, None] * np.array([-0.5, 0.5])
             ends: Array = torch.special.ndtri(torch.from_numpy(levels[many, None] + widths)).numpy()
@@ -229,12 +231,12 @@ def mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
     return float(mean), float(np.sqrt(np.average((x - mean) ** 2, weights=weights))) or 1.0
 
 
-def common_among(shares: Array) -> Array:
-    """Marks the common ones of different numbers, in their order, but the least and the largest."""
+def common_among(shares: Array, cells: int) -> Array:
+    """Marks the common ones of different numbers, in their order; never the least and the largest."""
     many = np.zeros(len(shares), dtype=bool)
     if len(shares) > FEW_NUMBERS:
         beside = np.maximum(shares[:-2], shares[2:])
-        many[1:-1] = (shares[1:-1] >= COMMON) & (shares[1:-1] > _ABOVE * beside)
+        many[1:-1] = (shares[1:-1] >= max(COMMON, _CELLS / cells)) & (shares[1:-1] > _ABOVE * beside)
     return many
 
 
