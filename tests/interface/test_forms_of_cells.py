@@ -200,6 +200,17 @@ def test_numbers_that_stand_for_missing_cells(cli: CommandLine, tmp_path: Path) 
     assert "x.csv: no cell is '-98', and none is missing for it" in found.stderr
 
 
+def test_a_comma_between_digits_is_no_end_of_a_word_beside_decimal_commas(tmp_path: Path) -> None:
+    """Else "-99,0" would be the words -99 and 0, and zeros were lost."""
+    path = tmp_path / "x.csv"
+    path.write_text("age;paid\n31,0;0,0\n-99,0;2,5\n40,0;0,0\n")
+    with pytest.raises(ValueError, match=r"missing_words: expected semicolons .*received '-99,0'"):
+        read(path, missing_words="-99,0")
+    for words in ("-99", "-99,0;x", ["-99,0"]):
+        missing = [cells.missing.sum() for cells in read(path, missing_words=words).frame().columns]
+        assert missing == [1, 0]
+
+
 def test_far_numbers_are_asked_about_where_they_are_codes() -> None:
     def asks(*far: float) -> bool:
         frame = frame_of(pandas.DataFrame({"x": np.append(np.arange(60) % 21, far).astype(float)}))

@@ -32,6 +32,7 @@ LONG = 2**53
 _MISSING = ("", "na", "n/a", "<na>", "nan", "-nan", "null")
 _INFINITIES = ("inf", "infinity")
 _ZEROS = re.compile(r"(?<=\d)[.,](0{1,2}|0{4,})$")  # decimals of a whole number; three may be thousands
+_COMMA = re.compile(r"\d,\d")  # between two words, or before decimals
 _CODES = re.compile(r"^[ \t]*0[0-9]+(\.[0-9]*)?[ \t]*$", re.MULTILINE)
 _NAMES = "if it holds names, write them with letters that no cell has"
 _ENCODINGS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
@@ -332,12 +333,19 @@ def read_text(
     """
     words, delimiter = read_missing_words(missing_words), _separator(path, delimiter)
     try:
-        return _read(path, delimiter, words, known)
+        parts = _read(path, delimiter, words, known)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"expected text in UTF-8, received something else ({error.reason}); save it as UTF-8, such as by "
             "pandas.read_csv(path, encoding='latin-1').to_csv(other, index=False)"
         ) from error
+    together = isinstance(missing_words, str) and ";" not in missing_words and _COMMA.search(missing_words)
+    if together and parts[-1].dialect.decimal == ",":
+        raise ValueError(
+            "missing_words: expected semicolons between the words, as the file has decimal commas, received "
+            f"{missing_words!r}; write -99 for -99,0, and -99;999 for two words"
+        )
+    return parts
 
 
 def _separator(path: Path, delimiter: str) -> str:
