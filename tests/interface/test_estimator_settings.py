@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 import harmonium as hm
-from harmonium.data import bars_and_stripes
+from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
 from harmonium.estimators._options import option
 from harmonium.training import Recipe, TrainingDiverged
@@ -41,7 +41,8 @@ def budget(estimator, rows, layers=None):
     machine = hm.BoltzmannMachine([*(layers or [hm.Bernoulli(9), hm.Bernoulli(4)]), *deep])
     training = estimator._training()
     training.recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
-    return training.budget(rows)
+    nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
+    return training.budget(Rows.of(nothing))
 
 
 def same(one, other) -> bool:
@@ -55,7 +56,7 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_few_rows_are_not_few_updates(kind) -> None:
-    default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 500)
+    default = {DBM: 4000, RBMClassifier: 1000}.get(kind, 800)
     assert budget(kind(), 80)[0] == default
     assert budget(kind(max_updates=7), 80)[0] == 7
     assert budget(kind(epochs=3, batch_size=10), 80)[0] == 24
@@ -64,9 +65,9 @@ def test_few_rows_are_not_few_updates(kind) -> None:
 
 
 UNITS = {
-    "binary": ([hm.Bernoulli(9), hm.Bernoulli(4)], 3.0, 1.0),
-    "spin": ([hm.Spin(9), hm.Bernoulli(4)], 0.75, 0.25),
-    "categorical": ([hm.Categorical(3, 3), hm.Bernoulli(4)], 0.75, 0.25),
+    "binary": ([hm.Bernoulli(9), hm.Bernoulli(4)], 3.0, 0.3),
+    "spin": ([hm.Spin(9), hm.Bernoulli(4)], 0.75, 0.075),
+    "categorical": ([hm.Categorical(3, 3), hm.Bernoulli(4)], 0.75, 0.3),
     "counts": ([hm.Binomial(9, 8), hm.Bernoulli(4)], 0.5, 0.1),
     "real": ([hm.Gaussian(9), hm.Bernoulli(4)], 0.5, 0.1),
 }
@@ -87,9 +88,34 @@ def test_rate_and_length_go_as_far_as_the_rows_reach(units, batch) -> None:
             assert rate == highest and updates == 5000 * max(1, 100 // batch)
 
 
+def test_rate_falls_where_columns_vary_together() -> None:
+    """Spins have a quarter of the rate of their image in 0 and 1; whole weights stand for repeated rows."""
+    level = RANDOM.random((600, 1)) < 0.4
+    bits = np.where(level, RANDOM.random((600, 120)) < 0.9, RANDOM.random((600, 120)) < 0.2).astype(
+        np.float32
+    )
+    spectrum = np.linalg.eigvalsh(np.cov(bits.T, bias=True))
+    expected = 60 / (spectrum[-1] * spectrum.sum())
+    assert 0 < expected < 0.3
+
+    def rate(X, visible=hm.Bernoulli, hidden=hm.Bernoulli, weights=None):
+        machine = hm.BoltzmannMachine([visible(120), hidden(5)])
+        return Recipe(machine, "chains").highest_rate(Rows.of(X, missing=True), weights)
+
+    assert rate(bits) == pytest.approx(expected, rel=1e-5)
+    assert rate(2 * bits - 1, hm.Spin) == pytest.approx(expected / 4, rel=1e-5)
+    assert rate(2 * bits - 1, hm.Spin, hm.Spin) == pytest.approx(expected / 16, rel=1e-5)
+    twice = torch.tensor([2.0, 1.0]).repeat(300)
+    assert rate(bits, weights=twice) == pytest.approx(rate(np.repeat(bits, twice.int(), 0)), rel=1e-5)
+    mean = np.where(np.arange(600)[:, None] % 3, bits, np.nan)
+    seen = rate(mean)
+    assert seen == pytest.approx(rate(bits[np.arange(600) % 3 > 0]), rel=1e-5)
+    assert rate(bits * (np.arange(120, dtype=np.float32) < 9)) == 0.3
+
+
 def test_a_given_length_or_rate_leaves_the_other_one_as_it_is() -> None:
     updates, rate = budget(RBM(), 80)
-    assert rate == pytest.approx(3 * 80 / 500)
+    assert (updates, rate) == (800, 0.3)
     assert budget(RBM(epochs=7000), 80) == (7000, rate)
     assert budget(RBM(max_updates=9), 80) == (9, rate)
     assert budget(RBM(learning_rate=0.3), 80) == (updates, 0.3)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from torch import Tensor
+
 from harmonium._settings import COUNT, Checked, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.scores import METRICS
-from harmonium.data import BINARISE
+from harmonium.data import BINARISE, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import INITS, check_init, hidden_for
@@ -245,8 +247,8 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
     checkpoint_every: Annotated[int | None, Setting(COUNT)] = None
     shards: Annotated[int | None, Setting(method="chains")] = None
 
-    def decided(self, recipe: Recipe, rows: int, weight: float | None) -> TrainSettings:
-        """Returns the settings with what the data decide in place of what is not given."""
+    def decided(self, recipe: Recipe, rows: Rows, weights: Tensor | None = None) -> TrainSettings:
+        """Returns the settings with what the data, (rows,) with weights, decide where nothing is given."""
         hidden = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
         decided = replace(
             self, method=recipe.method, hidden=self.hidden if self.from_run else self.hidden or hidden
@@ -257,7 +259,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         plain = recipe.defaults_with(optimizer)
         updates, rate = recipe.budget(
             rows,
-            weight=weight,
+            weights,
             batch_size=self.batch_size,
             optimizer=optimizer,
             learning_rate=self.learning_rate,

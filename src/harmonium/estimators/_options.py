@@ -77,8 +77,8 @@ class Options:
         PLAIN.optimizer, StrOptions({*OPTIMIZERS} - {"lbfgs"}), callable
     )
     schedule: str | Schedule = by_chains(PLAIN.schedule, StrOptions(set(SCHEDULES)), callable)
-    clip_norm: float | None = by_chains(
-        PLAIN.clip_norm, Interval(Real, 0, None, closed="neither"), None, train=True
+    clip_norm: float | str | None = by_chains(
+        "auto", Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None
     )
     weight_decay: float = by_chains(0.0, FROM_0, train=True)
     averaging: float | None = by_chains(PLAIN.averaging, _SHARE, None, train=True)

@@ -30,13 +30,13 @@ from harmonium.training import (
     EarlyStopping,
     OptimizerFactory,
     Recipe,
-    TrainingDiverged,
     TrainingRun,
     Update,
     check_rows,
     choose,
     make_rule,
     train,
+    train_slower,
 )
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
@@ -45,10 +45,6 @@ _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # A machine is still learning where the second half of the updates brought more than this share of all that
 # was gained, by more than so many standard errors over the rows.
 _LATE, _SURE_OF_RISE = 0.1, 2.0
-_SLOWER, _TIMES = (
-    1 / 3,
-    4,
-)  # of the rate after a training that diverged, so many times: 1/81 is as good as none
 
 RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
@@ -116,8 +112,8 @@ class Training:
         """True if the machine is trained without chains."""
         return self.recipe is not None and self.recipe.method == "exact"
 
-    def budget(self, rows: int, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
-        """Returns the updates of ``fit`` over so many rows, and the learning rate of a named optimiser.
+    def budget(self, rows: Rows, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
+        """Returns the updates of ``fit`` over some rows, and the learning rate of a named optimiser.
 
         Whole weights, (rows,), stand for repeated rows, as everywhere.
         """
@@ -125,7 +121,7 @@ class Training:
         assert self.recipe is not None
         return self.recipe.budget(
             rows,
-            weight=None if weights is None else float(weights.sum()),
+            weights,
             batch_size=options.batch_size,
             optimizer=options.optimizer,
             epochs=options.epochs,
@@ -310,10 +306,9 @@ class Training:
                 "metrics": {"validation_score": options._row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
-        used = len(kept)
-        updates, rate = self.budget(used, None if weights is None else weights[kept], whole)
+        learned = states if len(kept) == count else states.subset(kept)
+        updates, rate = self.budget(learned, None if weights is None else weights[kept], whole)
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
-        learned = states if used == count else states.subset(kept)
 
         plain = options.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
 
@@ -340,11 +335,15 @@ class Training:
                 callbacks=callbacks,
                 progress=options.verbose > 0,
                 **validation,
+                clip_norm=self.recipe.clip_norm(options.clip_norm),
                 **options._train_settings(),
             )
 
-        raises = options.on_divergence == "raise"
-        self.run = run = attempt(1.0) if raises else train_slower(attempt, fitted.machine)
+        if options.on_divergence == "raise":
+            self.run = run = attempt(1.0)
+        else:
+            advice = ', and on_divergence="raise" makes none'
+            self.run = run = train_slower(attempt, fitted.machine, advice=advice)
         rows = scored_states(fitted.rows_to_keep(count, weights))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
@@ -398,7 +397,7 @@ def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor
     return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
 
 
-# Rates that fall where training diverges, and warnings
+# Optimisers that go on, and warnings
 # ---------------------------------------------------------------------------------
 
 
@@ -463,23 +462,6 @@ def make_optimizer(
         for group in made.param_groups:
             group["lr"] *= factor
     return made
-
-
-def train_slower(attempt: Callable[[float], TrainingRun], machine: BoltzmannMachine) -> TrainingRun:
-    """Trains, and where that diverges anew, from the same machine, at a third of the learning rate."""
-    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
-    for number in range(_TIMES):
-        try:
-            return attempt(_SLOWER**number)
-        except TrainingDiverged as error:
-            _checks.warn(
-                f"training diverged after {error.step} updates at a learning rate of "
-                f"{error.learning_rate:.4g} and begins anew at a third of it; a lower learning_rate needs no "
-                'second attempt, and on_divergence="raise" makes none',
-                RuntimeWarning,
-            )
-        machine.load_state_dict(begun)
-    return attempt(_SLOWER**_TIMES)
 
 
 def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:

@@ -202,7 +202,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         may_hold_out = labelled if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
-            updates, _ = training.budget(len(label), weights)
+            updates, _ = training.budget(prepared, weights)
             n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
             guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
             states[:, fitted.data_width :] = guessed.to(states)

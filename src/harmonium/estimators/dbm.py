@@ -66,14 +66,15 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
 
     def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
         if self.pretrain and len(fitted.machine.hidden) > 1:
-            runs = Recipe(fitted.machine, "chains").pretrain_(
+            recipe = Recipe(fitted.machine, "chains")
+            runs = recipe.pretrain_(
                 states,
                 weights,
                 self.pretrain,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 schedule=self.schedule,
-                clip_norm=self.clip_norm,
+                clip_norm=recipe.clip_norm(self.clip_norm),
                 seed=fitted.stream("pretraining"),
                 device=self.device,
                 progress=self.verbose > 0,

@@ -1,6 +1,7 @@
 """Training: the loop, schedules, optimisers, callbacks, checkpoints and exact resume."""
 
 from harmonium.training import callbacks as callbacks
+from harmonium.training.attempts import train_slower as train_slower
 from harmonium.training.batch_source import (
     Stream as Stream,
     check_rows as check_rows,

@@ -149,7 +149,7 @@ class CompiledUpdates(Updates):
         )
         self._deal(parameters, self._places)
         for norm in norms[:made].tolist():
-            state.history.add(norm, {})
+            state.history.add(norm, self.note_clip(norm))
         state.step += made
         if self.average and made:
             self.average.update(state.step)
@@ -170,7 +170,7 @@ class CompiledUpdates(Updates):
             problem = self.monitor.check_gradients(
                 [found[x] for x in self.parametrisation.parameters.values()], norm, {}
             )
-        return Made(rate, norm, {}, problem)
+        return Made(rate, norm, self.note_clip(norm), problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
         """Returns visible and hidden states of the chains, to be written over, and their sweeps so far."""

@@ -15,7 +15,8 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import check_rows
 
 Metric = Callable[[BoltzmannMachine, Tensor], float | Tensor]
-RESERVED = ("step", "seconds", "learning_rate", "gradient_norm", "weight_norm")
+CLIPPED = "clipped"
+RESERVED = ("step", "seconds", "learning_rate", "gradient_norm", "weight_norm", CLIPPED)
 
 Record = dict[str, Any]
 

@@ -68,7 +68,7 @@ class Defaults(NamedTuple):
     centred: bool = True
     optimizer: str = "sgd"
     schedule: str = "linear"
-    clip_norm: float | None = 1.0  # one outlier would throw Gaussian units out of range
+    clip_norm: float | None = None
     averaging: float | None = None
     initial_std: float | None = None
     learning_rate: float | None = None
@@ -82,8 +82,15 @@ DEEP = Defaults(rule="mean_field_pcd", learning_rate=0.2)
 FAMILY = Defaults(sweeps=10)
 
 
-# How far a kind of machine goes for every row, as the learning rate times the updates, and the highest rate.
-_BINARY, _DISCRETE, _REAL = (3.0, 1.0), (0.75, 0.25), (0.5, 0.1)
+GUARD = 1.0
+"""The ``clip_norm`` of units without a bound, which one outlier would throw out of range."""
+
+# How far a kind of machine goes for every row, as the learning rate times the updates.
+_BINARY, _DISCRETE, _REAL = 3.0, 0.75, 0.5
+# Rates where the data do not tell: of units of 0 and 1 at most, of pairs of visible units, and of others.
+_HIGHEST, _PAIRS, _OTHERS = 0.3, 0.25, 0.1
+_PACE = 60.0  # rate times variances of 0 and 1, together and along one line: 100 diverged on clothes
+_SEEN = 1024  # rows that tell these variances
 
 
 @final
@@ -109,9 +116,18 @@ class Recipe:
     @property
     def defaults(self) -> Defaults:
         """The options of training by chains where none are given."""
-        if self.label or len(self.machine.hidden) > 1:
-            return LABEL if self.label else DEEP
-        return FAMILY if self.family else PLAIN
+        deep = len(self.machine.hidden) > 1
+        chosen = LABEL if self.label else DEEP if deep else FAMILY if self.family else PLAIN
+        return chosen if self.discrete else chosen._replace(clip_norm=GUARD)
+
+    def clip_norm(self, given: float | str | None) -> float | None:
+        """Returns the largest norm of the gradient, None for any, where "auto" or a value is given."""
+        return self.defaults.clip_norm if isinstance(given, str) else given
+
+    @property
+    def discrete(self) -> bool:
+        """True if all units have two values or one of some categories."""
+        return all(layer.two_values or layer.one_hot for layer in self.machine.layers)
 
     def defaults_with(self, optimizer: Any) -> Defaults:
         """Returns the defaults beside an optimiser; "lbfgs" chooses its steps itself."""
@@ -207,11 +223,51 @@ class Recipe:
             **settings,
         )
 
+    def highest_rate(self, rows: Rows, weights: Tensor | None = None) -> float:
+        """Returns the highest learning rate of one hidden layer, for batches of 100 rows or more.
+
+        Chains have to follow what couplings learn. They lag where many columns vary together, as pixels of
+        clothes do, and then the machine collapses. So beside 0/1 units the rate is 60 / (λ Σ λᵢ), at most
+        0.3, with the eigenvalues λᵢ of the covariance of the columns and λ the largest of them. Spins, whose
+        values lie twice as far apart, have a quarter of what their image in 0 and 1 has.
+
+        Args:
+            rows: visible states, of which at most 1,024, evenly spaced, are looked at; NaN counts as the
+                mean of its column.
+            weights: row weights, (rows,); None means uniform.
+        """
+        machine = self.machine
+        if not (self.discrete and machine.hidden):
+            return _PAIRS if self.discrete else _OTHERS
+        wide = max(_width_of(machine.layers[l]) for l in machine.visible)
+        eigenvalues = _eigenvalues(rows, weights) / wide**2
+        spread = float(eigenvalues.max() * eigenvalues.sum())
+        rate = _HIGHEST if spread * _HIGHEST <= _PACE else _PACE / spread
+        return rate / (wide * _width_of(machine.layers[machine.hidden[0]])) ** 2
+
+    def _by_rows(self, rows: int, batch: int, highest: float) -> tuple[int, float]:
+        """Returns a length in proportion to the number of rows, up to a limit.
+
+        The rate times the updates is how far couplings can go. It acts like the variance of a normal prior,
+        whose weight beside the data falls as rows are added: so it grows with them
+        (docs/decisions/0018-one-recipe.md).
+        """
+        layers = self.machine.layers
+        binary = all(layer.two_values == (0.0, 1.0) for layer in layers)
+        distance = _BINARY if binary else _DISCRETE if self.discrete else _REAL
+        share = min(1.0, batch / _BATCH)
+        reach, rate, most = distance * rows, highest * share, round(_MOST / share)
+        if not binary:
+            most = min(most, at_least(_PASSES, round(_USUAL / share), rows, batch))
+        most = max(most, updates_of(1, rows, batch))
+        updates = min(max(_FEWEST, round(reach / rate)), most)
+        return updates, min(rate, reach / updates)
+
     def budget(
         self,
-        rows: int,
+        rows: Rows,
+        weights: Tensor | None = None,
         *,
-        weight: float | None = None,
         batch_size: int = 100,
         optimizer: Any = "sgd",
         epochs: int | None = None,
@@ -222,8 +278,8 @@ class Recipe:
         """Returns the updates of training by chains, at least 1, and the learning rate at the first one.
 
         Args:
-            rows: Number of rows to learn from.
-            weight: sum of their weights; whole weights stand for repeated rows. None: one each.
+            rows: visible states to learn from.
+            weights: row weights, (rows,); whole weights stand for repeated rows. None: one each.
             batch_size: rows of an update.
             optimizer: its name, or a callable.
             epochs: passes over the rows; None: by the data.
@@ -233,11 +289,12 @@ class Recipe:
                 come.
         """
         if not whole:
-            rate = (_ADAM if optimizer == "adam" else _STEADY) if learning_rate is None else learning_rate
-            return updates_of(1, rows, batch_size), rate
+            rate = _ADAM if optimizer == "adam" else min(_STEADY, self.highest_rate(rows, weights))
+            length = updates_of(1, len(rows), batch_size)
+            return length, rate if learning_rate is None else learning_rate
         if optimizer == "lbfgs":
             return updates or _SEARCHED, _STEADY if learning_rate is None else learning_rate
-        standing = rows if weight is None else round(weight)
+        standing = len(rows) if weights is None else round(float(weights.sum()))
         if self.label:
             chosen = at_least(_LABEL_PASSES, _LABEL_UPDATES, standing, batch_size)
             rate = label_rate(self.width)
@@ -245,9 +302,9 @@ class Recipe:
             chosen = at_least(_DEEP_PASSES, _DEEP_UPDATES, standing, batch_size)
             rate = DEEP.learning_rate or _STEADY
         else:
-            chosen, rate = _by_rows(self.machine, standing, batch_size)
+            chosen, rate = self._by_rows(standing, batch_size, self.highest_rate(rows, weights))
             rate = min(rate, _ADAM) if optimizer == "adam" else rate
-        length = chosen if epochs is None else updates_of(epochs, rows, batch_size)
+        length = chosen if epochs is None else updates_of(epochs, len(rows), batch_size)
         length = length if updates is None else min(length, updates)
         return length, rate if learning_rate is None else learning_rate
 
@@ -427,21 +484,18 @@ def at_least(passes: int, updates: int, rows: int, batch: int) -> int:
     return updates_of(max(passes, -(-updates * min(batch, rows) // rows)), rows, batch)
 
 
-def _by_rows(machine: BoltzmannMachine, rows: int, batch: int) -> tuple[int, float]:
-    """Returns a length in proportion to the number of rows, up to a limit.
+def _width_of(layer: Layer) -> float:
+    """Returns how far the two values of discrete units lie apart: 1, and 2 for spins."""
+    low, high = layer.two_values or (0.0, 1.0)
+    return high - low
 
-    The rate times the updates is how far couplings can go. It acts like the variance of a normal prior, whose
-    weight beside the data falls as rows are added: so it grows with them
-    (docs/decisions/0018-one-recipe.md).
-    """
-    layers = machine.layers
-    binary = all(layer.two_values == (0.0, 1.0) for layer in layers)
-    discrete = all(layer.two_values or layer.one_hot for layer in layers)
-    distance, highest = _BINARY if binary else _DISCRETE if discrete else _REAL
-    share = min(1.0, batch / _BATCH)
-    reach, rate, most = distance * rows, highest * share, round(_MOST / share)
-    if not binary:
-        most = min(most, at_least(_PASSES, round(_USUAL / share), rows, batch))
-    most = max(most, updates_of(1, rows, batch))
-    updates = min(max(_FEWEST, round(reach / rate)), most)
-    return updates, min(rate, reach / updates)
+
+def _eigenvalues(rows: Rows, weights: Tensor | None) -> Tensor:
+    """Returns the eigenvalues of the covariance of all columns, without some that are 0."""
+    places = torch.linspace(0, len(rows) - 1, min(len(rows), _SEEN), dtype=torch.float64).long()
+    v = rows.take(places).double().cpu()
+    share = (~v.isnan()).double() if weights is None else ~v.isnan() * weights[places].cpu().unsqueeze(1)
+    total = share.sum(0)
+    mean = (share * v.nan_to_num(nan=0.0)).sum(0) / torch.where(total > 0, total, 1.0)
+    v = (share / total.max()).sqrt() * torch.where(v.isnan(), 0.0, v - mean)
+    return torch.linalg.eigvalsh(v.T @ v if len(v) > v.shape[1] else v @ v.T)

@@ -231,7 +231,7 @@ class RecordedUpdates(Updates):
         self._gradients = gradients
         with aside(self.device) if settings.clip_norm is None else nullcontext():
             norm = global_norm(gradients)
-            self._note(norm, dict(estimate.diagnostics))
+            self._note(norm, {**estimate.diagnostics, **self.note_clip(norm)})
         if settings.clip_norm is not None:
             gradients = list(torch._foreach_mul(gradients, (settings.clip_norm / norm).clamp(max=1.0)))
         self.climber.step(gradients)

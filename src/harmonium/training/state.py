@@ -19,7 +19,7 @@ from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
 from harmonium.training.divergence import Problem
-from harmonium.training.history import History, Record
+from harmonium.training.history import CLIPPED, History, Record
 from harmonium.training.optimizers import Ascent
 from harmonium.training.schedules import as_schedule, depends_on_total
 from harmonium.training.seeds import stream_seed
@@ -36,8 +36,9 @@ class TrainingRun:
         machine: the trained machine, the object that was passed in.
         averaged_machine: a machine with the running average of the parameters; None without ``averaging``.
         history: records in order, dicts with ``step``, ``seconds``, ``learning_rate``, the means since the
-            record before of ``gradient_norm`` and of the rule's diagnostics, ``weight_norm`` (of all
-            couplings together), and the metrics where they were evaluated.
+            record before of ``gradient_norm`` and of the rule's diagnostics, with ``clip_norm`` the share
+            of updates that were ``clipped``, ``weight_norm`` (of all couplings together), and the metrics
+            where they were evaluated.
         status: "completed"; "stopped" by a callback; "interrupted" by Ctrl-C or SIGTERM.
         updates: updates made, those before a resume included.
         seconds: time in training, likewise; of exact training with the search for its model.
@@ -65,6 +66,16 @@ class TrainingRun:
     signal: int | None = None
     ladder: Ladder | None = field(default=None, repr=False)
     engine: str = "torch"
+
+    @property
+    def clipped(self) -> float | None:
+        """The share of all updates that ``clip_norm`` shortened; None without it."""
+        steps = [0, *(record["step"] for record in self.history)]
+        shares = [record.get(CLIPPED) for record in self.history]
+        noted = [
+            (share, b - a) for share, a, b in zip(shares, steps, steps[1:], strict=False) if share is not None
+        ]
+        return sum(share * n for share, n in noted) / sum(n for _, n in noted) if noted else None
 
     def whole(self) -> TrainingRun:
         """This run, where no signal cut it short: what a script of several runs has to know.

@@ -16,6 +16,7 @@ from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import Batch, RowBatches
 from harmonium.training.divergence import DivergenceMonitor, Problem
+from harmonium.training.history import CLIPPED
 from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
 from harmonium.training.penalties import pulls_of
 from harmonium.training.schedules import as_schedule
@@ -92,6 +93,14 @@ class Updates(ABC):
         key = stream_seed(self.settings.seed, "transform", self.state.step)
         return self.settings.transform(v, _random.as_generator(key))
 
+    def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
+        """Returns whether a gradient of this norm is clipped, 1 or 0, by its name in the history.
+
+        It is empty where nothing is clipped.
+        """
+        limit = self.settings.clip_norm
+        return {} if limit is None else {CLIPPED: 1.0 * (norm > limit)}
+
     def close(self) -> None:  # noqa: B027
         """Lets go of what the updates keep on a device."""
 
@@ -147,6 +156,7 @@ class OneByOne(Updates):
                 diagnostics = dict(zip(noted, values, strict=True))
             else:
                 norm, diagnostics = float(size), {}
+            diagnostics = {**diagnostics, **self.note_clip(norm)}
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
             if problem:

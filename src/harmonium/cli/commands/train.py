@@ -52,6 +52,7 @@ from harmonium.training import (
     say_unused,
     stream_seed,
     train as fit,
+    train_slower,
     updates_of,
 )
 
@@ -135,21 +136,28 @@ def train(
         if not overwrite and not run_dir.exists():
             note(f"there is nothing to resume in {run_dir}: a new run starts")
     text = stored.text(settings)
-    watchers: list[Callback] = [runs.Describe(run_dir, overwrite, text)]
-    if settings.early_stopping is not None and metrics is not None and not exact:
-        watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
     validation, every = None if held is None else held.all(), settings.evaluate_every
     if settings.until_correlation is not None and not exact:
         agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
         metrics = {CORRELATION: agreement, **(metrics or {})}
-        watchers.append(_until(settings.until_correlation))
         validation, every = spread(X, 1) if held is None else validation, every or max(1, total // _LOOKS)
-    if settings.tensorboard:
-        from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
+    watchers: list[Callback] = []
 
-        drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-        watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+    def watched(overwrite: bool) -> list[Callback]:
+        """Returns new callbacks, as every attempt of training needs them."""
+        watchers[:] = [runs.Describe(run_dir, overwrite, text)]
+        if settings.early_stopping is not None and metrics is not None and not exact:
+            watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
+        if settings.until_correlation is not None and not exact:
+            watchers.append(_until(settings.until_correlation))
+        if settings.tensorboard:
+            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
+
+            drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
+            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+        return watchers
+
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
     watch: dict[str, Any] = {
         "seed": stream_seed(as_root(settings.seed), "train"),
@@ -157,18 +165,36 @@ def train(
         "validation": validation,
         "metrics": metrics,
         "evaluate_every": every or (sys.maxsize if exact else None),  # the end at any rate
-        "callbacks": watchers,
         "run_dir": run_dir,
         "checkpoint_every": settings.checkpoint_every,
-        "resume": resume,
-        "overwrite": overwrite,
     }
+    folder: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+    steps = {field.name: getattr(settings, field.name) for field in fields(Steps)}
+
+    def attempt(factor: float, *, resume: bool, overwrite: bool) -> TrainingRun:
+        """Trains by chains at this times the learning rate."""
+        return fit(
+            machine,
+            X,
+            rule=rule,
+            **{**steps, "learning_rate": settings.learning_rate * factor},
+            weights=beginning.weights,
+            distributed=None if settings.shards is None else "auto",
+            shards=SHARDS if settings.shards is None else settings.shards,
+            callbacks=watched(overwrite),
+            resume=resume,
+            overwrite=overwrite,
+            **watch,
+        )
 
     try:
         if exact:
             rule = rules.exact()
             with working("summing over the hidden units"):
-                run = fit_exactly(beginning.recipe, X, beginning.weights, share, **watch)
+                seen = watched(overwrite)
+                run = fit_exactly(
+                    beginning.recipe, X, beginning.weights, share, callbacks=seen, **folder, **watch
+                )
         else:
             pretrain(
                 beginning.recipe, X, beginning.weights, settings,
@@ -176,16 +202,8 @@ def train(
                 resume=resume, overwrite=overwrite,
             )  # fmt: skip
             with init_process_group(device):
-                run = fit(
-                    machine,
-                    X,
-                    rule=rule,
-                    **{field.name: getattr(settings, field.name) for field in fields(Steps)},
-                    weights=beginning.weights,
-                    distributed=None if settings.shards is None else "auto",
-                    shards=SHARDS if settings.shards is None else settings.shards,
-                    **watch,
-                )
+                rate = settings.learning_rate
+                run = train_slower(attempt, machine, run_dir=run_dir, learning_rate=rate, **folder)
     except KeyboardInterrupt:
         note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
         raise
@@ -227,10 +245,7 @@ def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSetting
             f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
             "--objective joint learns of rows without them"
         )
-    weights = beginning.weights
-    settings = settings.decided(
-        beginning.recipe, len(beginning.X), None if weights is None else float(weights.sum())
-    )
+    settings = settings.decided(beginning.recipe, beginning.X, beginning.weights)
     several = options.count_processes() > 1
     return replace(
         settings,
@@ -275,6 +290,7 @@ def _summary(
         "status": run.status,
         "updates": run.updates,
         "seconds": round(run.seconds, 3),
+        **({} if run.clipped is None else {"clipped": round(run.clipped, 4)}),
         "data": beginning.dataset.name,
         "rows": int(beginning.dataset.samples.shape[0]),
         **({} if beginning.weights is None else {"effective_rows": float(beginning.weights.sum())}),
