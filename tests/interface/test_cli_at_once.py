@@ -21,6 +21,7 @@ import harmonium as hm
 from harmonium._settings import settings_of
 from harmonium.cli import main
 from harmonium.cli.settings import TrainSettings
+from harmonium.data import Rows
 from harmonium.training import Recipe
 
 from .command_line import CommandLine
@@ -241,9 +242,11 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
     for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
         recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
         training = estimator._training()
-        training.recipe, decided = recipe, TrainSettings().decided(recipe, 300, None)
-        assert training.budget(300) == (decided.updates, decided.learning_rate)
-        for name in ("rule", "schedule", "optimizer", "clip_norm", "averaging", "batch_size"):
+        rows = Rows.of(torch.ones(300, 4))
+        training.recipe, decided = recipe, TrainSettings().decided(recipe, rows)
+        assert training.budget(rows) == (decided.updates, decided.learning_rate)
+        assert recipe.clip_norm(estimator.clip_norm) == decided.clip_norm
+        for name in ("rule", "schedule", "optimizer", "averaging", "batch_size"):
             assert getattr(decided, name) == getattr(estimator, name)
         assert decided.centred == training._make_rule(recipe.machine).centred
 
@@ -262,7 +265,7 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
     settings = TrainSettings(optimizer=optimizer, centred=centred)
 
     def command() -> bool:
-        decided = settings.decided(recipe, 300, None)
+        decided = settings.decided(recipe, Rows.of(torch.ones(300, machine.visible_width)))
         return decided.made_rule(None, decided.optimizer, None).centred
 
     def estimator() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,22 @@ def test_clipping_limits_the_global_norm() -> None:
     entries = sum(p.numel() for p in after.parameters())
     assert outcome.history[0]["gradient_norm"] == pytest.approx(math.sqrt(entries))
     assert global_norm(distances(machine(), after)) == pytest.approx(0.1, rel=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"optimizer": partial(torch.optim.SGD, lr=0.05)}])
+def test_the_history_has_the_share_of_updates_that_were_clipped(settings: dict[str, Any]) -> None:
+    """In compiled updates and in those made one by one."""
+    told = {"rule": "pcd", "updates": 200, "progress": False, **settings}
+    free = train(machine(), data(), **told)
+    assert free.clipped is None and "clipped" not in free.history[0]
+    limit = sorted(record["gradient_norm"] for record in free.history)[len(free.history) // 2]
+    for every in (1, 7):
+        run = train(machine(), data(), **told, clip_norm=limit, record_every=every)
+        assert run.engine == ("compiled" if not settings else "torch")
+        if every == 1:
+            clipped = [record["gradient_norm"] > limit for record in run.history]
+            assert [record["clipped"] for record in run.history] == clipped
+        assert run.clipped == pytest.approx(sum(clipped) / 200) and 0 < run.clipped < 1
 
 
 @pytest.mark.parametrize("updates", [5, 300])  # long runs are compiled where nothing forbids it

@@ -89,7 +89,9 @@ GUARD = 1.0
 _BINARY, _DISCRETE, _REAL = 3.0, 0.75, 0.5
 # Rates where the data do not tell: of units of 0 and 1 at most, of pairs of visible units, and of others.
 _HIGHEST, _PAIRS, _OTHERS = 0.3, 0.25, 0.1
-_PACE = 60.0  # rate times variances of 0 and 1, together and along one line: 100 diverged on clothes
+# Rate times the variance of all columns of 0 and 1 times the square of that along one line: 4,500 diverged on
+# clothes, 8,900 on photographs (docs/decisions/0018).
+_PACE = 2000.0
 _SEEN = 1024  # rows that tell these variances
 
 
@@ -227,9 +229,9 @@ class Recipe:
         """Returns the highest learning rate of one hidden layer, for batches of 100 rows or more.
 
         Chains have to follow what couplings learn. They lag where many columns vary together, as pixels of
-        clothes do, and then the machine collapses. So beside 0/1 units the rate is 60 / (λ Σ λᵢ), at most
-        0.3, with the eigenvalues λᵢ of the covariance of the columns and λ the largest of them. Spins, whose
-        values lie twice as far apart, have a quarter of what their image in 0 and 1 has.
+        clothes do, and then the machine collapses. So beside 0/1 units the rate is 2,000 / (λ² Σ λᵢ), at
+        most 0.3, with the eigenvalues λᵢ of the covariance of the columns and λ the largest of them. Spins,
+        whose values lie twice as far apart, have a quarter of what their image in 0 and 1 has.
 
         Args:
             rows: visible states, of which at most 1,024, evenly spaced, are looked at; NaN counts as the
@@ -241,7 +243,7 @@ class Recipe:
             return _PAIRS if self.discrete else _OTHERS
         wide = max(_width_of(machine.layers[l]) for l in machine.visible)
         eigenvalues = _eigenvalues(rows, weights) / wide**2
-        spread = float(eigenvalues.max() * eigenvalues.sum())
+        spread = float(eigenvalues.max() ** 2 * eigenvalues.sum())
         rate = _HIGHEST if spread * _HIGHEST <= _PACE else _PACE / spread
         return rate / (wide * _width_of(machine.layers[machine.hidden[0]])) ** 2
 
