@@ -124,7 +124,7 @@ def run(name: str, seed: int, updates: int | None, runs: Path) -> dict[str, Any]
     case, folder = CASES[name], runs / f"{name}-{seed}"
     train, test = files_of(case, runs / "data" / name)
     record: dict[str, Any] = {"case": name, "seed": seed, "reduced": updates is not None}
-    length = () if updates is None else ("--updates", updates)
+    length = () if updates is None else ("--updates", updates, "--schedule", "constant")
     found, seconds, told = call(
         "train",
         train,
@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append", help="repeatable; all if not given")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--updates", type=int, help="in place of the length that the command chooses")
+    parser.add_argument("--updates", type=int, help="as many at the first rate, to see whether it holds")
     parser.add_argument("--runs", type=Path, default=Path("runs/first_command"))
     parser.add_argument("--out", type=Path, default=Path("experiments/results/first_command.jsonl"))
     arguments = parser.parse_args()

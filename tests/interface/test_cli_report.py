@@ -286,9 +286,11 @@ def test_a_verdict_says_what_the_numbers_carry() -> None:
     assert "still rose, by" in told(training_remarks(record(rising.tolist())), "caution")
     assert "still fell, by" in told(training_remarks(record((-rising).tolist())), "caution")
     assert "had levelled off" in told(training_remarks(record(level.tolist())), "good")
-    faults = training_remarks(record(level.tolist(), capped=0.2, mean_field_converged=0.5, acceptance=0.1))
+    faults = training_remarks(
+        record(level.tolist(), capped=0.2, mean_field_converged=0.5, acceptance=0.1, clipped=0.75)
+    )
     assert all(each in told(faults, "caution") for each in ("20.0% of the pairs", "for 50% of", "Only 10%"))
-    assert "most updates were clipped" in told(faults, "note")
+    assert "75% of the updates were clipped at a norm of 1" in told(faults, "note")
 
     ais = {"method": "ais", "ess": 3.0, "chains": 100, "lower": 1.0, "upper": 9.0, "value": 5.0}
     assert "3 of 100" in told(likelihood_remarks(ais, None), "caution")

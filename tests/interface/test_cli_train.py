@@ -6,6 +6,7 @@ import errno
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ import torch
 from scipy import sparse
 
 import harmonium as hm
+from harmonium.cli.commands import train as command
 from harmonium.data import Threshold, encoder_from_dict
 from harmonium.tables import Codec
+from harmonium.training import Update
 
 from .command_line import TINY, CommandLine
 
@@ -243,18 +246,42 @@ def test_mistakes_are_one_line_and_leave_no_run(
     assert not (tmp_path / "run" / "machine.json").exists()
 
 
-def test_divergence_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
-    arguments = ("train", "gaussian-mixture", tmp_path / "run", *TINY, "--learning-rate", 1e6)
-    message = cli.refuse(*arguments, "--updates", 200, "--method", "chains", status=1)
-    assert "diverged after" in message and "learning rate" in message
+def test_divergence_ends_with_status_1_after_five_attempts(cli: CommandLine, tmp_path: Path) -> None:
+    """Beside discrete units, whose numbers stay finite, too."""
+    for data, rate in (("gaussian-mixture", 1e6), ("bars-and-stripes", 1e9)):
+        arguments = ("train", data, tmp_path / data, *TINY, "--learning-rate", rate, "--method", "chains")
+        answer = cli(*arguments)
+        *attempts, last = answer.stderr.splitlines()
+        assert answer.status == 1 and answer.stdout == ""
+        assert len(attempts) == 4 and all("begins anew at a third" in each for each in attempts)
+        assert last.startswith("error: training diverged after") and f"rate {rate / 81:.4g}" in last
+        assert not (tmp_path / data / "machine.safetensors").exists()
 
 
-def test_running_away_ends_with_status_1(cli: CommandLine, tmp_path: Path) -> None:
-    """Discrete units, whose numbers stay finite."""
-    arguments = ("train", "bars-and-stripes", tmp_path / "run", *TINY, "--learning-rate", 1e9)
-    message = cli.refuse(*arguments, status=1)
-    assert "has run away" in message and "learning rate 1e+09" in message and "Traceback" not in message
-    assert not (tmp_path / "run" / "machine.safetensors").exists()
+def test_a_run_that_began_anew_is_resumed_with_its_attempt(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in its last attempt, it gives the bytes of a run that was not, with what the first one wrote."""
+    given = (*TINY, "--learning-rate", 200, "--updates", 300, "--checkpoint-every", 20)
+    whole = cli.succeed("train", "bars-and-stripes", tmp_path / "whole", *given).stderr
+    attempts, fit = whole.count("begins anew"), command.fit
+    assert attempts >= 1
+
+    def kill(update: Update) -> None:
+        if update.step == 150:
+            raise OSError("killed")
+
+    def killed(*arguments: Any, callbacks: list[Any], **settings: Any) -> Any:
+        last = settings["learning_rate"] == pytest.approx(200 / 3**attempts)
+        return fit(*arguments, callbacks=[*callbacks, *([kill] if last else [])], **settings)
+
+    monkeypatch.setattr(command, "fit", killed)
+    assert cli("train", "bars-and-stripes", tmp_path / "cut", *given).status == 1
+    monkeypatch.undo()
+    assert "begins anew" not in cli.succeed("train", "--resume", tmp_path / "cut").stderr
+    one, other = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("whole", "cut"))
+    assert one == other
+    assert "learning_rate = 200.0" in (tmp_path / "cut" / "run.toml").read_text()
 
 
 def test_a_full_disk_ends_with_status_1(

@@ -91,15 +91,15 @@ def test_rate_and_length_go_as_far_as_the_rows_reach(units, batch) -> None:
 def test_rate_falls_where_columns_vary_together() -> None:
     """Spins have a quarter of the rate of their image in 0 and 1; whole weights stand for repeated rows."""
     level = RANDOM.random((600, 1)) < 0.4
-    bits = np.where(level, RANDOM.random((600, 160)) < 0.9, RANDOM.random((600, 160)) < 0.2).astype(
+    bits = np.where(level, RANDOM.random((600, 200)) < 0.9, RANDOM.random((600, 200)) < 0.2).astype(
         np.float32
     )
     spectrum = np.linalg.eigvalsh(np.cov(bits.T, bias=True))
-    expected = 2000 / (spectrum[-1] ** 2 * spectrum.sum())
+    expected = 3000 / (spectrum[-1] ** 2 * spectrum.sum())
     assert 0 < expected < 0.3
 
     def rate(X, visible=hm.Bernoulli, hidden=hm.Bernoulli, weights=None):
-        machine = hm.BoltzmannMachine([visible(160), hidden(5)])
+        machine = hm.BoltzmannMachine([visible(200), hidden(5)])
         return Recipe(machine, "chains").highest_rate(Rows.of(X, missing=True), weights)
 
     assert rate(bits) == pytest.approx(expected, rel=1e-5)
@@ -110,7 +110,7 @@ def test_rate_falls_where_columns_vary_together() -> None:
     mean = np.where(np.arange(600)[:, None] % 3, bits, np.nan)
     seen = rate(mean)
     assert seen == pytest.approx(rate(bits[np.arange(600) % 3 > 0]), rel=1e-5)
-    assert rate(bits * (np.arange(160, dtype=np.float32) < 9)) == 0.3
+    assert rate(bits * (np.arange(200, dtype=np.float32) < 9)) == 0.3
 
 
 def test_a_given_length_or_rate_leaves_the_other_one_as_it_is() -> None:

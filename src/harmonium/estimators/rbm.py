@@ -67,19 +67,20 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             take none.
         batch_size: rows of every update, at least 1.
         epochs: Passes of ``fit`` over the rows, at least 1. None: chosen from the number of rows, so that
-            small data sets are not overfitted: 3 updates for each row of binary, categorical and spin units,
-            5 of real and other ones, but at least 500 and at most 5,000. Beside other units than 0 and 1, 100
-            passes are the most too, or 2,000 updates where these are more. Batches below 100 get more updates
-            at a lower rate. Every row is read at least once. A ConvergenceWarning says where this was too
-            short.
+            small data sets are not overfitted: 10 updates for each row of units of 0 and 1, or spins, 5 of
+            real and other ones, 2.5 of categorical ones, but at least 500 and at most 5,000. Beside other
+            units than 0 and 1, 100 passes are the most too, or 2,000 updates where these are more. Batches
+            below 100 get more updates at a lower rate. Every row is read at least once. A ConvergenceWarning
+            says where this was too short.
         max_updates: Largest number of updates of ``fit``, at least 1; None: any number.
         centred: Whether a rule by name gives the enhanced gradient (``harmonium.rules.centred``), which
             treats 0 and 1 alike; a ``Rule`` stays as it is. None: so, but not with "adam", which a warning
             says; never so in ``RBMClassifier``.
-        learning_rate: Rate of the named optimisers, >= 0. None: in ``fit`` at most 1 where all units are 0
-            and 1, 0.25 with categorical units and spins, 0.1 with others, less where few rows would come
-            further than ``epochs`` says, and less in proportion for batches below 100; in ``partial_fit``
-            0.1. "adam": at most 0.01.
+        learning_rate: Rate of the named optimisers, >= 0. None: in ``fit`` at most 0.3 where all units are 0
+            and 1 or categorical, 0.075 beside visible spins, 0.1 with others; less where discrete columns
+            vary much together, such as large pictures of clothes (docs/decisions/0018); less where few rows
+            would come further than ``epochs`` says, and in proportion for batches below 100. In
+            ``partial_fit`` so, and at most 0.1. "adam": at most 0.01.
         optimizer: "sgd"; "adam", which wants a rate around 0.01 and no centring; or a callable
             ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: Factor on the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",

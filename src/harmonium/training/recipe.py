@@ -87,11 +87,10 @@ GUARD = 1.0
 
 # How far a kind of machine goes for every row, as the learning rate times the updates.
 _BINARY, _DISCRETE, _REAL = 3.0, 0.75, 0.5
-# Rates where the data do not tell: of units of 0 and 1 at most, of pairs of visible units, and of others.
-_HIGHEST, _PAIRS, _OTHERS = 0.3, 0.25, 0.1
+_HIGHEST, _OTHERS = 0.3, 0.1  # rates of units of 0 and 1, at most, and of units without two values or states
 # Rate times the variance of all columns of 0 and 1 times the square of that along one line: 4,500 diverged on
 # clothes, 8,900 on photographs (docs/decisions/0018).
-_PACE = 2000.0
+_PACE = 3000.0
 _SEEN = 1024  # rows that tell these variances
 
 
@@ -226,10 +225,10 @@ class Recipe:
         )
 
     def highest_rate(self, rows: Rows, weights: Tensor | None = None) -> float:
-        """Returns the highest learning rate of one hidden layer, for batches of 100 rows or more.
+        """Returns the highest learning rate of training by chains, for batches of 100 rows or more.
 
         Chains have to follow what couplings learn. They lag where many columns vary together, as pixels of
-        clothes do, and then the machine collapses. So beside 0/1 units the rate is 2,000 / (λ² Σ λᵢ), at
+        clothes do, and then the machine collapses. So beside 0/1 units the rate is 3,000 / (λ² Σ λᵢ), at
         most 0.3, with the eigenvalues λᵢ of the covariance of the columns and λ the largest of them. Spins,
         whose values lie twice as far apart, have a quarter of what their image in 0 and 1 has.
 
@@ -239,13 +238,14 @@ class Recipe:
             weights: row weights, (rows,); None means uniform.
         """
         machine = self.machine
-        if not (self.discrete and machine.hidden):
-            return _PAIRS if self.discrete else _OTHERS
+        if not self.discrete:
+            return _OTHERS
         wide = max(_width_of(machine.layers[l]) for l in machine.visible)
         eigenvalues = _eigenvalues(rows, weights) / wide**2
         spread = float(eigenvalues.max() ** 2 * eigenvalues.sum())
         rate = _HIGHEST if spread * _HIGHEST <= _PACE else _PACE / spread
-        return rate / (wide * _width_of(machine.layers[machine.hidden[0]])) ** 2
+        other = _width_of(machine.layers[machine.hidden[0]]) if machine.hidden else wide
+        return rate / (wide * other) ** 2
 
     def _by_rows(self, rows: int, batch: int, highest: float) -> tuple[int, float]:
         """Returns a length in proportion to the number of rows, up to a limit.

@@ -32,7 +32,8 @@ class Steps(Checked):
         updates: length of the run, where epochs are not given.
         epochs: passes over the data; where no length is given, it follows from the number of rows.
         batch_size: rows of every update.
-        learning_rate: at the start; by the rows and the kinds of units if not given.
+        learning_rate: at the start; if not given by how columns vary together, the rows and the kinds of
+            units.
         schedule: schedule of the learning rate; linear if not given.
         optimizer: optimiser, sgd or adam, or lbfgs to a tolerance on all rows for rules without noise; sgd if
             not given, adam with a label.
@@ -41,7 +42,8 @@ class Steps(Checked):
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; fields=0.02 is for biases; repeatable.
-        clip_norm: largest norm of the gradient; 1 if not given.
+        clip_norm: largest norm of the gradient; if not given 1 beside units without a bound, such as
+            Gaussian ones, and any beside others.
         radius: largest norm of all parameters together, to which every update projects them.
         averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
             given.

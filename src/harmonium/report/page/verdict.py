@@ -86,10 +86,10 @@ def _rule_remarks(run: RunRecord) -> list[Remark]:
         elif name.endswith("acceptance") and value < 0.2:
             text = f"Only {value:.0%} of the proposals were accepted"
             remarks.append(Remark("caution", f"{text}: a smaller step moves the chains further."))
-    limit, norm = run.config.get("clip_norm"), late.get("gradient_norm")
-    if limit is not None and norm is not None and norm > limit:
-        text = f"The gradient's norm, {norm:.3g}, was above its limit of {limit:g}"
-        remarks.append(Remark("note", f"{text}: most updates were clipped."))
+    clipped, norm = late.get("clipped"), late.get("gradient_norm")
+    if clipped and norm is not None:
+        text = f"{clipped:.0%} of the updates were clipped at a norm of {run.config['clip_norm']:g}"
+        remarks.append(Remark("note", f"{text}; the mean norm was {norm:.3g}."))
     return list(dict.fromkeys(remarks))
 
 
