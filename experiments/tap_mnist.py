@@ -27,6 +27,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,10 @@ import numpy as np
 import torch
 
 import harmonium as hm
+from harmonium.machine import BoltzmannMachine, init_visible_biases_
 from harmonium.meanfield import Landscape
 from harmonium.report import basin_map, field_norms, free_energy_bands, image_grid, solution_maps
-from harmonium.training import STOP, Update, pretrain
+from harmonium.training import STOP, Update, stream_seed
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -326,6 +328,30 @@ def adatap(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
     return result
 
 
+def pretrain(machine: BoltzmannMachine, X: Any, **settings: Any) -> None:
+    """Trains every two neighbouring layers as a machine, from below (Tramel et al. 2018, Alg. 4).
+
+    Each further pair sees one draw of its lower layer, under the pair just trained. Its couplings and its
+    upper layer are kept.
+    """
+    rows = torch.as_tensor(X, dtype=machine.dtype)
+    for l, coupling in enumerate(machine.couplings):
+        pair = BoltzmannMachine([deepcopy(machine.layers[l]), deepcopy(machine.layers[l + 1])])
+        with torch.no_grad():
+            pair.couplings[0].weight.copy_(coupling.weight)
+        if l > 0:
+            init_visible_biases_(pair, rows)
+        hm.train(pair, rows, **settings).whole()
+        with torch.no_grad():
+            coupling.weight.copy_(pair.couplings[0].weight)
+            generator = torch.Generator().manual_seed(stream_seed(0, "pretraining", l))
+            free = pair.hamiltonian()
+            rows = free.sample(1, free.field(1, free.split(rows)), generator)
+        if l == 0:
+            machine.layers[0].load_state_dict(pair.layers[0].state_dict())
+        machine.layers[l + 1].load_state_dict(pair.layers[1].state_dict())
+
+
 def deep(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
     """Fig. 11: TAP log-likelihood of training and test images while a pretrained deep machine is trained."""
     result: dict[str, Any] = {}
@@ -335,14 +361,8 @@ def deep(data: Data, budget: dict[str, Any], out: Path) -> dict[str, Any]:
         print(name, flush=True)
         machine = data.machine(*hidden)
         rate = budget["learning_rate"]
-        pretrain(
-            machine,
-            data.X,
-            rule=hm.rules.tap(max_sweeps=100),
-            updates=budget["pretraining"],
-            learning_rate=rate,
-            **SHARED,
-        )
+        pretrain(machine, data.X, rule=hm.rules.tap(max_sweeps=100), updates=budget["pretraining"],
+                 learning_rate=rate, **SHARED)  # fmt: skip
         before = surrogates(machine, data, budget)
         total = budget["joint"]
         follow = Follow(

@@ -41,7 +41,6 @@ import harmonium as hm
 from harmonium.cli import options
 from harmonium.estimators import _estimator, _training
 from harmonium.layers import Layer
-from harmonium.training import recipe
 
 from .devices import left_out, read
 
@@ -93,7 +92,6 @@ class Moved:
             (hm, "load", there(hm.load)),
             (_estimator, "load", there(_estimator.load)),
             (_training, "train", there(_training.train)),
-            (recipe, "pretrain", there(recipe.pretrain)),
             (options, "as_device", named(options.as_device)),
             (options, "own_device", named(options.own_device)),
         ):

@@ -150,7 +150,7 @@ CHAINS: dict[str, Any] = {
     "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2, "chains": 7, "replicas": 4,
     "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs", "step": 0.1, "inner": 2,
     "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1, "early_stopping": 3,
-    "shards": 8, "until_correlation": 0.9, "radius": 5.0, "init": "orthogonal,logistic", "pretrain": 1,
+    "shards": 8, "until_correlation": 0.9, "radius": 5.0, "init": "orthogonal,logistic",
 }  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.training import pretrain
 
 from .command_line import CommandLine
 
@@ -109,15 +108,6 @@ def test_data_that_a_kind_does_not_take_are_refused_by_name() -> None:
         hm.Binomial(1, 1 << 31)  # which would ask for 16 GB
     with pytest.raises(ValueError, match="trials: expected an int of at least 1, received 0"):
         hm.Binomial(2, 0)
-
-
-def test_large_counts_are_pretrained_as_they_are() -> None:
-    """Draws of a hidden layer of 300 trials do not fit into eight bits."""
-    machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Binomial(3, 300), hm.Bernoulli(2)], seed=0)
-    X = machine.random_states(20, seed=torch.Generator().manual_seed(0))[0]
-    runs = pretrain(machine, X, rule=hm.rules.cd(1), epochs=1, batch_size=10, learning_rate=0.0001)
-    counts = runs[1].machine.layers[0]
-    assert bool((counts.moments(torch.zeros(1, 3)).mean > 100).all())
 
 
 def test_deep_estimators_of_counts_and_rectified_units() -> None:

@@ -160,18 +160,6 @@ def test_partial_fit_goes_on_and_fit_begins_anew():
     assert np.array_equal(pickle.loads(pickle.dumps(fresh)).transform(PICTURES), fresh.transform(PICTURES))
 
 
-def test_pretraining_learns_layer_by_layer_before_all_are_trained():
-    settings = {"learning_rate": 0.5, "pretrain": 150, "schedule": "constant"}
-    start = small(epochs=1, learning_rate=0.1).fit(PICTURES)
-    pretrained = small(epochs=1, **settings).fit(PICTURES)
-    assert pretrained.n_updates_ == start.n_updates_
-    for before, after in zip(start.machine_.couplings, pretrained.machine_.couplings, strict=True):
-        assert float(after.weight.detach().norm()) > 3 * float(before.weight.detach().norm())
-    together = small(epochs=100, **settings).fit(PICTURES)
-    assert together.score(PICTURES) > max(start.score(PICTURES), pretrained.score(PICTURES)) + 0.3
-    assert small(epochs=1, pretrain=5, n_hidden=(3,)).fit(PICTURES).transform(PICTURES).shape[1] == 3
-
-
 @pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])
 def test_sizes_that_are_none(n_hidden):
     with pytest.raises(ValueError, match="n_hidden: expected sizes"):

@@ -174,7 +174,6 @@ WAYS = {
     "another depth": Way(ValueError, {"n_hidden": (4,)}, when="warm", kinds=(DBM,)),
     "other hidden units": Way(ValueError, {"hidden_kind": "spin"}, when="warm"),
     "no hidden layers": Way(ValueError, {"n_hidden": ()}, when="new", kinds=(DBM,)),
-    "pretraining of a table": Way(ValueError, {"pretrain": 1}, when="new", kinds=(DBM,)),
     "no such device": Way((RuntimeError, ValueError), {"device": "fpga"}),
     "an optimizer that raises": Way(OSError, {"optimizer": raising(OSError())}),
     "an optimizer that is none": Way(TypeError, {"optimizer": lambda parameters: "sgd"}),
@@ -353,14 +352,6 @@ def test_ctrl_c_while_a_threshold_is_found_keeps_the_machine(
             made.fit(FRAME)
     assert made.n_updates_ == 6 and not hasattr(made, "offset_")
     assert np.isfinite(made.score_samples(FRAME)).all()
-
-
-def test_ctrl_c_in_pretraining_changes_nothing(trained: dict[type, Any]) -> None:
-    made = deepcopy(trained[DBM]).set_params(pretrain=3, schedule=signalled(signal.SIGINT, 0))
-    before = content(vars(made))
-    with pytest.raises(KeyboardInterrupt):
-        made.fit(BITS)
-    assert content(vars(made)) == before
 
 
 @pytest.mark.parametrize("clip_norm", [None, 1.0])

@@ -98,11 +98,6 @@ def test_a_pattern_is_a_matrix_of_booleans(pattern: torch.Tensor, received: str)
         hm.BoltzmannMachine(layers, edges={(0, 1): Given()})
 
 
-def test_pretraining_takes_names_too() -> None:
-    deep = hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)])
-    assert len(hm.training.pretrain(deep, X, rule="cd", updates=2, progress=False)) == 2
-
-
 @pytest.mark.parametrize(
     "take",
     [

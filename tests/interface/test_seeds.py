@@ -141,9 +141,6 @@ CALLS: dict[str, Callable[..., Any]] = {
         LOGARITHMS, HOLED[:, 5:], ROWS[:, :1], **s
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
-    "pretrain": lambda **s: trained(
-        hm.training.pretrain, hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3), **s
-    ),
     "split_by_similarity": lambda **s: hm.sequences.split_by_similarity(
         torch.arange(400).view(40, 10) % 97, 0.5, **s
     )[1],
@@ -187,7 +184,7 @@ def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
         shared = torch.Generator().manual_seed(5)
         CALLS[call](seed=shared)
     assert alike(*by_generator)
-    if call not in ("train", "pretrain"):
+    if call != "train":
         assert alike(by_number, by_generator[0])
     if call != "init_from_data_" and call != "local_search":
         assert not torch.equal(shared.get_state(), torch.Generator().manual_seed(5).get_state())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tomllib
 from copy import deepcopy
 from pathlib import Path
@@ -15,7 +14,6 @@ from scipy import stats
 import harmonium as hm
 from harmonium.layers import Layer
 from harmonium.machine import init_by_name_
-from harmonium.training.checkpoint import read_checkpoint
 
 from .command_line import TINY, CommandLine
 
@@ -142,92 +140,3 @@ def test_a_start_changes_nothing_else_of_the_machine(cli: CommandLine, tmp_path:
     plain, other = (hm.load(tmp_path / name / "machine.safetensors") for name in ("plain", "other"))
     assert plain.config() == other.config() and plain.metadata == other.metadata
     assert are_orthogonal(other) and not are_orthogonal(plain)
-
-
-# Pairs of layers first
-# ---------------------------------------------------------------------------------
-
-
-def test_pretraining_by_the_command_is_that_of_the_estimator(cli: CommandLine, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    cli.succeed("train", BARS, run, *DEEP, "--pretrain", 2, "--seed", 3)
-    assert sorted(path.name for path in (run / "pretraining").iterdir()) == ["pair-1", "pair-2"]
-    dbm = hm.DBM((8, 4), pretrain=2, random_state=3, max_updates=20, batch_size=8).fit(X)
-    found = hm.load(run / "machine.safetensors")
-    assert all(torch.equal(a, b) for a, b in zip(found.parameters(), dbm.machine_.parameters(), strict=True))
-    cli.succeed("train", "--config", run / "run.toml", tmp_path / "again", "--threads", 1)
-    assert machine_bytes(tmp_path / "again") == machine_bytes(run)
-
-
-class Stops:
-    """Raises a signal at an update of a run, counted over all runs."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-        self.seen, self.at = 0, at
-        described = hm.cli.runs.Describe.__call__
-
-        def call(describe: Any, update: Any) -> None:
-            described(describe, update)
-            self.seen += 1
-            if self.seen == self.at:
-                signal.raise_signal(signal.SIGINT)
-
-        monkeypatch.setattr("harmonium.cli.runs.Describe.__call__", call)
-
-
-@pytest.mark.mostly_nightly(3)
-@pytest.mark.parametrize("at", [1, 8, 10, 16, 18, 27], ids="update {}".format)
-def test_an_interrupted_pretraining_goes_on_to_the_same_bytes(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    """Two pairs of 8 updates each, then 20 of all layers: the signal comes within each, and at their ends."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    cli.succeed("train", BARS, whole, *DEEP, "--pretrain", 2)
-    with monkeypatch.context() as patched:
-        Stops(patched, at)
-        ended = cli("train", BARS, parts, *DEEP, "--pretrain", 2, "--json")
-    assert ended.status == 130 and ended.json["status"] == "interrupted"
-    assert f"harmonium train --resume {parts}" in ended.stderr
-    assert (parts / "checkpoint.safetensors").exists() == (at > 16)
-    assert "--pretrain: expected 2 as in the run to resume" in cli.refuse(
-        "train", "--resume", parts, "--pretrain", 3
-    )
-    cli.succeed("train", "--resume", parts)
-    assert machine_bytes(parts) == machine_bytes(whole)
-
-
-def test_a_run_that_is_replaced_leaves_no_checkpoint_to_resume(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else --resume would go on with a machine that was not pretrained, or not by these pairs."""
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    cli.succeed("train", BARS, whole, *DEEP, "--pretrain", 2)
-    cli.succeed("train", BARS, run, *DEEP, "--pretrain", 1)
-    assert read_checkpoint(run / "checkpoint.safetensors")["step"] == 20
-    with monkeypatch.context() as patched:
-        Stops(patched, 3)
-        assert cli("train", BARS, run, *DEEP, "--pretrain", 2, "--overwrite").status == 130
-    cli.succeed("train", "--resume", run)
-    assert machine_bytes(run) == machine_bytes(whole)
-
-
-@pytest.mark.parametrize(
-    ("options", "received"),
-    [
-        (("--hidden", "8"), "expected several hidden layers to pretrain in pairs"),
-        ((), "expected several hidden layers to pretrain in pairs, such as --hidden 500,200, received 1"),
-        (("--hidden", "8,4", "--label", "kind"), "expected none for a machine with several visible layers"),
-        (("--from", "earlier"), "expected none with --from"),
-    ],
-)
-def test_machines_without_pairs_are_refused(
-    cli: CommandLine, tmp_path: Path, options: tuple[str, ...], received: str
-) -> None:
-    lines = ["a,b,kind", *(f"{i % 2},{i % 3 == 0:d},{'xy'[i % 2]}" for i in range(20))]
-    (tmp_path / "table.csv").write_text("\n".join(lines))
-    hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)]).save(tmp_path / "earlier.safetensors")
-    options = tuple(str(tmp_path / "earlier.safetensors") if x == "earlier" else x for x in options)
-    data = tmp_path / "table.csv" if "--label" in options else BARS
-    refused = cli.refuse("train", data, tmp_path / "run", *options, "--pretrain", 2)
-    assert refused.startswith("--pretrain: ") and received in refused
-    assert not (tmp_path / "run").exists()

@@ -35,7 +35,7 @@ _LONG = 2**63  # TOML's own limit of whole numbers, which Python's reader does n
 _WIDTH = 100  # characters of a line of comment
 _SETTINGS = settings_of(TrainSettings)
 _STRUCTURE = settings_of(Structure)
-_AT_THE_START = ("initial_std", "init", "pretrain")  # of which a checkpoint has no trace
+_AT_THE_START = ("initial_std", "init")  # of which a checkpoint has no trace
 
 
 @final

@@ -35,14 +35,10 @@ class Describe:
         run_dir: Folder of the run.
         overwrite: whether it may hold another run.
         settings: Text of ``run.toml``.
-        machine: the machine of the run, where it is not the one in training, such as in pretraining.
     """
 
-    def __init__(
-        self, run_dir: Path, overwrite: bool, settings: str, machine: BoltzmannMachine | None = None
-    ) -> None:
-        self._run_dir, self._machine = run_dir, machine
-        self._overwrite = overwrite
+    def __init__(self, run_dir: Path, overwrite: bool, settings: str) -> None:
+        self._run_dir, self._overwrite = run_dir, overwrite
         self._settings = settings
         self._written = False
 
@@ -52,7 +48,7 @@ class Describe:
         Events of the run that is replaced go, or TensorBoard would draw both.
         """
         if not self._written:
-            self.write(self._machine or update.machine)
+            self.write(update.machine)
             self._written = True
 
     def write(self, machine: BoltzmannMachine) -> None:

@@ -58,8 +58,6 @@ class Structure(Checked):
             beside Gaussian visible units.
         init: first parameters by name, such as orthogonal,logistic (Taniguchi et al. 2023): couplings normal
             or orthogonal, biases logistic (all) or data (the visible ones); normal,data if not given.
-        pretrain: passes over the data for every two neighbouring layers before all layers are trained
-            together, by centred PCD-1 at the same rate; for several hidden layers.
     """
 
     PANEL: ClassVar[str] = "Machine"
@@ -76,9 +74,6 @@ class Structure(Checked):
     init: Annotated[str | None, Setting(metavar="NAMES", complete=options.words(INITS), method="chains")] = (
         None
     )
-    pretrain: Annotated[
-        int | None, Setting(COUNT, metavar="EPOCHS", belongs_to=("hidden",), method="chains")
-    ] = None
 
     def hidden_layers(self) -> list[Layer] | None:
         """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
@@ -87,17 +82,6 @@ class Structure(Checked):
             ValueError: sizes or kinds of no meaning, or a start that does not suit them.
         """
         check_init(self.init, self.initial_std, self.hidden != ["0"])
-        layers = self._read_layers()
-        if self.pretrain is not None and (layers is None or len(layers) < 2):
-            count = 1 if layers is None else len(layers)
-            raise ValueError(
-                "pretrain: expected several hidden layers to pretrain in pairs, such as --hidden 500,200, "
-                f"received {count}; without --pretrain the machine is trained at once"
-            )
-        return layers
-
-    def _read_layers(self) -> list[Layer] | None:
-        """Reads the hidden layers; None where ``hidden`` is not given."""
         if self.hidden is None:
             return None
         if self.hidden == ["0"]:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, tasks
-from harmonium.data import Encoder, Identity, Rows, encoder_from_dict
+from harmonium.data import Encoder, Identity, encoder_from_dict
 from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, taken, validated
@@ -47,9 +47,6 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """Returns what early stopping maximises of every row, (rows,), in nats."""
-
-    def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
-        """Pretrains a new machine on all rows before all layers are trained; most machines need none."""
 
     def _calibrate(self, X: Any, weights: Tensor | None) -> None:
         """Finds ``Fitted.numbers`` of the trained machine on validated rows; most estimators have none."""

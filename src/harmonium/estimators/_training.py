@@ -156,7 +156,7 @@ class Training:
     ) -> tuple[Fitted, Rows]:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
-        It is a copy of an earlier one, or a new one, started at the rows and pretrained. ``label`` is the
+        It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the
         visible layer of a label with its states of all rows. Rows are visible states, or the intensities that
         states are drawn from.
         """
@@ -175,7 +175,6 @@ class Training:
         if earlier is None and not self.exact:
             generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
             self.recipe.start_(states, weights, self.options.initial_std, generator)
-            self.options._pretrain(fitted, states, weights)
         elif earlier is not None:
             check_rows(fitted.machine, states, "X")
         if self.options.binarise == "sample":

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any, final
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval
-from torch import Tensor
 
-from harmonium.data import Rows
 from harmonium.estimators._density import DensityEstimator
-from harmonium.estimators._fitted import Fitted, posterior_means
+from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import option
 from harmonium.learning import Rule
-from harmonium.training import DEEP, Recipe
+from harmonium.training import DEEP
 
 
 @final
@@ -44,9 +40,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is. None: as ``RBM``.
         init: see ``RBM``; "ucd_lmi" learns best from "orthogonal,logistic,data".
-        pretrain: passes over the rows for every pair of neighbouring layers before all layers are trained
-            together, at least 0: greedy pretraining by centred PCD-1 (``harmonium.training.pretrain``), at
-            the same learning rate.
 
     Attributes:
         machine_, encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
@@ -62,24 +55,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     _: KW_ONLY
     rule: str | Rule = DEEP.rule
     learning_rate: float | None = DEEP.learning_rate
-    pretrain: int = option(0, Interval(Integral, 0, None, closed="left"), method="chains")
-
-    def _pretrain(self, fitted: Fitted, states: Rows, weights: Tensor | None) -> None:
-        if self.pretrain and len(fitted.machine.hidden) > 1:
-            recipe = Recipe(fitted.machine, "chains")
-            runs = recipe.pretrain_(
-                states,
-                weights,
-                self.pretrain,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                schedule=self.schedule,
-                clip_norm=recipe.clip_norm(self.clip_norm),
-                seed=fitted.stream("pretraining"),
-                device=self.device,
-                progress=self.verbose > 0,
-            )
-            runs[-1].whole()
 
     # Hidden layers
     # ----------------------------------------------------------------------------

@@ -39,7 +39,6 @@ from harmonium.training.penalties import (
     L1Squared as L1Squared,
     Penalty as Penalty,
 )
-from harmonium.training.pretraining import pretrain as pretrain
 from harmonium.training.recipe import (
     DEEP as DEEP,
     FAMILY as FAMILY,

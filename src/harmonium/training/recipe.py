@@ -30,8 +30,6 @@ from harmonium.machine import (
 )
 from harmonium.sums import affordable, has_hidden_states
 from harmonium.training.exact_fit import EXACT_BATCH
-from harmonium.training.pretraining import pretrain
-from harmonium.training.state import TrainingRun
 
 METHODS = ("auto", "exact", "chains")
 OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
@@ -189,40 +187,6 @@ class Recipe:
             init_from_data_(self.machine, rows, generator, weights)
         else:
             init_visible_biases_(self.machine, rows, weights)
-
-    def pretrain_(
-        self,
-        rows: Rows,
-        weights: Tensor | None,
-        epochs: int,
-        *,
-        batch_size: int,
-        learning_rate: float | None,
-        **settings: Any,
-    ) -> list[TrainingRun]:
-        """Trains every two neighbouring layers by centred PCD-1 first, see ``training.pretrain``.
-
-        Args:
-            rows: visible states.
-            weights: row weights, (rows,); None means uniform.
-            epochs: passes over the rows for every pair.
-            batch_size: rows and chains of an update.
-            learning_rate: Rate at the first update of every pair; None: that of deep machines.
-            **settings: further ones of ``training.pretrain``.
-
-        Raises:
-            ValueError: as ``training.pretrain``.
-        """
-        return pretrain(
-            self.machine,
-            rows,
-            rule=rules.centred(rules.pcd(1, chains=batch_size)),
-            weights=weights,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=DEEP.learning_rate if learning_rate is None else learning_rate,
-            **settings,
-        )
 
     def highest_rate(self, rows: Rows, weights: Tensor | None = None) -> float:
         """Returns the highest learning rate of training by chains, for batches of 100 rows or more.

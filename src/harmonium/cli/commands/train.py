@@ -27,7 +27,6 @@ from harmonium.cli.coding import (
     without_units,
 )
 from harmonium.cli.output import Unfinished, note, working
-from harmonium.cli.pretraining import check_pretraining, pretrain
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
 from harmonium.cli.settings import TrainSettings
@@ -115,7 +114,6 @@ def train(
         else:
             beginning = Beginning.trained(settings)
         machine, X = beginning.machine, beginning.X
-        check_pretraining(settings, beginning.recipe)
         settings, share = _decide(settings, beginning)
         rule = _make_rule(settings)
         if share is not None:
@@ -196,11 +194,6 @@ def train(
                     beginning.recipe, X, beginning.weights, share, callbacks=seen, **folder, **watch
                 )
         else:
-            pretrain(
-                beginning.recipe, X, beginning.weights, settings,
-                runs.Describe(run_dir, overwrite, text, machine), device, again,
-                resume=resume, overwrite=overwrite,
-            )  # fmt: skip
             with init_process_group(device):
                 rate = settings.learning_rate
                 run = train_slower(attempt, machine, run_dir=run_dir, learning_rate=rate, **folder)
