@@ -29,7 +29,7 @@ class Listing(list[dict[str, Any]]):
 
 
 class Unfinished(Exception):
-    """Ends a command that was cut short; its result so far is shown all the same.
+    """Ends a command that was cut short or came to nothing; its result is shown all the same.
 
     Args:
         result: What ``show`` prints.

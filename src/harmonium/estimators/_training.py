@@ -24,7 +24,7 @@ from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Table, find_broken_order, find_lost_links, fit_exactly
+from harmonium.tables import Codec, Table, find_broken_order, find_collapse, find_lost_links, fit_exactly
 from harmonium.training import (
     OPTIMIZERS,
     EarlyStopping,
@@ -461,6 +461,18 @@ def make_optimizer(
         for group in made.param_groups:
             group["lr"] *= factor
     return made
+
+
+def warn_of_collapse(name: str, fitted: Fitted, rule: Rule | None) -> None:
+    """Warns where chains left a machine that is worse than independent columns."""
+    if rule is None or fitted.rows is None or not rule.learns_density:
+        return
+    collapse = find_collapse(fitted.machine, fitted.rows, seed=fitted.stream("collapse"))
+    if collapse is not None:
+        _checks.warn(
+            f"{name}: {collapse}; a third of the learning_rate, or another random_state, may mend it",
+            ConvergenceWarning,
+        )
 
 
 def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:

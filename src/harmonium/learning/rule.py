@@ -264,6 +264,12 @@ class Rule:
         return self.density_share > 0
 
     @cached_property
+    def learns_density(self) -> bool:
+        """True if the rule learns the density of all visible layers, and no label or sampler from noise."""
+        sampler = isinstance(self.free, FreeChains) and self.free.start == "noise"
+        return self.density_share == 1 and self.temperature == 1 and not sampler
+
+    @cached_property
     def gibbs_chains(self) -> FreeChains | None:
         """The chains of the free side, where the rule is ``rules.cd`` or ``rules.pcd`` by Gibbs sweeps."""
         clamped, free = self.clamped, self.free

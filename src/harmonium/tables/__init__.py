@@ -31,6 +31,7 @@ from harmonium.tables.linear import (
 from harmonium.tables.lost_links import (
     LOOKED_AT as LOOKED_AT,
     find_broken_order as find_broken_order,
+    find_collapse as find_collapse,
     find_lost_links as find_lost_links,
 )
 from harmonium.tables.table import (

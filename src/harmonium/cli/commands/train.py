@@ -28,14 +28,14 @@ from harmonium.cli.coding import (
 )
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
-from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread
+from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_lost_links, fit_exactly
+from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_collapse, find_lost_links, fit_exactly
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -67,6 +67,7 @@ EXAMPLES = (
 # Of --until-correlation: looks during a run, a fifth of its time; looks without a rise until it ends,
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
+_JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
 _PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
@@ -209,8 +210,15 @@ def train(
         note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again}")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
+    trained = run.averaged_machine or run.machine
+    learned = spread_weighed(X, beginning.weights, _JUDGED)
+    if learned is not None and rule.learns_density and not exact:
+        with working("comparing with independent columns"):
+            collapse = find_collapse(trained, *learned, seed=settings.seed)
+        if collapse is not None:
+            verdict = f"{collapse}; a third of --learning-rate, or another --seed, may mend it"
+            raise Unfinished({**result, "verdict": verdict}, 1)
     if coding.label is None:
-        trained = run.averaged_machine or run.machine
         looked_at = spread(X, LOOKED_AT)
         lost = find_lost_links(trained, looked_at, coding.encoder)
         if lost is not None:
