@@ -146,7 +146,7 @@ class RuleSettings(Checked):
     """The learning rule.
 
     Attributes:
-        rule: learning rule; pcd if not given, mean_field_pcd for several hidden layers.
+        rule: learning rule; pcd if not given.
         sweeps: sweeps of the rule's chains at every update; if not given 10 for sequences, else 1.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.

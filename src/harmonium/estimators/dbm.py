@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,8 +11,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import posterior_means
 from harmonium.estimators._options import option
-from harmonium.learning import Rule
-from harmonium.training import DEEP
 
 
 @final
@@ -32,10 +30,9 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             alike in the gradient (Taniguchi et al. 2023, §4.1), or others; no two layers without a bound side
             by side.
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
-            "mean_field_pcd" and "pcd" take any visible units; "ucd_lmi" and "ucd" are for binary ones.
-        epochs: passes of ``fit`` over the rows, at least 1. None: 100, or as many as make 4,000 updates; with
-            one hidden layer as ``RBM``.
-        learning_rate: Rate of the named optimisers, >= 0; None: 0.2, and with one hidden layer as ``RBM``.
+            "pcd" and "mean_field_pcd", which takes longer, are for any units; "ucd_lmi" and "ucd" for binary.
+        epochs: passes of ``fit`` over the rows, at least 1. None: with several hidden layers 2.4 times as
+            many updates as ``RBM`` has at most, as upper layers learn last.
         centred: Whether a rule by name gives the enhanced gradient (Montavon & Müller 2012 centre the machine
             instead), without which a deep machine of 0/1 units hardly learns from random couplings; a
             ``Rule`` stays as it is. None: as ``RBM``.
@@ -52,9 +49,6 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """
 
     n_hidden: Sequence[int] = option((100, 50), "array-like")
-    _: KW_ONLY
-    rule: str | Rule = DEEP.rule
-    learning_rate: float | None = DEEP.learning_rate
 
     # Hidden layers
     # ----------------------------------------------------------------------------

@@ -40,7 +40,6 @@ from harmonium.training.penalties import (
     Penalty as Penalty,
 )
 from harmonium.training.recipe import (
-    DEEP as DEEP,
     FAMILY as FAMILY,
     LABEL as LABEL,
     METHODS as METHODS,

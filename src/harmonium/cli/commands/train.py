@@ -58,7 +58,7 @@ from harmonium.training import (
 EXAMPLES = (
     "harmonium train digits runs/digits --binarise sample --hidden 200",
     "harmonium train rows.csv runs/rows --label species --hidden 50",
-    "harmonium train digits runs/deep --binarise sample --hidden 200,100 --rule mean_field_pcd",
+    "harmonium train digits runs/deep --binarise sample --hidden 200,100",
     "harmonium train --config runs/digits/run.toml runs/again --seed 1",
     "harmonium train --resume runs/digits",
     "harmonium train --from runs/digits runs/slower --learning-rate 0.005",
