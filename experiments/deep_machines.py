@@ -1,11 +1,12 @@
 """Deep machines by default, beside one hidden layer that takes as long.
 
-    python experiments/deep_machines.py [--data mnist] [--seed 0] [--out experiments/results/deep_machines.jsonl]
+    python experiments/deep_machines.py                               # all sets, three seeds
+    python experiments/deep_machines.py --data mnist --seed 0 --layers deep
 
-Each set is cut at half; the command is ``harmonium train DATA RUN --hidden 300,100`` (100,50 for the 8×8 digits)
-without further options. Beside it, 300 (100) units in one layer, with as many updates as take as long. Both are
-judged on at most 500 rows that no training has seen: ln p, or bounds below it by mean field and by annealing,
-with ln Z by 100 runs of AIS over 1,000 temperatures. CPU seconds of one thread.
+Each set is cut at half. The command is ``harmonium train DATA RUN --hidden 300,100`` without further options,
+100,50 for the 8×8 digits. Beside it stands one layer of 300 (100) units whose updates take as long.
+Both are judged on at most 500 rows that no training has seen: ln p, or bounds below it by mean field and by
+annealing, with ln Z by 100 runs of AIS over 1,000 temperatures. CPU seconds are of one thread.
 
 MNIST is read from $HARMONIUM_DATA, Fashion-MNIST from its Debian package.
 """
@@ -41,8 +42,10 @@ def bits(name: str) -> tuple[np.ndarray, np.ndarray]:
     return (train > train.max() / 2).astype(np.uint8), (test > train.max() / 2).astype(np.uint8)
 
 
-def judge(machine: hm.BoltzmannMachine, train: np.ndarray, test: np.ndarray, grid: Path | None) -> dict[str, Any]:
-    """Returns bounds of ln p, and the variance of samples, 1,000 sweeps from noise, beside that of the data."""
+def judge(
+    machine: hm.BoltzmannMachine, train: np.ndarray, test: np.ndarray, grid: Path | None
+) -> dict[str, Any]:
+    """Returns bounds of ln p, and the variance of samples, 1,000 sweeps from noise, beside the data's."""
     known, rows = (torch.as_tensor(x, dtype=torch.float32) for x in (train[:10_000], test[:500]))
     partition = hm.likelihood.ais(machine, 100, 1000, data=known, seed=1)
     free, generator = machine.hamiltonian(), torch.Generator().manual_seed(2)
@@ -66,7 +69,9 @@ def judge(machine: hm.BoltzmannMachine, train: np.ndarray, test: np.ndarray, gri
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", choices=list(HIDDEN), action="append")
     parser.add_argument("--seed", type=int, action="append")
     parser.add_argument("--layers", choices=("deep", "one"), action="append")
@@ -100,7 +105,10 @@ def main() -> None:
                     seconds, status = trained(*more)
                     machine = hm.load(run / "machine.safetensors")
                     config = json.loads((run / "config.json").read_text("utf-8"))
-                grid = arguments.pictures and arguments.pictures / f"{name}-{'-'.join(map(str, hidden))}-{seed}.png"
+                grid = (
+                    arguments.pictures
+                    and arguments.pictures / f"{name}-{'-'.join(map(str, hidden))}-{seed}.png"
+                )
                 row = {
                     "data": name, "hidden": hidden, "seed": seed, "status": status, "cpu_seconds": seconds,
                     "updates": config["updates"], "learning_rate": config["learning_rate"],

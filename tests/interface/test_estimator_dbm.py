@@ -12,11 +12,13 @@ from sklearn.base import clone
 
 from harmonium import rules
 from harmonium.coupled import Gibbs
-from harmonium.data import bars_and_stripes, gaussian_mixture
+from harmonium.data import Rows, bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
 from harmonium.estimators._fitted import SAMPLERS
+from harmonium.layers import Bernoulli
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.tasks import IMPUTE_METHODS
+from harmonium.training import choose
 
 torch.set_num_threads(1)
 
@@ -158,6 +160,18 @@ def test_partial_fit_goes_on_and_fit_begins_anew():
     fresh = clone(dbm).fit(PICTURES)
     assert fresh.n_updates_ == updates
     assert np.array_equal(pickle.loads(pickle.dumps(fresh)).transform(PICTURES), fresh.transform(PICTURES))
+
+
+def test_deep_machines_learn_as_one_layer_does_and_longer() -> None:
+    """By the same rule and rate, with 2.4 times as many updates at most."""
+    X = torch.from_numpy(np.repeat(PICTURES, 500, 0)).float()
+    encoder, made = RBM(4).fit(PICTURES).encoder_, []
+    for sizes in ([4], [4, 3]):
+        recipe = choose(encoder, [Bernoulli(9)], len(X), list(map(Bernoulli, sizes)), steered=True)
+        assert recipe.defaults.rule == "pcd" and recipe.defaults.clip_norm is None
+        made.append(recipe.budget(Rows.of(X)))
+    (one, rate), (deep, same) = made
+    assert rate == same and (one, deep) == (5_000, 12_000)
 
 
 @pytest.mark.parametrize("n_hidden", [(), (0,), (3, -1), (2.5,)])

@@ -77,6 +77,14 @@ def order_of_draws(**seed: Any) -> Any:
     return torch.tensor([*(found or "nothing").encode()])
 
 
+def words_on_collapse(**seed: Any) -> Any:
+    """What is found of a machine of random couplings, whose ln Z is annealed: letters, as a tensor."""
+    machine = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)])
+    hm.machine.normal_(machine, 1.0, torch.Generator().manual_seed(0))
+    found = hm.tables.find_collapse(machine, (torch.arange(2400).view(60, 40) % 7 < 2).float(), **seed)
+    return torch.tensor([*(found or "nothing").encode()])
+
+
 def standardised() -> hm.BoltzmannMachine:
     """Returns a machine of real columns with more hidden units than are summed out."""
     made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(13)], seed=0)
@@ -150,6 +158,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
     "planted_glass": lambda **s: torch.as_tensor(hm.data.planted_glass(4, **s)[1]),
     "find_broken_order": order_of_draws,
+    "find_collapse": words_on_collapse,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(
         hm.report.kernel_distance(
