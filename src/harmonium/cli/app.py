@@ -63,7 +63,8 @@ def parser_of(name: str) -> Any:
             function = with_options(function)
         alone.command(
             context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
-            epilog="\n\n".join(["Examples:", *module.EXAMPLES]),  # paragraphs keep their lines apart
+            # Paragraphs keep their lines apart.
+            epilog="\n\n".join([*getattr(module, "LISTED", ()), "Examples:", *module.EXAMPLES]),
         )(function)
     finally:
         gc.freeze()  # what imports make stays: a search for garbage in it takes part of a second

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -72,12 +72,8 @@ def read(
       column headed ``sequence``, of aligned sequences, is an alignment too; its other columns stand beside
       it, and one of them may be the label.
     - a folder: its images in the order of their names, all of one size and kind.
-    - a built-in name: ``digits``, ``bars-and-stripes``, ``gaussian-mixture`` and
-      ``gaussian-mixture-anisotropic`` (1000 draws, seed 0), ``family`` (``protein_family``), ``mnist``,
-      ``mnist-test``, ``fashion-mnist`` and ``fashion-mnist-test``. The images are looked for in
-      ``$HARMONIUM_DATA/NAME``, ``../shared/data/NAME`` and ``/usr/share/datasets/NAME``, where Debian's
-      package ``dataset-fashion-mnist`` has them, those of MNIST in ``$HARMONIUM_DATA`` too. A file of
-      that name is read as ``./name``.
+    - a name in ``harmonium.data.BUILT_IN``, which tells where each of these sets comes from, as ``harmonium
+      data --help`` does. A file of such a name is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
@@ -101,7 +97,7 @@ def read(
             names the file and the reason.
     """
     if isinstance(source, str) and source in BUILT_IN:
-        return BUILT_IN[source]()
+        return BUILT_IN[source].read()
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(
@@ -199,24 +195,60 @@ def _read_mnist(file: str, name: str) -> DataSet:
             if path.is_file():
                 return replace(read(path), name=name)
     unset = "" if variable else " ($HARMONIUM_DATA is not set)"
-    remedy = f"put the four files into a folder {kind} and set HARMONIUM_DATA to the folder that holds it"
-    if kind == "fashion-mnist":
-        remedy = f"install Debian's package dataset-fashion-mnist, or {remedy}"
     raise FileNotFoundError(
-        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; {remedy}"
+        f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; "
+        + _remedy(kind)
     )
 
 
-BUILT_IN: dict[str, Callable[[], DataSet]] = {
-    "digits": lambda: DataSet(*toy.digits(), (8, 8), "digits"),
-    "bars-and-stripes": lambda: DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes"),
-    "gaussian-mixture": lambda: DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture"),
-    "gaussian-mixture-anisotropic": lambda: DataSet(
-        toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic"
+def _remedy(kind: str) -> str:
+    """Returns what makes MNIST, or a set like it, known by its name."""
+    files = "train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, each also with .gz"
+    own = f"put {files}, into a folder {kind}, and set HARMONIUM_DATA to the folder that holds it"
+    package = f"apt install dataset-{kind} on Debian and Ubuntu, or "
+    return package + own if kind == "fashion-mnist" else own
+
+
+def _mixture(kind: str, name: str) -> BuiltIn:
+    return BuiltIn(
+        lambda: DataSet(toy.gaussian_mixture(1000, kind), None, None, name),
+        f"1,000 draws of three normal distributions in the plane, {kind}, seed 0",
+    )
+
+
+def _mnist(kind: str, what: str) -> dict[str, BuiltIn]:
+    about, test = f"60,000 grey {what} of 28x28 pixels with labels: {_remedy(kind)}", f"{kind}-test"
+    return {
+        kind: BuiltIn(lambda: _read_mnist("train-images-idx3-ubyte", kind), about),
+        test: BuiltIn(lambda: _read_mnist("t10k-images-idx3-ubyte", test), f"10,000 others, as {kind}"),
+    }
+
+
+class BuiltIn(NamedTuple):
+    """A set of data that has a name.
+
+    Attributes:
+        read: reads it.
+        about: the rows, and where they come from.
+    """
+
+    read: Callable[[], DataSet]
+    about: str
+
+
+BUILT_IN: dict[str, BuiltIn] = {
+    "digits": BuiltIn(
+        lambda: DataSet(*toy.digits(), (8, 8), "digits"),
+        "1,797 grey digits of 8x8 pixels with labels, those of scikit-learn",
     ),
-    FAMILY: protein_family,
-    "mnist": lambda: _read_mnist("train-images-idx3-ubyte", "mnist"),
-    "mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "mnist-test"),
-    "fashion-mnist": lambda: _read_mnist("train-images-idx3-ubyte", "fashion-mnist"),
-    "fashion-mnist-test": lambda: _read_mnist("t10k-images-idx3-ubyte", "fashion-mnist-test"),
+    "bars-and-stripes": BuiltIn(
+        lambda: DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes"),
+        "32 pictures of 4x4 pixels, 0 and 1",
+    ),
+    "gaussian-mixture": _mixture("isotropic", "gaussian-mixture"),
+    "gaussian-mixture-anisotropic": _mixture("anisotropic", "gaussian-mixture-anisotropic"),
+    FAMILY: BuiltIn(protein_family, "1,500 aligned sequences of a made-up family of proteins"),
+    **_mnist("mnist", "digits"),
+    **_mnist("fashion-mnist", "pictures of clothes"),
 }
+"""Sets of data by their names."""

@@ -17,7 +17,7 @@ from harmonium.cli import options
 from harmonium.cli.coding import naming, naming_alphabet, read_kinds, weights_of, without_units
 from harmonium.cli.output import Listing, check_target, in_answers
 from harmonium.cli.rows_file import SEQUENCES, TABLES, array_bytes, check_sequences, spelt, write_rows
-from harmonium.data import DataSet, Rows, read, write_weights
+from harmonium.data import BUILT_IN, DataSet, Rows, read, write_weights
 from harmonium.report import image_grid
 from harmonium.sequences import split_by_similarity, write_fasta
 from harmonium.tables import IGNORE, Table, name_of, without_unit
@@ -30,6 +30,7 @@ EXAMPLES = (
     "harmonium data images/ --out images.npz",
     "harmonium data family.fasta.gz --reweight 0.8 --out-weights family.weights",
 )
+LISTED = ("Built-in names:", *(f"{name}: {known.about}" for name, known in BUILT_IN.items()))
 
 
 def data(
