@@ -26,7 +26,7 @@ from harmonium.estimators._training import Training, structure_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import Codec, Table
-from harmonium.tasks import unobserved
+from harmonium.tasks import IMPUTE_VALUES, unobserved
 from harmonium.training import warn_of_rough
 
 
@@ -296,7 +296,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         X: Any,
         *,
         method: str = "auto",
-        value: str = "mode",
+        value: str = "nearest",
         draws: int = 5,
         sweeps: int = 100,
         random_state: Any = None,
@@ -307,9 +307,10 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             X: (rows, columns), dense, NaN or None where a value is missing.
             method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
                 ``harmonium.tasks.impute``.
-            value: "mode": the most probable label or count, of real numbers the mean; "mean": means of counts
-                too, rounded for types of whole numbers alone; "draw": one draw given the rest of the row. All
-                stay within what was seen of their column, or its ``limits``.
+            value: "nearest": the most probable label, and of numbers the mean, rounded as all of the column
+                are, such as to whole ones; "mode": the most probable count too, of real numbers the mean;
+                "mean": rounded for types of whole numbers alone; "draw": one draw given the rest of the row.
+                All stay within what was seen of their column, or its ``limits``.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -322,7 +323,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
         """
-        _checks.one_of(value, "value", ("mode", "mean", "draw"))
+        _checks.one_of(value, "value", IMPUTE_VALUES)
         fitted = self._require_fitted()
         X, _, states = self._completions(X, method, value, draws, sweeps, random_state)
         return fitted.fill(X, states, rounded=value != "mean", drawn="cells" if value == "draw" else None)

@@ -289,7 +289,7 @@ class Column:
         return found
 
     def decode(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Array:
-        """Returns cells (rows,) from states or means; counts are rounded, and numbers as they all were.
+        """Returns cells (rows,) from states or means; numbers are rounded to what they all were multiples of.
 
         Args:
             states: (rows, width).
@@ -298,15 +298,18 @@ class Column:
                 states that are drawn for missing cells, or None of means and most probable states
                 (``Support``).
         """
+        # A mean of two numbers is rounded to one of them, of more to what they are multiples of.
+        between = self.ranked and (not rounded or (drawn is None and len(self.values) > 2))
+        step = step_of(np.array(self.values), None) if between else self.step
         if isinstance(self.coding, OneOf) and drawn is None:
             cells: Array = self.coding.most_probable(states)[:, 0]
-        elif self.ranked and not rounded:
+        elif between:
             cells = self.numbers(states)[:, 0]
         else:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
-        if rounded and self.step is not None:
-            cells = _round_to(cells, self.step)
+        if rounded and step is not None:
+            cells = _round_to(cells, step)
         limits = self.support and (self.support.drawn if drawn == "rows" else self.support.filled)
         if limits is not None and cells.dtype.kind == "f":
             cells = np.clip(cells, *limits)

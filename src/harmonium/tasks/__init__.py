@@ -16,6 +16,7 @@ from harmonium.tasks.denoising import (
 )
 from harmonium.tasks.imputation import (
     IMPUTE_METHODS as IMPUTE_METHODS,
+    IMPUTE_VALUES as IMPUTE_VALUES,
     Imputation as Imputation,
     by_column as by_column,
     impute as impute,

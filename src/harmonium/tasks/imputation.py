@@ -27,7 +27,8 @@ _WIDE = 4096  # states of numbers in a row at most whose probabilities are avera
 
 IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
-
+IMPUTE_VALUES = ("nearest", "mode", "mean", "draw")
+"""Values that ``impute_cells`` chooses for cells."""
 
 Filled = tuple[Tensor, Tensor, Tensor]
 """``mode``, ``mean`` and ``draws`` of an ``Imputation``, whatever they hold where nothing is missing."""
@@ -191,9 +192,10 @@ def impute_cells(
     sweeps: int,
     seed: int | torch.Generator = 0,
 ) -> tuple[Imputation, Tensor]:
-    """Fills in as ``impute`` does, and chooses the "mode", the "mean" or a "draw" for the cells of data.
+    """Fills in as ``impute`` does, and chooses what the cells of data get.
 
-    Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
+    "nearest" is the mean of numbers, which decoding rounds as the column is, and the most probable label;
+    "mode", "mean" and "draw" are those of ``Imputation``. Of "local_search" the nearest are its modes. Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
     straight lines beside it (``tables.LinearPrediction``). Those of labels tell the most probable one.
 
     Returns:
@@ -205,7 +207,11 @@ def impute_cells(
     if done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
         done = _with_lines(machine, encoder, X, missing, done, generator)
     states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.mode)
-    if value == "mode" and isinstance(encoder, Table) and any(encoder.shared):
+    if value == "nearest" and done.method != "local_search":
+        parts = machine.split(done.mean).items()
+        nearest = torch.cat([nearest_state(machine.layers[l], x) for l, x in parts], -1)
+        states = done.mean if isinstance(encoder, Table) else nearest
+    elif value in ("mode", "nearest") and isinstance(encoder, Table) and any(encoder.shared):
         shared = torch.tensor(encoder.shared, device=states.device)
         shared = torch.nn.functional.pad(shared, (0, states.shape[1] - len(shared)))  # beside a label
         states = torch.where(shared, done.mode if done.method == "local_search" else done.mean, states)

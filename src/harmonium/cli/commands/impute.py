@@ -40,7 +40,7 @@ EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
 )
 
-_SHOWN = {"mode": "the likeliest of the draws", "draw": "one draw"}
+_SHOWN = {"nearest": "the values nearest to the means", "mode": "the most probable", "draw": "one draw"}
 
 
 def impute(
@@ -49,7 +49,7 @@ def impute(
     out: Path,
     missing: str = "nan",
     method: Annotated[str, Setting(complete=options.words(IMPUTE_METHODS))] = "auto",
-    value: Literal["mode", "mean", "draw"] | None = None,
+    value: Literal["nearest", "mode", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: int | None = None,
     draws: int = 5,
@@ -75,15 +75,16 @@ def impute(
             of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
             local_search, tap, or another kernel.
-        value: what to write: mode (the most probable label or count, of real numbers the mean; the default),
-            mean, or draw (a random one, the default with --imputations).
+        value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
+            is; the default), mode (the most probable count too), mean (not rounded), or draw (a random one,
+            the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
         rows: only the first rows of DATA.
         draws: chains or searches of every row.
         sweeps: sweeps of every chain.
     """
     _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
-    value = value or ("mode" if imputations is None else "draw")
+    value = value or ("nearest" if imputations is None else "draw")
     if imputations is not None and value != "draw":
         raise ValueError(f"imputations: expected with --value draw, received {value}")
     targets = _targets(out, imputations)
