@@ -67,7 +67,7 @@ def test_trained_on_sampled_and_imputed_with_names_kept(
     assert all(
         row[2] in CITIES and row[3] in ("yes", "no") and row[0].lstrip("-").isdecimal() for row in rows
     )
-    for value in ("mode", "mean", "draw"):
+    for value in ("nearest", "mean", "draw"):
         out = tmp_path / f"{value}.csv"
         done = cli.succeed("impute", run, table, "--out", out, "--sweeps", 5, "--value", value, "--json").json
         assert done["missing"] == pytest.approx(4 / 240)

@@ -17,7 +17,7 @@ from harmonium.data import BINARISE, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import INITS, check_init, hidden_for
-from harmonium.training import METHODS, OBJECTIVES, Recipe, Steps, make_rule, share_of
+from harmonium.training import IMAGES, METHODS, OBJECTIVES, Recipe, Steps, make_rule, share_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +230,13 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
     threads: options.Threads | None = None
     checkpoint_every: Annotated[int | None, Setting(COUNT)] = None
     shards: Annotated[int | None, Setting(method="chains")] = None
+
+    @property
+    def may_learn_images(self) -> bool:
+        """True if nothing else is asked for than what is done with grey images beside Gaussian units."""
+        layers = self.hidden_layers()
+        one = layers is None or len(layers) == 1
+        return one and self.label is None and self.method != "exact" and self.rule in (None, IMAGES.rule)
 
     def decided(self, recipe: Recipe, rows: Rows, weights: Tensor | None = None) -> TrainSettings:
         """Returns the settings with what the data, (rows,) with weights, decide where nothing is given."""

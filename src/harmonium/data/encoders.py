@@ -235,14 +235,15 @@ class Standardise(Encoder):
         Raises:
             TypeError, ValueError: as :meth:`Rows.of`.
         """
-        mean, variance = (X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights)
-        if not per_column:
-            mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
-        return cls.from_moments(mean, variance)
+        return cls.from_moments(
+            *(X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights), per_column
+        )
 
     @classmethod
-    def from_moments(cls, mean: Tensor, variance: Tensor) -> Standardise:
-        """Returns the encoder for data of these means and variances, both (columns,) or a number."""
+    def from_moments(cls, mean: Tensor, variance: Tensor, per_column: bool = True) -> Standardise:
+        """Returns the encoder for data of these means and variances, both (columns,), as ``fit`` does."""
+        if not per_column:
+            mean, variance = mean.mean(), variance.mean() + mean.var(correction=0)
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def read(
             names the file and the reason.
     """
     if isinstance(source, str) and source in BUILT_IN:
-        return BUILT_IN[source].read()
+        return BUILT_IN[source][0]()
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(
@@ -209,46 +209,35 @@ def _remedy(kind: str) -> str:
     return package + own if kind == "fashion-mnist" else own
 
 
-def _mixture(kind: str, name: str) -> BuiltIn:
-    return BuiltIn(
-        lambda: DataSet(toy.gaussian_mixture(1000, kind), None, None, name),
-        f"1,000 draws of three normal distributions in the plane, {kind}, seed 0",
-    )
-
-
-def _mnist(kind: str, what: str) -> dict[str, BuiltIn]:
+def _mnist(kind: str, what: str) -> dict[str, tuple[Callable[[], DataSet], str]]:
     about, test = f"60,000 grey {what} of 28x28 pixels with labels: {_remedy(kind)}", f"{kind}-test"
     return {
-        kind: BuiltIn(lambda: _read_mnist("train-images-idx3-ubyte", kind), about),
-        test: BuiltIn(lambda: _read_mnist("t10k-images-idx3-ubyte", test), f"10,000 others, as {kind}"),
+        kind: (lambda: _read_mnist("train-images-idx3-ubyte", kind), about),
+        test: (lambda: _read_mnist("t10k-images-idx3-ubyte", test), f"10,000 others, as {kind}"),
     }
 
 
-class BuiltIn(NamedTuple):
-    """A set of data that has a name.
-
-    Attributes:
-        read: reads it.
-        about: the rows, and where they come from.
-    """
-
-    read: Callable[[], DataSet]
-    about: str
-
-
-BUILT_IN: dict[str, BuiltIn] = {
-    "digits": BuiltIn(
+BUILT_IN: dict[str, tuple[Callable[[], DataSet], str]] = {
+    "digits": (
         lambda: DataSet(*toy.digits(), (8, 8), "digits"),
         "1,797 grey digits of 8x8 pixels with labels, those of scikit-learn",
     ),
-    "bars-and-stripes": BuiltIn(
+    "bars-and-stripes": (
         lambda: DataSet(toy.bars_and_stripes(), None, (4, 4), "bars-and-stripes"),
         "32 pictures of 4x4 pixels, 0 and 1",
     ),
-    "gaussian-mixture": _mixture("isotropic", "gaussian-mixture"),
-    "gaussian-mixture-anisotropic": _mixture("anisotropic", "gaussian-mixture-anisotropic"),
-    FAMILY: BuiltIn(protein_family, "1,500 aligned sequences of a made-up family of proteins"),
+    "gaussian-mixture": (
+        lambda: DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture"),
+        "1,000 draws of three normal distributions in the plane, seed 0",
+    ),
+    "gaussian-mixture-anisotropic": (
+        lambda: DataSet(
+            toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic"
+        ),
+        "as many of three wide and flat ones",
+    ),
+    FAMILY: (protein_family, "1,500 aligned sequences of a made-up family of proteins"),
     **_mnist("mnist", "digits"),
     **_mnist("fashion-mnist", "pictures of clothes"),
 }
-"""Sets of data by their names."""
+"""Readers of sets of data by their names, and what these are and where they come from."""

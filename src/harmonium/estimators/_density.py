@@ -222,7 +222,7 @@ class DensityEstimator(BoltzmannEstimator):
         *,
         given: Any = None,
         method: str = "auto",
-        sweeps: int = 1000,
+        sweeps: int | None = None,
         random_state: Any = None,
     ) -> Any:
         """Draws rows from the machine, in the units of the data.
@@ -242,7 +242,8 @@ class DensityEstimator(BoltzmannEstimator):
                 that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not
                 follow the distribution. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps
                 of the whole state. Other kernels by their names in ``chains.Kernel.registry``.
-            sweeps: Sweeps of every chain, at least 0; not read for "local_mode".
+            sweeps: Sweeps of every chain, at least 0; not read for "local_mode". None: 1,000, or as many as
+                chains from noise have learned by "noise_cd".
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:

@@ -26,7 +26,7 @@ from harmonium.estimators._training import Training, structure_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
 from harmonium.tables import Codec, Table
-from harmonium.tasks import IMPUTE_VALUES, unobserved
+from harmonium.tasks import unobserved
 from harmonium.training import warn_of_rough
 
 
@@ -37,6 +37,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
     """
 
     _fitted: Fitted | None = None
+    _samples_images = False  # which leaves no density
     _NUMBERS: tuple[str, ...] = ()
     """Names in ``Fitted.numbers`` that ``_calibrate`` sets, and files keep."""
 
@@ -264,7 +265,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         n_samples: int,
         given: Any,
         method: str,
-        sweeps: int,
+        sweeps: int | None,
         random_state: Any,
         label: Callable[[int], Tensor] | None = None,
     ) -> tuple[Any, list[Tensor]]:
@@ -308,9 +309,8 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
             method: "auto", "exact", "gibbs", "tempered", "local_search" or "tap"; see
                 ``harmonium.tasks.impute``.
             value: "nearest": the most probable label, and of numbers the mean, rounded as all of the column
-                are, such as to whole ones; "mode": the most probable count too, of real numbers the mean;
-                "mean": rounded for types of whole numbers alone; "draw": one draw given the rest of the row.
-                All stay within what was seen of their column, or its ``limits``.
+                are, such as to whole ones; "mean": rounded for types of whole numbers alone; "draw": one draw
+                given the rest of the row. All stay within what was seen of their column, or its ``limits``.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -323,7 +323,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
         """
-        _checks.one_of(value, "value", IMPUTE_VALUES)
+        _checks.one_of(value, "value", ("nearest", "mean", "draw"))
         fitted = self._require_fitted()
         X, _, states = self._completions(X, method, value, draws, sweeps, random_state)
         return fitted.fill(X, states, rounded=value != "mean", drawn="cells" if value == "draw" else None)

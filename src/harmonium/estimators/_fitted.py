@@ -36,7 +36,7 @@ from harmonium.sums import (
     unit_updates_by_row,
 )
 from harmonium.tables import Codec, Table, blank_rows, log_masses
-from harmonium.tasks import impute, sample, unobserved
+from harmonium.tasks import impute, sample, unobserved, usual_sweeps
 from harmonium.training import stream_seed
 
 _TOLERANCE = 1e-5  # of mean field
@@ -290,7 +290,7 @@ class Fitted:
         return as_generator(stream_seed(seed, purpose), self.machine.device)
 
     def draw(
-        self, rows: int, clamp: Tensor | None, method: str, sweeps: int, random_state: Any
+        self, rows: int, clamp: Tensor | None, method: str, sweeps: int | None, random_state: Any
     ) -> list[Tensor]:
         """Draws states of all layers given visible ones, (rows, visible_width), NaN where they are drawn.
 
@@ -299,6 +299,7 @@ class Fitted:
         _checks.one_of(method, "method", ("auto", "exact", *chains.Kernel.registry, *SAMPLERS))
         self.require_density("sample")
         machine, generator = self.machine, self.generator(random_state, "sample")
+        sweeps = usual_sweeps(machine) if sweeps is None else sweeps
         if method in ("auto", "exact"):
             number = rows if clamp is None else 1
             drawn = sample(machine, number, given=clamp, method=method, sweeps=sweeps, seed=generator)

@@ -107,13 +107,13 @@ def taken(X: Any, index: NDArray[Any] | slice) -> Any:
     return X.take(index) if isinstance(X, Frame) else X[index]
 
 
-def fit_codec(
-    X: Any, visible: str | Mapping[Any, str], unknown: str, binarise: str | None, weights: Tensor | None
-) -> Codec:
+def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Codec:
     """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
+    visible, binarise = options.visible, options.binarise or "none"
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
+    more: dict[str, Any] = {"unknown": options.unknown, "weights": weights, "images": images}
     with _naming_visible():
-        return Codec.fit(X, kind, kinds, binarise=binarise or "none", unknown=unknown, weights=weights)
+        return Codec.fit(X, kind, kinds, binarise=binarise, **more)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class Options:
     hidden_kind: str = option("bernoulli", _KINDS)
     hidden_states: int = option(2, Interval(Integral, 2, None, closed="left"))
     method: str = option("auto", StrOptions(set(METHODS)))
-    rule: str | Rule = by_chains(PLAIN.rule, StrOptions(set(rules.RECIPES)), Rule)
+    rule: str | Rule = by_chains("auto", StrOptions({*rules.RECIPES, "auto"}), Rule)
     sweeps: int | None = by_chains(None, COUNT, None)
     chains: int | None = by_chains(None, COUNT, None)
     batch_size: int = by_chains(100, COUNT, train=True)
@@ -74,7 +74,7 @@ class Options:
     centred: bool | None = by_chains(None, "boolean", None)
     learning_rate: float | None = by_chains(None, FROM_0, None)
     optimizer: str | OptimizerFactory = by_chains(
-        PLAIN.optimizer, StrOptions({*OPTIMIZERS} - {"lbfgs"}), callable
+        "auto", StrOptions({*OPTIMIZERS, "auto"} - {"lbfgs"}), callable
     )
     schedule: str | Schedule = by_chains(PLAIN.schedule, StrOptions(set(SCHEDULES)), callable)
     clip_norm: float | str | None = by_chains(

@@ -26,6 +26,7 @@ from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
 from harmonium.tables import Codec, Table, find_broken_order, find_collapse, find_lost_links, fit_exactly
 from harmonium.training import (
+    IMAGES,
     OPTIMIZERS,
     EarlyStopping,
     OptimizerFactory,
@@ -34,7 +35,9 @@ from harmonium.training import (
     Update,
     check_rows,
     choose,
+    learns_images,
     make_rule,
+    sweeps_from_noise,
     train,
     train_slower,
 )
@@ -112,6 +115,13 @@ class Training:
         """True if the machine is trained without chains."""
         return self.recipe is not None and self.recipe.method == "exact"
 
+    @property
+    def optimizer(self) -> Any:
+        """The optimiser of training by chains."""
+        assert self.recipe is not None
+        chosen = self.options.optimizer
+        return self.recipe.defaults.optimizer if isinstance(chosen, str) and chosen == "auto" else chosen
+
     def budget(self, rows: Rows, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
         """Returns the updates of ``fit`` over some rows, and the learning rate of a named optimiser.
 
@@ -123,7 +133,7 @@ class Training:
             rows,
             weights,
             batch_size=options.batch_size,
-            optimizer=options.optimizer,
+            optimizer=self.optimizer,
             epochs=options.epochs,
             updates=options.max_updates,
             learning_rate=options.learning_rate,
@@ -133,13 +143,16 @@ class Training:
     def _make_rule(self, machine: BoltzmannMachine) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
         options = self.options
-        own = {name: getattr(options, name) for name in ("sweeps", "chains")}
-        own = {name: value for name, value in own.items() if value is not None}
         assert self.recipe is not None
-        centred = self.recipe.is_centred(options.rule, options.optimizer, options.centred)
-        rule = make_rule(
-            options.rule, options.optimizer, centred=centred, batch_size=options.batch_size, **own
-        )
+        plain = self.recipe.defaults
+        kind = plain.rule if options.rule == "auto" else options.rule
+        sweeps = plain.sweeps if options.sweeps is None and kind == plain.rule else options.sweeps
+        own = {"sweeps": sweeps, "chains": options.chains}
+        own = {name: value for name, value in own.items() if value is not None}
+        centred = self.recipe.is_centred(kind, self.optimizer, options.centred)
+        rule = make_rule(kind, self.optimizer, centred=centred, batch_size=options.batch_size, **own)
+        if sweeps := sweeps_from_noise(rule):
+            machine.metadata["sweeps_from_noise"] = sweeps
         return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
 
     # A machine to train, and its rows
@@ -189,7 +202,9 @@ class Training:
         options = self.options
         std, plain = options.initial_std, type(options).initial_std
         check_init(options.init, None if std == plain else std)
-        codec = fit_codec(X, options.visible, options.unknown, options.binarise, weights)
+        images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
+        images &= label is None and options.method != "exact" and options.visible != "auto"
+        codec = fit_codec(X, options, weights, images)
         visible, encoder = [*codec.layers], codec.encoder
         data_width = sum(layer.width for layer in visible)
         hidden = None
@@ -240,7 +255,8 @@ class Training:
         if isinstance(encoder, Table):
             encoder = encoder.widened(X)
             machine.metadata["encoder"] = encoder.to_dict()
-        self.recipe = Recipe(machine, "chains", label is not None)
+        images = label is None and learns_images(encoder, machine)
+        self.recipe = Recipe(machine, "chains", label is not None, images=images)
         return replace(earlier, machine=machine, encoder=encoder, settings=structure)
 
     # Training
@@ -281,7 +297,7 @@ class Training:
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
         def optimizer(factor: float, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-            built.append(make_optimizer(options.optimizer, parameters, rate, factor, earlier))
+            built.append(make_optimizer(self.optimizer, parameters, rate, factor, earlier))
             return built[-1]
 
         redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
@@ -309,7 +325,7 @@ class Training:
         updates, rate = self.budget(learned, None if weights is None else weights[kept], whole)
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
 
-        plain = options.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
+        plain = self.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
 
         def attempt(factor: float) -> TrainingRun:
             """Trains at this times the learning rate."""

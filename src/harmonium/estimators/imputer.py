@@ -17,7 +17,6 @@ from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
-from harmonium.tasks import IMPUTE_VALUES
 
 
 @final
@@ -30,7 +29,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
     Args:
         estimator: an ``RBM`` or ``DBM``, not changed; None: ``RBM()``.
         value: what a cell gets, see ``RBM.impute``: "nearest" (the most probable label, the mean of numbers
-            rounded as the column is), "mode", "mean" or "draw".
+            rounded as the column is), "mean" or "draw".
         add_indicator: whether a column of 0 and 1 follows for every column that lacked cells in ``fit``: 1
             where the cell was missing.
         random_state: of training and of the draws, as everywhere in scikit-learn; None: that of
@@ -53,7 +52,7 @@ class RBMImputer(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's own name
         "estimator": [RBM, DBM, None],
-        "value": [StrOptions(set(IMPUTE_VALUES))],
+        "value": [StrOptions({"nearest", "mean", "draw"})],
         "add_indicator": ["boolean"],
         "random_state": ["random_state"],
     }

@@ -61,6 +61,9 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             sums are quick (2,048 rows beside 10 hidden units) and no parameter of chains is given; else
             "chains".
         rule: how the gradient is estimated: the name of a recipe in ``harmonium.rules``, or a ``Rule``.
+            "auto": "pcd", but for images "noise_cd" by 20 sweeps and 1,000 updates of "adam" at 0.003, a
+            sampler and no density. Images are grey levels (numbers in [0, 1], or whole ones up to 255) in
+            more than 40 columns, for which ``visible`` names Gaussian units.
         sweeps: Gibbs sweeps of every update, at least 1; None: the recipe's own number. "exact" and a
             ``Rule`` take none.
         chains: chains of the free machine, at least 1; None: ``batch_size``. "exact", "cd" and a ``Rule``
@@ -81,8 +84,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             vary much together, such as large pictures of clothes (docs/decisions/0018); less where few rows
             would come further than ``epochs`` says, and in proportion for batches below 100. In
             ``partial_fit`` so, and at most 0.1. "adam": at most 0.01.
-        optimizer: "sgd"; "adam", which wants a rate around 0.01 and no centring; or a callable
-            ``parameters -> torch.optim.Optimizer`` with its own rates.
+        optimizer: "sgd"; "adam", which wants a rate around 0.01 and no centring; "auto": "sgd", and for
+            images "adam"; or a callable ``parameters -> torch.optim.Optimizer`` with its own rates.
         schedule: Factor on the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
             "inverse_sqrt", or a callable ``(step, total) -> factor``. ``partial_fit`` has a constant rate.
         clip_norm: largest norm of the gradient, above 0; None: any. "auto": 1 beside units without a bound,
@@ -151,6 +154,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """
 
     n_hidden: int | None = option(None, COUNT, None)
+    _samples_images = True
 
     # Hidden units and reconstructions
     # ----------------------------------------------------------------------------

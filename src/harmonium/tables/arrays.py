@@ -7,14 +7,17 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._rows import Moments
-from harmonium.data import Encoder, Rows
+from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers import Layer
 from harmonium.tables.codings import Seen, fit_array, states_of
+from harmonium.training import is_table
 
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
 
 
-def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -> tuple[Layer, Encoder]:
+def visible_for(
+    rows: Rows, kind: str = "auto", weights: Tensor | None = None, *, images: bool = False
+) -> tuple[Layer, Encoder]:
     """Finds a visible layer for an array, and the encoder that turns data into its states and samples back.
 
     Args:
@@ -29,6 +32,9 @@ def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -
             "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
             Other kinds take what their ``coding`` says.
         weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
+        images: whether grey levels, numbers in [0, 1] or whole ones up to 255, are pixels in more columns
+            than a table of one kind has. Gaussian units then have one mean and one deviation for all, so that
+            the contrast of pixels to each other stays.
 
     Raises:
         ValueError: an unknown kind, or data that the kind does not take; the message names the value.
@@ -51,7 +57,11 @@ def visible_for(rows: Rows, kind: str = "auto", weights: Tensor | None = None) -
         pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
         kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
     n_states, encoder = fit_array(kind, seen)
-    return Layer.registry[kind].plain(rows.width, n_states), encoder
+    layer = Layer.registry[kind].plain(rows.width, n_states)
+    grey = seen.low >= 0 and seen.high <= (255 if seen.uncounted is None else 1)
+    if images and grey and layer.gaussian and not is_table(encoder, [layer], len(rows)):
+        encoder = Standardise.from_moments(*seen.moments, per_column=False)
+    return layer, encoder
 
 
 def _look_at(rows: Rows, weights: Tensor | None) -> Seen:

@@ -90,6 +90,7 @@ class Codec:
         unknown: str = "missing",
         weights: Tensor | None = None,
         missing: bool = True,
+        images: bool = False,
     ) -> Self:
         """Finds visible units for rows and what turns rows into their states, in one pass at most.
 
@@ -105,6 +106,8 @@ class Codec:
             unknown: see ``Table``.
             weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
             missing: whether a matrix may have missing entries, NaN.
+            images: whether a matrix may hold images, see ``visible_for``; one of units to be found by "auto"
+                does where it is a ``DataSet`` with a shape of images.
 
         Raises:
             TypeError, ValueError: data that do not suit the rest.
@@ -120,6 +123,7 @@ class Codec:
         if isinstance(X, DataSet):
             named = binarise == "none" and X.tabular
             mixed = X.samples.dtype.kind == "O" or (visible == "auto" and (named or X.mixed))
+            images &= visible != "auto" or X.image_shape is not None
             X = X.frame() if kinds or mixed else X.samples
         if is_frame(X):
             frame = frame_of(X)
@@ -132,7 +136,7 @@ class Codec:
         if binarise != "none":
             return cls._of_levels(X, visible, BINARISERS[binarise](seed), weights, missing)
         rows = Codec(Identity(), ()).rows(X, torch.float64, missing=missing, keep=False)
-        layer, encoder = visible_for(rows, visible, weights)
+        layer, encoder = visible_for(rows, visible, weights, images=images)
         return cls(encoder, [layer])
 
     @classmethod

@@ -22,7 +22,7 @@ from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables.cells import few, shown
 from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import Column, chosen_kinds, kind_of
-from harmonium.tables.labels import Constant, OneOf
+from harmonium.tables.labels import Constant
 from harmonium.tables.left_out import question_of, without_unit
 from harmonium.tables.numbers import Quantiles
 
@@ -220,13 +220,6 @@ class Table(Encoder):
         frame = frame_of(X)
         pairs = zip(self.columns, self.order(frame), strict=True)
         return np.column_stack([column.log_shares(frame.columns[j]) for column, j in pairs])
-
-    @property
-    def shared(self) -> tuple[bool, ...]:
-        """Marks the columns of states, (width,), of units one state of which several labels share."""
-        rare = (isinstance(c.coding, OneOf) and bool(c.coding.rare) for c in self.columns)
-        pairs = zip(self.columns, rare, strict=True)
-        return tuple(mark for column, mark in pairs for _ in range(column.coding.width))
 
     def ends_of_states(self) -> tuple[Tensor, Tensor]:
         """Returns the least and the largest states that training saw, (width,) float64; labels have none."""

@@ -16,7 +16,6 @@ from harmonium.tasks.denoising import (
 )
 from harmonium.tasks.imputation import (
     IMPUTE_METHODS as IMPUTE_METHODS,
-    IMPUTE_VALUES as IMPUTE_VALUES,
     Imputation as Imputation,
     by_column as by_column,
     impute as impute,
@@ -42,7 +41,7 @@ from harmonium.tasks.prediction import (
     predict_column as predict_column,
 )
 from harmonium.tasks.refuted import beyond_seen as beyond_seen, without_refuted as without_refuted
-from harmonium.tasks.sampling import Sample as Sample, sample as sample
+from harmonium.tasks.sampling import Sample as Sample, sample as sample, usual_sweeps as usual_sweeps
 from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
 from harmonium.tasks.sites import (
     APART as APART,

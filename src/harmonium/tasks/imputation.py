@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +14,6 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Kernel, local_search, run
 from harmonium.data import Encoder
-from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import exact_hamiltonian, has_hidden_states, has_posterior, posteriors
@@ -23,12 +22,9 @@ from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
-_WIDE = 4096  # states of numbers in a row at most whose probabilities are averaged: pixels have 200,000
 
 IMPUTE_METHODS = ("auto", "exact", "gibbs", "tempered", "local_search", "tap")
 """Those of ``impute``, which also takes the other names in ``chains.Kernel.registry``."""
-IMPUTE_VALUES = ("nearest", "mode", "mean", "draw")
-"""Values that ``impute_cells`` chooses for cells."""
 
 Filled = tuple[Tensor, Tensor, Tensor]
 """``mode``, ``mean`` and ``draws`` of an ``Imputation``, whatever they hold where nothing is missing."""
@@ -41,8 +37,8 @@ class Imputation(NamedTuple):
 
     Attributes:
         mode: (batch, visible_width), one completion: with "local_search" the mode of lowest energy that was
-            found, else of every discrete unit the most probable state and of every real one its mean. Where a
-            row has more than 4,096 states of counts, these are the nearest to their means.
+            found, else of every discrete unit the state nearest to its mean, which is the most probable of
+            two values and of categories, and of every real one its mean.
         mean: (batch, visible_width), the estimated means of the missing units given the others.
         draws: (draws, batch, visible_width), states of the missing units given the others.
         method: the name of the method that found them, where "auto" was asked for too.
@@ -192,10 +188,12 @@ def impute_cells(
     sweeps: int,
     seed: int | torch.Generator = 0,
 ) -> tuple[Imputation, Tensor]:
-    """Fills in as ``impute`` does, and chooses what the cells of data get.
+    """Fills in as ``impute`` does, and chooses the "nearest", the "mean" or a "draw" for the cells of data.
 
-    "nearest" is the mean of numbers, which decoding rounds as the column is, and the most probable label;
-    "mode", "mean" and "draw" are those of ``Imputation``. Of "local_search" the nearest are its modes. Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
+    The nearest is the most probable label, and the mean of numbers, which decoding rounds as the column is;
+    with "local_search" the mode.
+
+    Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
     straight lines beside it (``tables.LinearPrediction``). Those of labels tell the most probable one.
 
     Returns:
@@ -206,15 +204,9 @@ def impute_cells(
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
     if done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
         done = _with_lines(machine, encoder, X, missing, done, generator)
-    states = {"mean": done.mean, "draw": done.draws[0]}.get(value, done.mode)
-    if value == "nearest" and done.method != "local_search":
-        parts = machine.split(done.mean).items()
-        nearest = torch.cat([nearest_state(machine.layers[l], x) for l, x in parts], -1)
-        states = done.mean if isinstance(encoder, Table) else nearest
-    elif value in ("mode", "nearest") and isinstance(encoder, Table) and any(encoder.shared):
-        shared = torch.tensor(encoder.shared, device=states.device)
-        shared = torch.nn.functional.pad(shared, (0, states.shape[1] - len(shared)))  # beside a label
-        states = torch.where(shared, done.mode if done.method == "local_search" else done.mean, states)
+    table = isinstance(encoder, Table) and done.method != "local_search"
+    nearest = done.mean if table else done.mode  # a table knows what its numbers are multiples of
+    states = {"mean": done.mean, "draw": done.draws[0]}.get(value, nearest)
     return done, states
 
 
@@ -235,12 +227,7 @@ def _with_lines(
     mean = mean_states(machine, encoder, given, done.mean, generator)
     mean = torch.where(absent, mean, rows)
     draws = spread_draws(machine, encoder, done.mean, mean, done.draws)
-    likely = _ordered(machine)
-    mode = [
-        x if l in likely else nearest_state(machine.layers[l], y)
-        for (l, x), y in zip(machine.split(done.mode).items(), machine.split(mean).values(), strict=True)
-    ]
-    return Imputation(torch.cat(mode, -1), mean, draws, done.method)
+    return Imputation(_nearest(machine, mean), mean, draws, done.method)
 
 
 def _tell_anew(
@@ -276,16 +263,10 @@ def _sum_over_hidden(
 ) -> Filled:
     """Fills in from the exact distribution, which needs no sweeps."""
     mean, drawn = torch.empty_like(held), held.new_empty(draws, *held.shape)
-    mode = torch.empty_like(held)
     for place, posterior in posteriors(exact_hamiltonian(machine), held):
         mean[place] = posterior.moments().mean.to(held.dtype)
         drawn[:, place] = posterior.draw(generator, draws).to(held.dtype)
-        likely = {
-            l: torch.stack([posterior.unit_probabilities(l, i) for i in range(layer.n_units)], 1)
-            for l, layer in _ordered(machine).items()
-        }
-        mode[place] = _decide(machine, mean[place], likely)
-    return mode, mean, drawn
+    return _nearest(machine, mean), mean, drawn
 
 
 def _run_chains(
@@ -299,24 +280,12 @@ def _run_chains(
     """Fills in by chains that hold what was given."""
     hamiltonian = machine.hamiltonian()
     start = machine.random_states(draws * len(held), seed=generator)
-    ordered = _ordered(machine)
-
-    def conditionals(states: Sequence[Tensor]) -> Tensor:
-        likely = [unit_probabilities(hamiltonian, states, l).flatten(1) for l in ordered]
-        return torch.cat([visible_means(hamiltonian, states), *likely], -1)
-
-    means = SecondHalf(sweeps, conditionals)
+    means = SecondHalf(sweeps, partial(visible_means, hamiltonian))
     clamp = held.repeat(draws, 1)
     states = run(machine, kernel, start, sweeps, clamp, seed=generator, observer=means)
-    averages = means.total.div_(means.count).view(draws, len(held), -1).mean(0)
-    widths = [held.shape[1], *(layer.n_units * len(layer.values()) for layer in ordered.values())]
-    mean, *parts = torch.split(averages, widths, 1)
-    likely = {
-        l: part.view(len(held), layer.n_units, -1)
-        for (l, layer), part in zip(ordered.items(), parts, strict=True)
-    }
+    mean = means.total.div_(means.count).view(draws, len(held), -1).mean(0)
     drawn = hamiltonian.visible_states(states).view(draws, *held.shape)
-    return _decide(machine, mean, likely), mean, drawn
+    return _nearest(machine, mean), mean, drawn
 
 
 def _search(
@@ -341,8 +310,7 @@ def _solve_tap(
         torch.cat([hamiltonian.sample(l, B, generator) for l, B in fields.items()], -1) for _ in range(draws)
     ]
     mean = hamiltonian.visible_states(solution.means)
-    likely = {l: unit_probabilities(hamiltonian, solution.means, l) for l in _ordered(machine)}
-    return _decide(machine, mean, likely), mean, torch.stack(drawn)
+    return _nearest(machine, mean), mean, torch.stack(drawn)
 
 
 def visible_means(hamiltonian: Hamiltonian, states: Sequence[Tensor]) -> Tensor:
@@ -358,32 +326,9 @@ def unit_probabilities(hamiltonian: Hamiltonian, states: Sequence[Tensor], l: in
     return torch.stack([layer.log_conditional(x, field, hamiltonian.thetas[l]).exp() for x in alike], -1)
 
 
-def _ordered(machine: BoltzmannMachine) -> dict[int, Layer]:
-    """Returns the visible layers whose most probable states their means do not tell: of several numbers.
-
-    None where these are too many to average their probabilities.
-    """
-    layers = {l: machine.layers[l] for l in machine.visible}
-    several = {l: x for l, x in layers.items() if x.discrete and x.width == x.n_units and len(x.values()) > 2}
-    return several if sum(x.n_units * len(x.values()) for x in several.values()) <= _WIDE else {}
-
-
-def _decide(machine: BoltzmannMachine, mean: Tensor, likely: Mapping[int, Tensor]) -> Tensor:
-    """Returns the most probable states of discrete units, of real ones the means, (rows, visible_width).
-
-    Args:
-        machine: the machine.
-        mean: Means of the visible units, which tell it of two-valued and one-hot ones.
-        likely: p of every state of the others, by layer, each (rows, n_units, n_states).
-    """
-    parts = []
-    for l, x in machine.split(mean).items():
-        layer = machine.layers[l]
-        if l in likely:
-            parts.append(layer.values().to(x)[likely[l].argmax(-1), 0])
-        else:
-            parts.append(nearest_state(layer, x))
-    return torch.cat(parts, -1)
+def _nearest(machine: BoltzmannMachine, mean: Tensor) -> Tensor:
+    """Returns the states nearest to the means of visible units, (rows, visible_width), see ``Imputation``."""
+    return torch.cat([nearest_state(machine.layers[l], x) for l, x in machine.split(mean).items()], -1)
 
 
 def _find_mode(machine: BoltzmannMachine) -> Tensor:

@@ -33,7 +33,7 @@ def sample(
     *,
     given: Numbers | None = None,
     method: str = "auto",
-    sweeps: int = 1000,
+    sweeps: int | None = None,
     seed: int | torch.Generator = 0,
 ) -> Sample:
     """Draws independent rows from a machine, or what is missing of rows given what they show.
@@ -48,7 +48,7 @@ def sample(
             small (trees, strips, narrow lattices). "auto": "exact" where it takes seconds, and else "gibbs".
             A name in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow
             the distribution as far as they have mixed.
-        sweeps: Sweeps of every chain, at least 0; not read for "exact".
+        sweeps: Sweeps of every chain, at least 0; not read for "exact". None: ``usual_sweeps``.
         seed: an int or a generator.
 
     Raises:
@@ -82,3 +82,12 @@ def sample(
     start = machine.random_states(count, seed=generator)
     states = run(machine, Kernel.registry[method](), start, sweeps, shown, seed=generator)
     return Sample(machine.hamiltonian().visible_states(states), method)
+
+
+def usual_sweeps(machine: BoltzmannMachine) -> int:
+    """Returns the sweeps of chains from noise where none are given: 1,000, or what the machine has learned.
+
+    The latter are those of ``rules.noise_cd``, after which its chains look like the data.
+    """
+    learned = machine.metadata.get("sweeps_from_noise")
+    return learned if type(learned) is int and learned > 0 else 1000

@@ -41,6 +41,7 @@ from harmonium.training.penalties import (
 )
 from harmonium.training.recipe import (
     FAMILY as FAMILY,
+    IMAGES as IMAGES,
     LABEL as LABEL,
     METHODS as METHODS,
     OBJECTIVES as OBJECTIVES,
@@ -48,10 +49,13 @@ from harmonium.training.recipe import (
     Recipe as Recipe,
     as_root as as_root,
     choose as choose,
+    is_table as is_table,
+    learns_images as learns_images,
     make_rule as make_rule,
     name_objective as name_objective,
     say_unused as say_unused,
     share_of as share_of,
+    sweeps_from_noise as sweeps_from_noise,
     updates_of as updates_of,
     warn_of_rough as warn_of_rough,
 )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Encoder, Letters, Rows
+from harmonium.data import Encoder, Letters, Rows, Standardise
 from harmonium.layers import Layer
 from harmonium.learning import Rule, label_rate, rules
 from harmonium.machine import (
@@ -52,6 +52,7 @@ _PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for unit
 _LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
 _DEEPER = 2.4  # times as many updates of a deep machine: two minutes of 784-300-100 on one core
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
+_IMAGE_UPDATES = 1000  # two minutes of one thread beside 784 pixels and 500 hidden units
 _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its tolerance in 65 to 80
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
@@ -77,6 +78,10 @@ PLAIN = Defaults()
 LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_STD)
 # Families learn out of equilibrium by single sweeps (docs/decisions/0018).
 FAMILY = Defaults(sweeps=10)
+# A sampler of grey images in Gaussian units (Liao et al. 2022), whose gradients have heavy tails.
+IMAGES = Defaults(
+    rule="noise_cd", centred=False, optimizer="adam", clip_norm=10.0, learning_rate=0.003, sweeps=20
+)
 
 
 GUARD = 1.0
@@ -101,6 +106,7 @@ class Recipe:
         method: "exact", by sums over all states of the hidden units, or "chains".
         label: whether the last visible layer is a label.
         family: whether the rows are aligned sequences.
+        images: whether they are grey images in Gaussian units, with one scale for all pixels.
         init: names of the first parameters, see ``harmonium.machine.INITS``; None: normal couplings and
             biases by the data, off a saddle.
     """
@@ -109,11 +115,14 @@ class Recipe:
     method: str
     label: bool = False
     family: bool = False
+    images: bool = False
     init: str | None = None
 
     @property
     def defaults(self) -> Defaults:
         """The options of training by chains where none are given."""
+        if self.images:
+            return IMAGES
         chosen = LABEL if self.label else FAMILY if self.family else PLAIN
         return chosen if self.discrete else chosen._replace(clip_norm=GUARD)
 
@@ -181,6 +190,8 @@ class Recipe:
             init_by_name_(self.machine, self.init, rows, generator, weights, std=known_std)
             return
         normal_(self.machine, _STD if std is None else std, generator)
+        if self.images:  # variances of 1, those of the noise: many pixels have less, and some have none
+            return
         if std is None:
             init_from_data_(self.machine, rows, generator, weights)
         else:
@@ -255,6 +266,7 @@ class Recipe:
         """
         if not whole:
             rate = _ADAM if optimizer == "adam" else min(_STEADY, self.highest_rate(rows, weights))
+            rate = IMAGES.learning_rate or rate if self.images else rate
             length = updates_of(1, len(rows), batch_size)
             return length, rate if learning_rate is None else learning_rate
         if optimizer == "lbfgs":
@@ -263,6 +275,8 @@ class Recipe:
         if self.label:
             chosen = at_least(_LABEL_PASSES, _LABEL_UPDATES, standing, batch_size)
             rate = label_rate(self.width)
+        elif self.images:
+            chosen, rate = _IMAGE_UPDATES, IMAGES.learning_rate or _ADAM
         else:
             chosen, rate = self._by_rows(standing, batch_size, self.highest_rate(rows, weights))
             rate = min(rate, _ADAM) if optimizer == "adam" else rate
@@ -324,10 +338,17 @@ def choose(
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
     wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
-    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), init)
+    images = label is None and learns_images(encoder, machine)
+    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), images, init)
     afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
     exact = obstacle is None and method != "chains" and wanted and afforded
     return recipe if exact else replace(recipe, method="chains")
+
+
+def learns_images(encoder: Encoder, machine: BoltzmannMachine) -> bool:
+    """Returns whether one hidden layer stands beside Gaussian pixels, which one scale has for all."""
+    pixels = isinstance(encoder, Standardise) and not isinstance(encoder.mean, tuple)
+    return pixels and len(machine.hidden) == 1 and all(machine.layers[l].gaussian for l in machine.visible)
 
 
 def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
@@ -393,6 +414,11 @@ def make_rule(
     if not counted and "chains" in rules.options(rule):
         given["chains"] = batch_size  # batches of a later ``partial_fit`` may have another size
     return rules.from_options(rule, **({"centred": centred} if named else {}), **given)
+
+
+def sweeps_from_noise(rule: Rule) -> int | None:
+    """Returns the sweeps after which chains from noise are what a rule has learned; None: all chains are."""
+    return getattr(rule.free, "sweeps", None) if getattr(rule.free, "start", "") == "noise" else None
 
 
 def say_unused(names: Sequence[str], method: str) -> str:

@@ -30,7 +30,7 @@ EXAMPLES = (
     "harmonium data images/ --out images.npz",
     "harmonium data family.fasta.gz --reweight 0.8 --out-weights family.weights",
 )
-LISTED = ("Built-in names:", *(f"{name}: {known.about}" for name, known in BUILT_IN.items()))
+LISTED = ("Built-in names:", *(f"{name}: {about}" for name, (_, about) in BUILT_IN.items()))
 
 
 def data(

@@ -40,7 +40,7 @@ EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
 )
 
-_SHOWN = {"nearest": "the values nearest to the means", "mode": "the most probable", "draw": "one draw"}
+_SHOWN = {"nearest": "the values nearest to the means", "draw": "one draw"}
 
 
 def impute(
@@ -49,7 +49,7 @@ def impute(
     out: Path,
     missing: str = "nan",
     method: Annotated[str, Setting(complete=options.words(IMPUTE_METHODS))] = "auto",
-    value: Literal["nearest", "mode", "mean", "draw"] | None = None,
+    value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: int | None = None,
     draws: int = 5,
@@ -76,8 +76,7 @@ def impute(
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
             local_search, tap, or another kernel.
         value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
-            is; the default), mode (the most probable count too), mean (not rounded), or draw (a random one,
-            the default with --imputations).
+            is; the default), mean (not rounded), or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
         rows: only the first rows of DATA.
         draws: chains or searches of every row.

@@ -44,7 +44,7 @@ from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_lands
 from harmonium.report.plots import mixing_heights
 from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
-from harmonium.tasks import sample
+from harmonium.tasks import sample, usual_sweeps
 
 EXAMPLES = (
     "harmonium report runs/digits",
@@ -64,7 +64,7 @@ def report(
     out: Path | None = None,
     compare: Annotated[list[Path] | None, Setting(metavar="RUN")] = None,
     data: options.OtherData | None = None,
-    sweeps: From0 = 1000,
+    sweeps: From0 | None = None,
     temperatures: int = 1000,
     mixing_sweeps: int = 1000,
     seconds: Annotated[float | None, Setting(Interval(0.0, closed="neither"))] = None,
@@ -80,7 +80,8 @@ def report(
         out: file for the page; report.html in the run's folder if not given.
         compare: another run for the curves and settings; repeatable.
         data: rows to judge the machine by; its training data if not given.
-        sweeps: sweeps of the chains whose samples are shown; not read where exact draws are affordable.
+        sweeps: sweeps of the chains whose samples are shown; if not given those of harmonium sample; not read
+            where exact draws are affordable.
         temperatures: temperatures of AIS, where ln Z is not exact.
         mixing_sweeps: sweeps after which a pair of coupled chains is given up; also of other chains.
         seconds: about the time that the page may take; if not given five times that of the training, and 60
@@ -102,6 +103,7 @@ def report(
         shape, names = shape or dataset.image_shape or (), names or dataset.names
     kept = run.ladder(machine)
     exact = has_hidden_states(machine.graph, machine.layers)
+    sweeps = usual_sweeps(machine) if sweeps is None else sweeps
     rounds = sweeps if kept is None else -(-sweeps // len(kept.rungs or ()))  # sweeps of all rungs together
     record = records[0]
     subject = Subject(

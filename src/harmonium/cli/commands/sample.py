@@ -29,7 +29,7 @@ from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.images import mean_word
 from harmonium.sums import has_posterior
 from harmonium.tables import Codec
-from harmonium.tasks import sample as draw_exactly, visible_means
+from harmonium.tasks import sample as draw_exactly, usual_sweeps, visible_means
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -37,8 +37,6 @@ EXAMPLES = (
     "harmonium sample runs/family --out new.fasta",
     "harmonium sample runs/rows --out rows.csv --rows 1000 --given species=setosa",
 )
-
-_SWEEPS = 1000  # where none are given: as many as ``RBM.sample`` makes
 
 
 def sample(
@@ -50,7 +48,7 @@ def sample(
     start: Literal["noise", "data", "local-mode"] = "noise",
     data: options.OtherData | None = None,
     given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
-    means: Annotated[bool, Setting(option="--means/--states")] = False,
+    means: Annotated[bool | None, Setting(option="--means/--states")] = None,
     temperature: Annotated[float, Setting(Interval(0.0, closed="neither"))] = 1.0,
     columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
@@ -66,11 +64,13 @@ def sample(
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
             .fasta, .fa, .a3m, each also with .gz.
         rows: how many rows to draw, each from a chain of its own.
-        sweeps: sweeps of every chain; 1000 if not given.
+        sweeps: sweeps of every chain; if not given 1000, or as many as chains from noise have learned by
+            noise_cd.
         start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
         data: rows to start from; the training data if not given.
         given: rows with this value in a column or label; repeatable.
-        means: means given the hidden units, or drawn states.
+        means: means given the hidden units, or drawn states; if not given means in a .png of a machine that
+            has learned images by noise_cd, else states.
         temperature: draw from p^(1/temperature): below 1 what is most likely, above 1 more diverse rows; of
             units with two values or categories.
     """
@@ -95,13 +95,15 @@ def sample(
         warn_of_rough(machine)
     picture = out.suffix.lower() == ".png"
     shape = options.image_shape_of(image_shape, image, needed=picture)
+    learned_noise = "sweeps_from_noise" in machine.metadata
+    means = learned_noise and picture and coding.density if means is None else means
     if means and not coding.encoder.takes_means:
         raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
 
     generator = as_generator(seed, machine.device)
     plain = chains.kernel is None and sweeps is None and start == "noise" and not means
-    exact = plain and has_posterior(machine.hamiltonian(), clamp)
-    sweeps = 0 if exact else _SWEEPS if sweeps is None else sweeps
+    exact = plain and not learned_noise and has_posterior(machine.hamiltonian(), clamp)
+    sweeps = 0 if exact else usual_sweeps(machine) if sweeps is None else sweeps
     if exact:
         with working("drawing"):
             count = rows if clamp is None else 1

@@ -50,6 +50,7 @@ from harmonium.training import (
     refuse_run,
     say_unused,
     stream_seed,
+    sweeps_from_noise,
     train as fit,
     train_slower,
     updates_of,
@@ -117,6 +118,8 @@ def train(
         machine, X = beginning.machine, beginning.X
         settings, share = _decide(settings, beginning)
         rule = _make_rule(settings)
+        if settings.method == "chains" and (sweeps := sweeps_from_noise(rule)):
+            machine.metadata["sweeps_from_noise"] = sweeps
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = name_objective(share)
@@ -359,6 +362,7 @@ class Beginning:
                 seed=settings.seed,
                 unknown=settings.unknown or "missing",
                 missing=False,
+                images=settings.may_learn_images,
             )
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:

@@ -1,0 +1,85 @@
+"""Grey images in Gaussian units: what both doors do with them where nothing else is asked for."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium.tables import Codec
+
+from .command_line import CommandLine
+
+GREY, _ = hm.data.digits()
+
+
+@pytest.mark.parametrize(
+    ("X", "pixels"),
+    [
+        (GREY[:60], True),
+        (np.uint8(GREY[:60] * 255), True),
+        (GREY[:60, :40], False),  # as narrow as a table
+        (GREY[:60] - 0.5, False),
+        (GREY[:60] * 300, False),
+    ],
+    ids=["fractions", "bytes", "narrow", "below 0", "large"],
+)
+def test_pixels_have_one_scale(X: np.ndarray, pixels: bool) -> None:
+    encoder = Codec.fit(X, "gaussian", images=True).encoder
+    assert isinstance(encoder, hm.data.Standardise)
+    if pixels:
+        assert encoder.mean == pytest.approx(X.mean(), rel=1e-6)
+        assert encoder.scale == pytest.approx(X.std(), rel=1e-6)
+    else:
+        assert np.shape(encoder.mean) == (X.shape[1],)
+    assert np.shape(Codec.fit(X, "gaussian").encoder.mean) == (X.shape[1],)
+
+
+def test_both_doors_make_the_sampler_of_liao_and_others(cli: CommandLine, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = cli.succeed("train", "digits", run, "--visible", "gaussian", "--updates", 2, "--json").json
+    assert told["rule"] == "noise_cd(20, chains=100)"
+    settings = tomllib.loads((run / "run.toml").read_text("utf-8"))
+    wanted = {
+        **{"rule": "noise_cd", "sweeps": 20, "centred": False, "clip_norm": 10.0},
+        **{"optimizer": "adam", "learning_rate": 0.003, "schedule": "linear", "hidden": ["100"]},
+    }
+    assert {name: settings[name] for name in wanted} == wanted
+    machine = hm.load(run)
+    rbm = hm.RBM(visible="gaussian", max_updates=2, random_state=0).fit(GREY)
+    assert all(map(torch.equal, machine.parameters(), rbm.machine_.parameters()))
+    assert hm.training.Recipe(machine, "chains", images=True).budget(Codec.of(machine).rows(GREY))[0] == 1000
+    given = ("--visible", "gaussian", "--rule", "pcd", "--updates", 2, "--json")
+    assert "pcd" in cli.succeed("train", "digits", tmp_path / "other", *given).json["rule"]
+    assert np.shape(Codec.of(hm.load(tmp_path / "other")).encoder.mean) == (64,)
+    for estimator in (
+        hm.RBM(visible="gaussian", rule="pcd", max_updates=1),
+        hm.RBMOutlier(visible="gaussian", max_updates=1),
+    ):
+        machine = estimator.fit(GREY[:100]).machine_
+        assert "sweeps_from_noise" not in machine.metadata
+        assert len(machine.metadata["encoder"]["mean"]) == 64
+
+
+def test_samples_are_the_means_after_as_many_sweeps_as_were_learned(cli: CommandLine, tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Gaussian(64), hm.Bernoulli(20)], seed=0)
+    machine.metadata = {
+        "encoder": hm.data.Standardise(0.5, 0.2).to_dict(),
+        "data": {"name": "digits", "source": "digits", "image_shape": [8, 8]},
+    }
+    for learned, sweeps in ((None, 1000), (7, 7), ("x", 1000)):
+        if learned is not None:
+            machine.metadata["sweeps_from_noise"] = learned
+        machine.save(tmp_path / "m.safetensors", overwrite=True)
+        assert hm.tasks.usual_sweeps(machine) == sweeps
+        for out, kind in (("a.png", "means" if learned else "states"), ("a.npy", "states")):
+            arguments = ("sample", tmp_path / "m.safetensors", "--rows", 2, "--out", tmp_path / out)
+            told = cli.succeed(*arguments, "--overwrite", "--json").json
+            assert (told["sweeps"], told["kind"]) == (sweeps, kind)
+    machine.metadata["sweeps_from_noise"] = 7
+    rbm, state = hm.RBM.from_machine(machine), 3
+    assert np.array_equal(rbm.sample(2, random_state=state), rbm.sample(2, sweeps=7, random_state=state))
