@@ -60,7 +60,7 @@ class _Served(nn.Module):
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
         # By torch's own products: those of ``backends`` choose their way by the number of rows.
-        hamiltonian, hidden = self.machine.hamiltonian(), self._hidden
+        hamiltonian, hidden = self.machine.hamiltonian(checked=False), self._hidden
         states = hamiltonian.split(v)
         fields, weights = (
             dict[int, Tensor](),

@@ -130,7 +130,7 @@ class Parametrisation:
 
     def _made(self) -> Hamiltonian:
         with differentiable():
-            return self.machine.hamiltonian()
+            return self.machine.hamiltonian(checked=False)
 
 
 def _source(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.machine.drawing import Drawing, draw_graph
+from harmonium.machine.finite import require_finite
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import Hamiltonian, States
 
@@ -220,15 +221,22 @@ class BoltzmannMachine(nn.Module):
             )
         return listed
 
-    def hamiltonian(self) -> Hamiltonian:
+    def hamiltonian(self, *, checked: bool = True, forbidden: bool = False) -> Hamiltonian:
         """Returns the machine in natural parameters, differentiable in the learnable ones.
+
+        Args:
+            checked: whether to look at the numbers. Training, which watches them itself, does without.
+            forbidden: whether fields and couplings of discrete units without values below 0 may be -inf: a
+                state, or a pair of states, of probability 0.
 
         Raises:
             TypeError: parameters of 16 bits, which can be kept and saved but not computed with.
-            ValueError: inside ``torch.autocast``.
+            ValueError: parameters that are not finite, or too large for sums of their squares; inside
+                ``torch.autocast``.
         """
         _checks.outside_autocast(self.device.type)
-        for name, parameter in self.named_parameters():
+        parameters = dict(self.named_parameters())
+        for name, parameter in parameters.items():
             if parameter.dtype not in COMPUTED:
                 raise TypeError(
                     f"machine: expected parameters in float32 or float64, received {name} in "
@@ -242,7 +250,10 @@ class BoltzmannMachine(nn.Module):
             for (l, m), coupling in zip(self.edges, self.couplings, strict=True)
         ]
         thetas = tuple(layer.natural() for layer in layers)
-        return Hamiltonian(layers, self.graph, thetas, CouplingMatrices(couplings))
+        hamiltonian = Hamiltonian(layers, self.graph, thetas, CouplingMatrices(couplings))
+        if checked and self.device.type != "meta":
+            require_finite(hamiltonian, parameters, forbidden=forbidden)
+        return hamiltonian
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
         """Returns E of joint states (FORMULAS §1), without the constants of the layers' own normalisers.

@@ -286,7 +286,7 @@ class DivergenceMonitor:
 
     def _find_improper(self) -> Problem | None:
         """Finds couplings among Gaussian layers that leave no distribution, and restores good parameters."""
-        improper = find_improper(self._machine.hamiltonian())
+        improper = find_improper(self._machine.hamiltonian(checked=False))
         if not improper:
             return None
         self._good.restore()

@@ -43,7 +43,7 @@ def energy_gap(machine: BoltzmannMachine, v: Tensor, hamiltonian: Hamiltonian | 
         Above 1 with discrete visible units and one hidden layer, these rows are less likely than under
         uniform noise. Not a number where an energy overflowed.
     """
-    hamiltonian = hamiltonian or machine.hamiltonian()
+    hamiltonian = hamiltonian or machine.hamiltonian(checked=False)
     graph = hamiltonian.graph
     hidden = tuple(l for l in graph.kept if l not in graph.visible)
     states, fields = _upwards(hamiltonian, v[:_ROWS].to(hamiltonian.device))
