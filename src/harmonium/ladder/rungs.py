@@ -59,7 +59,7 @@ def mix(low: Sequence[Tensor], high: Sequence[Tensor], t: float) -> Rung:
 
 
 def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) -> None:
-    """Refuses rungs that do not begin with independent units, or are not of the graph of a distribution.
+    """Refuses rungs that do not begin with independent units, are not finite, or not of a machine's graph.
 
     Raises:
         ValueError: naming the rung.
@@ -71,6 +71,8 @@ def require_bottom(like: Hamiltonian | None, rungs: Sequence[Sequence[Tensor]]) 
         received = [tuple(x.shape) for x in rung]
         if received != expected:
             raise ValueError(f"rungs[{r}]: expected parameters of shapes {expected}, received {received}")
+        for x in rung:
+            _checks.finite(x, f"rungs[{r}]")
     couplings = [x for x in rungs[0] if x.dim() == 2]
     if like is not None:  # those that are stored by pair have one dimension too
         couplings = list(rungs[0][len(rungs[0]) - len(like.J) :])

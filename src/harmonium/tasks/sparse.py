@@ -39,6 +39,7 @@ def decimate(machine: BoltzmannMachine, pairs: int, *, edge: int = 0) -> Boltzma
     """
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
     _check_edge(machine, edge)
+    machine.hamiltonian()  # refuses numbers that are not finite
     made = deepcopy(machine)
     to_zero_sum_(made)
     by_pair = made.couplings[edge]
