@@ -318,7 +318,9 @@ def test_annealing_and_mixing_are_judged_together() -> None:
     assert told(together, "good") == "" and "±" not in " ".join(text for _, text in together)
     met = likelihood_remarks(ais, row, {**apart, "given_up": 0.0})
     assert "all 400 pairs" in told(met, "good") and "-9.00 ± 0.05" in told(met, "note")
-    blind = likelihood_remarks({**ais, "vouched": False}, row, None)  # annealed without data
+    blind = likelihood_remarks(
+        {**ais, "doubts": [hm.likelihood.WITHOUT_DATA]}, row, None
+    )  # annealed without data
     assert "no data to start from" in told(blind, "caution") and told(blind, "good") == ""
     doubted = likelihood_remarks({**ais, "doubts": ["one"]}, row, {**apart, "given_up": 0.0})
     assert told(doubted, "good") == "" and "left doubts" in told(doubted, "note")

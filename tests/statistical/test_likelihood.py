@@ -110,6 +110,28 @@ def test_contradicting_bounds_are_told():
     with pytest.warns(RuntimeWarning, match="the upper bound, .*, lies below the lower one") as told:
         estimate = ais(made, chains=20, temperatures=500, data=wrong, seed=0)
     assert estimate.doubts == tuple(str(warning.message) for warning in told)
+    assert not estimate.is_bounded and (estimate.lower, estimate.upper) == (-inf, inf)
+    assert str(estimate).startswith(f"ln Z = {estimate.value:.3f} ±") and str(estimate).endswith("see doubts")
+
+
+def test_rows_that_weigh_more_than_the_estimate_of_z_show_it_to_be_too_low():
+    """Two rows at ln p = 2 below the estimate: Z is at least 2 e² times as large, and one row twice counts once."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(4)], {(0, 0): hm.Dense()}, [0], seed=None)
+    truth = hm.likelihood.exact_log_partition(made)  # 4 ln 2
+    rows = torch.tensor([[0.0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]])
+    made.layers[0].bias.data[3] = 0.5
+    made.layers[0].bias.data[2] = 0.25
+    estimate = hm.likelihood.LogPartition(-2.0, 0.1, 5.0, -2.3, -1.7)
+    with pytest.warns(RuntimeWarning, match=r"put ln Z at 1\.32[0-9] or above, and the estimate is -2\.000"):
+        values = hm.likelihood.log_likelihood(made, rows, estimate)
+    assert values.tolist() == pytest.approx([2.5, 2.75, 2.75])  # nothing is cut off
+    bound = hm.likelihood.excess_of_rows(values) - 2.0
+    assert bound == pytest.approx(float(torch.tensor([0.5, 0.75]).logsumexp(0)), abs=2e-3)
+    assert bound < hm.likelihood.exact_log_partition(made) and truth > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hm.likelihood.log_likelihood(made, rows, estimate._replace(value=3.5))
+        hm.likelihood.log_likelihood(made, rows, -2.0)  # a number is what the caller says
 
 
 def test_the_bounds_are_what_is_printed_first():
@@ -119,18 +141,16 @@ def test_the_bounds_are_what_is_printed_first():
     assert str(LogPartition.exact(1.5)) == "ln Z = 1.500"
     assert repr(estimate).startswith("LogPartition(lower=1.2, upper=2.0, value=1.5")
     assert eval(repr(estimate)) == estimate  # a NamedTuple: new fields stand behind the numbers
-    assert tuple(estimate) == (1.5, 0.1, 30.0, 1.2, 2.0, True, ())
+    assert tuple(estimate) == (1.5, 0.1, 30.0, 1.2, 2.0, ())
 
 
 def test_a_result_without_data_is_called_unverified():
     made = machine("bernoulli-spin")
     data = made.random_states(20, seed=torch.Generator().manual_seed(0))[0]
     alone, beside = ais(made, 50, 20, seed=0), ais(made, 50, 20, data=data, seed=0)
-    assert (alone.vouched, beside.vouched) == (False, True)
-    assert str(alone).endswith("; the upper bound is unverified without data")
+    assert (alone.doubts, beside.doubts) == ((hm.likelihood.WITHOUT_DATA,), ())
+    assert str(alone).endswith("; unverified without data")
     assert "unverified" not in str(beside)
-    assert "vouched=False, doubts=()" in repr(alone)
-    assert str(alone._replace(upper=inf)).endswith("; the estimate is unverified without data")
     assert str(alone._replace(doubts=("a doubt",))).endswith("; doubtful, see doubts")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,10 +20,13 @@ from harmonium.cli.output import Listing, listening, working
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
+    describe_excess,
+    excess_of_rows,
     LogPartition,
     ais,
     exact_log_likelihood,
     exact_log_partition,
+    excess_of_rows,
     log_likelihood,
     missing_pseudo_likelihood,
     predictive_log_score,
@@ -52,7 +55,7 @@ _LOOK_UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all 
 _HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked repeatedly
 _LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
 _LOOK_SHARE = 1 / 32  # of the work that "auto" sums, at every look
-_LOOK_ANNEALING = 50, 300  # chains and temperatures
+LOOK_ANNEALING = 50, 300  # chains and temperatures
 _ROUGH_TOLERANCE = 1e-3  # of the posterior at a look, which is one number among many
 
 
@@ -105,11 +108,10 @@ def estimate(
                 "reverse run are not mixed"
             )
         numbers = log_partition._asdict()
-        table = {"method": "ais", "lower": numbers.pop("lower"), "upper": numbers.pop("upper"), **numbers}
+        ends = {name: numbers.pop(name) for name in ("lower", "upper")}
+        table = {"method": "ais", **{name: x if isfinite(x) else None for name, x in ends.items()}, **numbers}
         table.update(chains=chains, temperatures=temperatures)
         table["base"] = base or "pilot run of the machine"
-        if not reverse:
-            table["upper"] = None
     return log_partition, table, notes
 
 
@@ -180,7 +182,7 @@ def evaluate_rows(
     way = "bound" if unavailable else "enumeration" if deep else "sums"
     for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         v = chunk.to(machine.device)
-        values.append(score_rows(coding, v, log_partition, way, _TOLERANCE))
+        values.append(score_rows(coding, v, log_partition.value, way, _TOLERANCE))
         if alone is not None:
             simplest.append(torch.stack(score_separate(alone, v)).sum(0) + coding.log_slopes(v))
         if not lacking:
@@ -198,6 +200,12 @@ def evaluate_rows(
         lift, drop = (log_partition.value - z for z in (log_partition.lower, log_partition.upper))
         limits["log_likelihood_lower"] = None if mean is None or drop == -inf else mean + drop
         limits["log_likelihood_upper"] = None if mean is None or unavailable else mean + lift
+    sure = coding.density or rows.missing or enumerated or log_partition.ess == inf
+    excess = 0.0 if sure else excess_of_rows(torch.cat(values))
+    if mean is not None and excess > 0:
+        notes.append(describe_excess(log_partition.value, excess))
+        if not unavailable:
+            limits["log_likelihood_upper"] = mean - excess
     pseudo_mean, pseudo_error = _mean(pseudo)
     return {
         "rows": len(rows),
@@ -248,7 +256,7 @@ def notes_of_rows(coding: Codec, rows: Rows, name: str) -> list[str]:
 def score_rows(
     coding: Codec,
     v: Tensor,
-    log_partition: LogPartition,
+    log_partition: float,
     way: Literal["sums", "enumeration", "bound"],
     tolerance: float,
 ) -> Tensor:
@@ -286,7 +294,7 @@ def score_each(coding: Codec, rows: Rows, dataset: DataSet) -> tuple[str, Tensor
             "RUN: expected hidden layers that no edge joins, or few hidden units, for score, received "
             "others; harmonium evaluate bounds their mean"
         )
-    partition = LogPartition.exact(exact_log_partition(machine) if known else 0.0)
+    partition = exact_log_partition(machine) if known else 0.0
     way: Literal["sums", "enumeration"] = "enumeration" if deep else "sums"
     chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
     values = torch.cat([score_rows(coding, v, partition, way, _TOLERANCE).cpu() for v in chunks])
@@ -531,9 +539,9 @@ def _likelihoods(coding: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
             base = complete if len(complete) else None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
-                log_partition = ais(machine, *_LOOK_ANNEALING, data=base, reverse=False, seed=seed)
+                log_partition = ais(machine, *LOOK_ANNEALING, data=base, reverse=False, seed=seed)
         errors[0] = log_partition.standard_error
-        values = score_rows(coding, v, log_partition, "sums" if summed else "bound", _ROUGH_TOLERANCE)
+        values = score_rows(coding, v, log_partition.value, "sums" if summed else "bound", _ROUGH_TOLERANCE)
         return float(values.mean())
 
     name = "log_likelihood" if summed else "variational_bound"

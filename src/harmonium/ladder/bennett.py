@@ -16,7 +16,7 @@ from harmonium.backends import Recording, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
 from harmonium.ladder.rungs import as_rung, fields_of, hamiltonians_of, space_rungs
-from harmonium.likelihood import LogPartition
+from harmonium.likelihood import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
 
 RENEWED = 0.99
@@ -110,8 +110,8 @@ class LadderPartition(NamedTuple):
 
     Attributes:
         log_partition: ln Z of the machine at the top, which a ladder does not bound: ``lower`` and ``upper``
-            are infinite. ``ess`` is the least effective sample size of any rung; ``vouched``: data took part
-            in the run, at the top or along the training, and were renewed from rung 0 as all else.
+            are infinite. ``ess`` is the least effective sample size of any rung. Data that took part in
+            the run, at the top or along the training, are renewed from rung 0 as all else.
         values: ln Z of every rung from the bottom, (rungs + 1,); that of rung 0 is exact.
         standard_errors: Their standard errors, (rungs + 1,), from the spread over independent chains.
         overlaps: Overlaps of neighbours, (rungs,), from 0 to 1.
@@ -263,9 +263,10 @@ def log_partitions(
     doubts = _list_doubts(renewed, overlaps, seen)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
-    vouched = (data is not None or state is not None) and renewed >= RENEWED
+    if data is None and state is None:
+        doubts.append(WITHOUT_DATA)
     value, error = float(values[-1]), float(errors[-1])
-    partition = LogPartition(value, error, ess, -inf, inf, vouched, tuple(doubts))
+    partition = LogPartition(value, error, ess, -inf, inf, tuple(doubts))
     return LadderPartition(partition, values, errors, overlaps, integrated, seen, end)
 
 

@@ -12,20 +12,25 @@ from harmonium.likelihood.exact import (
 )
 from harmonium.likelihood.likelihood import (
     annealed_bound as annealed_bound,
+    describe_excess as describe_excess,
+    excess_of_rows as excess_of_rows,
     log_likelihood as log_likelihood,
     tap_log_likelihood as tap_log_likelihood,
     variational_bound as variational_bound,
 )
 from harmonium.likelihood.log_partition import (
+    WITHOUT_DATA as WITHOUT_DATA,
     LogPartition as LogPartition,
-    TapPartition as TapPartition,
-    tap_log_partition as tap_log_partition,
 )
 from harmonium.likelihood.pseudo import (
     missing_pseudo_likelihood as missing_pseudo_likelihood,
     predictive_log_score as predictive_log_score,
     pseudo_log_likelihood as pseudo_log_likelihood,
     unit_log_probabilities as unit_log_probabilities,
+)
+from harmonium.likelihood.tap_partition import (
+    TapPartition as TapPartition,
+    tap_log_partition as tap_log_partition,
 )
 from harmonium.sums import (
     HiddenStates as HiddenStates,

@@ -19,7 +19,7 @@ from harmonium.backends import Recording, calls, choice
 from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.layers import Layer, Theta
-from harmonium.likelihood.log_partition import LogPartition
+from harmonium.likelihood.log_partition import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted, require_distribution
 
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
@@ -66,7 +66,7 @@ def ais(
         chains: independent annealing runs, at least 2.
         temperatures: number of evenly spaced β after 0, at least 1; or the β themselves, rising from 0 to 1.
         data: visible states (rows, visible_width) for the base and the reverse start; training data serve
-            best. Without them the result is not ``vouched``.
+            best. Without them the result's ``doubts`` say so.
         weights: Row weights of ``data``, (rows,), at least 0 and not all 0; None means uniform.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
@@ -156,11 +156,13 @@ def ais(
         upper = max(upper, log_base - log_ratio + 3 * reverse_error)
         if data is None:
             missed = max(missed, count_heavier(-log_ratios, log_weights))
-    estimate = LogPartition(value, error, ess, value - 3 * error, upper, data is not None)
-    estimate = estimate._replace(doubts=tuple(_list_doubts(estimate, chains, missed)))
-    for doubt in estimate.doubts:
+    estimate = LogPartition(value, error, ess, value - 3 * error, upper)
+    doubts = _list_doubts(estimate, chains, missed)
+    for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
-    return estimate
+    if upper < estimate.lower:
+        estimate = estimate._replace(lower=-inf, upper=inf)
+    return estimate._replace(doubts=(*doubts, *([] if data is not None else [WITHOUT_DATA])))
 
 
 def _list_doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
@@ -175,7 +177,7 @@ def _list_doubts(estimate: LogPartition, chains: int, missed: int) -> list[str]:
     if estimate.upper < estimate.lower:
         doubts.append(
             f"log_partition: the upper bound, {estimate.upper:.3f}, lies below the lower one, "
-            f"{estimate.lower:.3f}: the chains of the reverse run are not mixed, and it bounds nothing"
+            f"{estimate.lower:.3f}: the chains of the reverse run are not mixed, and nothing is bounded"
         )
     if missed > max(1, _MISSED * chains):
         doubts.append(

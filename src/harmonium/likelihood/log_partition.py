@@ -1,16 +1,17 @@
-"""Estimates of ln Z: with an error, between two bounds, or by TAP."""
+"""An estimate of ln Z, with an error or between two bounds."""
 
 from __future__ import annotations
 
-from math import inf, nan
-from typing import NamedTuple
-
-import torch
+from math import inf
+from typing import Any, NamedTuple
 
 from harmonium import _checks, _html
-from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.meanfield import DampingLike, landscape
+
+WITHOUT_DATA = (
+    "log_partition: there were no data to start from, so that a mode that no chain found is missing from the "
+    "estimate and its bounds; give data="
+)
+"""The doubt about every estimate that nothing but its own chains told where the modes are."""
 
 
 class LogPartition(NamedTuple):
@@ -32,13 +33,10 @@ class LogPartition(NamedTuple):
             it fails as often as a mean of positive weights is overrated by three of its standard errors.
         upper: the reverse-annealing estimate plus three of its standard errors. E[exp(-estimate)] = 1/Z, so
             that it is too low by a nats with probability at most exp(-a), but only if its chains started in
-            the machine's own distribution; ``upper`` below ``lower`` says that they did not. Infinite where
-            no reverse run was asked for.
-        vouched: whether the chains of ``upper`` started from data; it holds as far as these are of the
-            machine's distribution. False: annealing had to find its starts itself, and a mode that
-            it did not find is missing from ``upper`` too. The printed form says so.
-        doubts: all that was found to speak against the value and the bounds, one sentence each; the
-            RuntimeWarnings of ``ais``. Empty where nothing was found, which proves nothing without data.
+            the machine's own distribution. Infinite where no reverse run was asked for, and with ``lower``
+            where the two crossed, which says that they did not: then there is no interval.
+        doubts: all that speaks against the value and the bounds, one sentence each: the RuntimeWarnings of
+            ``ais``, and that there were no data, where there were none. Empty where nothing was found.
     """
 
     value: float
@@ -46,7 +44,6 @@ class LogPartition(NamedTuple):
     ess: float
     lower: float
     upper: float
-    vouched: bool = True
     doubts: tuple[str, ...] = ()
 
     @classmethod
@@ -69,15 +66,13 @@ class LogPartition(NamedTuple):
             text = f"ln Z ≥ {self.lower:.3f}, estimate {text}"
         else:
             text = f"ln Z in [{self.lower:.3f}, {self.upper:.3f}], estimate {text}"
-        if not self.vouched:
-            text += f"; the {'estimate' if self.upper == inf else 'upper bound'} is unverified without data"
-        return text + ("; doubtful, see doubts" if self.doubts else "")
+        known = {(): "", (WITHOUT_DATA,): "; unverified without data"}
+        return text + known.get(self.doubts, "; doubtful, see doubts")
 
     def __repr__(self) -> str:
         return (
             f"LogPartition(lower={self.lower!r}, upper={self.upper!r}, value={self.value!r}, "
-            f"standard_error={self.standard_error!r}, ess={self.ess!r}, vouched={self.vouched!r}, "
-            f"doubts={self.doubts!r})"
+            f"standard_error={self.standard_error!r}, ess={self.ess!r}, doubts={self.doubts!r})"
         )
 
     def _repr_html_(self) -> str:
@@ -86,97 +81,13 @@ class LogPartition(NamedTuple):
         rows = [
             ("estimate", f"{self.value:.3f} ± {self.standard_error:.3f}"),
             ("effective sample size", f"{self.ess:.1f}"),
-            (
-                "upper bound" if self.is_bounded else "modes",
-                "from data" if self.vouched else "unverified",
-            ),
         ]
         if self.is_bounded:
             rows.insert(0, ("between", f"{self.lower:.3f} and {self.upper:.3f}"))
         return _html.table("ln Z", rows, self.doubts)
 
 
-class TapPartition(NamedTuple):
-    """The TAP approximation of ln Z, which is not a bound.
-
-    Attributes:
-        value: mean of -F over the distinct admissible solutions, each with the same weight (Tramel et al.
-            2018, Sec. V.2): minima of F within Plefka's condition. NaN where there is none.
-        spread: standard deviation of -F over these solutions, not an error of the value.
-        solutions: number of distinct solutions.
-        converged: the part of the starts that converged; the others are left out.
-        admissible: number of the solutions that the value is a mean of.
-        doubts: what speaks against solutions, one sentence each; the RuntimeWarnings. Empty where nothing
-            was found, which proves nothing.
-    """
-
-    value: float
-    spread: float
-    solutions: int
-    converged: float
-    admissible: int
-    doubts: tuple[str, ...]
-
-
-@torch.no_grad()
-def tap_log_partition(
-    machine: BoltzmannMachine,
-    X: Numbers,
-    *,
-    solver: str = "tap",
-    order: int = 2,
-    resolution: float = 0.01,
-    tolerance: float = 1e-5,
-    damping: DampingLike = "adaptive",
-    max_sweeps: int = 1000,
-) -> TapPartition:
-    """Estimates ln Z as the mean of -F over the TAP solutions that data flow to (Tramel et al. 2018, Eq. 37).
-
-    Close to ln Z while couplings are weak; ``docs/experiments_methods.md`` has its gap as they grow. Trained
-    machines have strong couplings: set it beside ``ais``.
-
-    Args:
-        machine: the machine, of any depth.
-        X: visible states to start from, (starts, visible_width).
-        solver: see ``meanfield.landscape``; of solvers other than "tap" all solutions count.
-        order: see ``meanfield.tap``.
-        resolution: see ``meanfield.landscape``.
-        tolerance: see ``meanfield.naive``.
-        damping: see ``meanfield.tap``.
-        max_sweeps: see ``meanfield.naive``.
-
-    Warns:
-        RuntimeWarning: solutions that are left out, as the expansion does not hold there or as they are no
-            minima.
-
-    Raises:
-        ValueError: no start that converges.
-    """
-    require_distribution(machine.hamiltonian())
-    solutions = landscape(
-        machine,
-        X,
-        solver=solver,
-        order=order,
-        resolution=resolution,
-        tolerance=tolerance,
-        damping=damping,
-        max_sweeps=max_sweeps,
-    )
-    values, doubts = -solutions.free_energies[solutions.admissible], solutions.doubts
-    for doubt in doubts:
-        _checks.warn(f"log_partition: {doubt}", RuntimeWarning)
-    return TapPartition(
-        float(values.mean()),
-        float(values.std(correction=0)) if len(values) else nan,
-        len(solutions.counts),
-        float((solutions.basin >= 0).double().mean()),
-        len(values),
-        doubts,
-    )
-
-
-def value_of(log_partition: float | LogPartition | TapPartition) -> float:
+def value_of(log_partition: Any) -> float:
     """Returns ln Z as a number.
 
     Raises:

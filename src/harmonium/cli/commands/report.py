@@ -30,7 +30,7 @@ from harmonium.cli.mixing import (
     moments,
 )
 from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread, whole
+from harmonium.cli.scores import LOOK_ANNEALING, ages_of, along, estimate, evaluate_rows, spread, whole
 from harmonium.coupled import Gibbs as PairGibbs, meet
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
@@ -138,9 +138,8 @@ def report(
         str, Any
     ] = {}  # by pairs of chains and by those from noise, without which annealing is not judged
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
-    likely = partial(
-        _likelihood, facts, coding, budget.steps("likelihood", temperatures), met, scores, shares
-    )
+    cut = budget.steps("likelihood", temperatures), temperatures
+    likely = partial(_likelihood, facts, coding, record, cut, met, scores, shares)
     others = {"landscape": partial(fill_landscape, starts=budget.steps("landscape"))}
     fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_sweeps, pairs=budget.steps("pairs"))),
@@ -175,8 +174,8 @@ def report(
     title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
     replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
-    cut = [f"{title}: {text}" for title, text in budget.remarks.items()]
-    return {"machine": source, "file": out, "notes": [*cautions, *cut]}
+    shortened = [f"{title}: {text}" for title, text in budget.remarks.items()]
+    return {"machine": source, "file": out, "notes": [*cautions, *shortened]}
 
 
 def _costs(subject: Subject, kept: Ladder | None, temperatures: int, most: int) -> dict[str, Part]:
@@ -280,7 +279,8 @@ class _NoWholeRow(ValueError):
 def _likelihood(
     facts: dict[str, str],
     coding: Codec,
-    temperatures: int,
+    record: RunRecord,
+    cut: tuple[int, int],
     met: dict[str, Any],
     scores: dict[str, float],
     shares: Tensor | None,
@@ -291,8 +291,10 @@ def _likelihood(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
         log_partition, table, notes = estimate(
-            subject.machine, rows, subject.data or None, subject.seed, temperatures=temperatures
+            subject.machine, rows, subject.data or None, subject.seed, temperatures=cut[0]
         )
+    if cut[0] < cut[1]:
+        table["shortened"] = f"{cut[0]} of {cut[1]} temperatures"
     row = None
     if rows is not None:
         row = {
@@ -304,7 +306,12 @@ def _likelihood(
             added += 0.0 if shares is None else float(shares.mean())
             scores["mean"] = row["log_likelihood"] - added
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
-        facts |= {what: value} if (value := verdict.likelihood(row, table, met or None)) else {}
+        value = verdict.likelihood(row, table, met or None)
+        followed = record.points(what.replace("-", "_").replace(" ", "_"))
+        if cut[0] < cut[1] and followed and cut[0] < LOOK_ANNEALING[1]:
+            facts[what] = f"{followed[-1][1]:.2f} nats on held-out rows, as the run recorded it"
+        elif value:
+            facts[what] = value
     if verdict.unmixed(table, met or None):
         table["standard_error"] = None
         row = row and {**row, "log_partition_standard_error": None}

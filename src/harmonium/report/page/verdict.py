@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from harmonium.likelihood import WITHOUT_DATA
 from harmonium.report.links import Link
 from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord, spell
@@ -113,7 +114,7 @@ def likelihood_remarks(
         return [*remarks, Remark("good", "ln Z is exact: all states were counted.")]
     trusted = annealing_remark(table, mixing)
     sound = "good" if trusted is None or trusted.level == "good" else "note"
-    if table.get("doubts") or not table.get("vouched", True):
+    if table.get("doubts"):
         sound = "note"
     few = table["ess"] < max(_FEW, 0.05 * table["chains"])
     text = f"ln Z is estimated: {table['ess']:.0f} of {table['chains']} annealing runs carry the estimate"
@@ -126,10 +127,11 @@ def likelihood_remarks(
         if not table["lower"] <= table.get("value", upper) <= upper:
             level = "caution"
             text = f"Two bounds of ln Z are {gap:.2g} nats apart, and the estimate lies outside of them."
-        if gap < 0:
-            level, text = "caution", "The bounds of ln Z cross: by chance, or as chains have not mixed."
         remarks.append(Remark(level, text))
-    if not table.get("vouched", True):
+    elif table["method"] == "ais" and table.get("lower", 0) is None:
+        text = "The bounds of ln Z crossed, as chains have not mixed: nothing bounds it."
+        remarks.append(Remark("caution", text))
+    if WITHOUT_DATA in table.get("doubts", ()):
         text = "Annealing had no data to start from: a mode that no run found is missing in both bounds."
         remarks.append(Remark("caution", text))
     return remarks if trusted is None else [*remarks, trusted]
@@ -202,7 +204,12 @@ def likelihood(
     if table is not None and unmixed(table, mixing):
         why = "trained out of equilibrium" if mixing and mixing.get("falls") else "as chains do not mix"
         return f"{value:.2f} nats (error unknown, {why})"
-    return f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
+    most = row.get("log_likelihood_upper")
+    if most is not None and value > most:  # than discrete rows can have
+        return f"at most {most:.2f} nats (ln Z is estimated too low)"
+    text = f"{value:.2f} ± {row['rows_standard_error'] or 0:.2f} nats"
+    cut = None if table is None else table.get("shortened")
+    return text + (f" (by {cut}, and so likely too high)" if cut else "")
 
 
 def mixing_remarks(table: Mapping[str, Any], sweeps: int | None) -> list[Remark]:

@@ -1,0 +1,186 @@
+"""ln Z by TAP: the sum over the solutions of the mean-field equations."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from math import inf, nan
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _checks, _random
+from harmonium._checks import Numbers
+from harmonium.chains import climb
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
+from harmonium.meanfield import DampingLike, Landscape, Plefka, Point, landscape, solve
+
+_NOISE = 50  # starts beside those of data: solutions that no row flows to are parts of Z too
+_FINER = 10  # than ``resolution``, for machines so wide that one unit hardly moves the mean over all
+_CLIMB = 30  # sweeps to a local mode at most; units of two values seldom take ten
+# On 300 small machines (tests/campaigns/tap.py) no error above a nat is without a doubt at these:
+_SHARE = 0.1  # of the starts that do not converge, or of the sum in what is doubtful
+_MARGIN = 0.1  # to the end of the expansion, or of the stability of a solution
+_NATS = 0.5  # by which another order moves the sum, or by which states alone weigh more
+
+
+class TapPartition(NamedTuple):
+    """The TAP approximation of ln Z, which is not a bound.
+
+    Attributes:
+        value: ln Σ exp(-F) over the distinct admissible solutions, minima of F within Plefka's condition
+            that rows of X or noise flow to. NaN where there is none.
+        mean: mean of -F over those of them that rows of X flow to, each with the same weight, as Tramel et
+            al. have it (2018, Sec. V.2), and as ``rules.tap`` averages: below the value by more than a nat
+            where few of several solutions carry Z. NaN where there is none.
+        spread: standard deviation of -F over these, not an error of the value.
+        solutions: number of distinct solutions.
+        converged: the part of all starts that converged; the others are left out.
+        admissible: number of the solutions that the value is a sum of.
+        doubts: what speaks against the value, one sentence each; the RuntimeWarnings. Empty where nothing
+            was found, which proves nothing.
+    """
+
+    value: float
+    mean: float
+    spread: float
+    solutions: int
+    converged: float
+    admissible: int
+    doubts: tuple[str, ...]
+
+
+@torch.no_grad()
+def tap_log_partition(
+    machine: BoltzmannMachine,
+    X: Numbers,
+    *,
+    solver: str = "tap",
+    order: int = 2,
+    resolution: float = 0.01,
+    tolerance: float = 1e-8,
+    damping: DampingLike = "adaptive",
+    max_sweeps: int = 1000,
+    seed: int | torch.Generator = 0,
+) -> TapPartition:
+    """Estimates ln Z as ln Σ exp(-F) over the TAP solutions that data and noise flow to.
+
+    Each solution stands for a part of the states, so that their weights add up. Tramel et al. (2018, Eq. 37)
+    take the mean of -F over solutions from data, which is here ``mean``. Both are close to ln Z while
+    couplings are weak; ``docs/experiments_methods.md`` has the gap as they grow. Trained machines have strong
+    couplings: set it beside ``ais``.
+
+    Args:
+        machine: the machine, of any depth.
+        X: visible states to start from, (starts, visible_width). 50 states of noise are starts too.
+        solver: see ``meanfield.landscape``; of solvers other than "tap" all solutions count.
+        order: see ``meanfield.tap``.
+        resolution: see ``meanfield.landscape``; solutions are told apart to a tenth of it.
+        tolerance: see ``meanfield.naive``; so small that starts of one solution come to one point where
+            sweeps crawl. Solutions are found in float64.
+        damping: see ``meanfield.tap``.
+        max_sweeps: see ``meanfield.naive``.
+        seed: Source of noise: an int or a generator.
+
+    Warns:
+        RuntimeWarning: solutions that are left out, since the expansion does not hold there or they are no
+            minima; solutions that are probably missing; an expansion that has not converged.
+
+    Raises:
+        ValueError: no start that converges.
+    """
+    hamiltonian, generator = machine.hamiltonian(), _random.as_generator(seed, machine.device)
+    require_distribution(hamiltonian)
+    noise = machine.random_states(_NOISE, seed=generator)
+    starts = _checks.tensor(X, "X", machine.dtype, machine.device)
+    rows = len(starts)
+    if starts.dim() == 2 and rows and starts.shape[1] == machine.visible_width:  # others landscape refuses
+        starts = torch.cat([starts, hamiltonian.visible_states(noise)])
+    exacter = deepcopy(machine).double()
+    found = landscape(
+        exacter,
+        starts,
+        solver=solver,
+        order=order,
+        resolution=resolution / _FINER,
+        tolerance=tolerance,
+        damping=damping,
+        max_sweeps=max_sweeps,
+    )
+    weights = torch.where(found.admissible, -found.free_energies, -inf)
+    seen = torch.unique(found.basin[:rows])
+    of_data = weights[seen[seen >= 0]]
+    of_data = of_data[of_data > -inf]
+    doubts = [*found.doubts, *_list_doubts(found)]
+    if bool(found.admissible.any()):
+        doubts += [
+            *_compare_orders(exacter.hamiltonian(), found, order),
+            *_compare_states(hamiltonian, noise, weights),
+        ]
+    for doubt in doubts:
+        _checks.warn(f"log_partition: {doubt}", RuntimeWarning)
+    return TapPartition(
+        float(weights.logsumexp(0)) if bool(found.admissible.any()) else nan,
+        float(of_data.mean()),
+        float(of_data.std(correction=0)) if len(of_data) else nan,
+        len(found.counts),
+        float((found.basin >= 0).double().mean()),
+        int(found.admissible.sum()),
+        tuple(doubts),
+    )
+
+
+def _list_doubts(found: Landscape) -> list[str]:
+    """Lists what starts and solutions tell against the sum: too few, or at the end of the expansion."""
+    starts, lost = len(found.basin), int((found.basin < 0).sum())
+    doubts = {
+        f"{lost} of {starts} starts did not converge, and solutions that they lead to are missing; try "
+        "damping=0.9 and more sweeps": lost > _SHARE * starts
+    }
+    if bool(found.admissible.any()):
+        shares = torch.where(found.admissible, -found.free_energies, -inf).softmax(0)
+        once = float(shares[found.counts == 1].sum())
+        doubts[
+            f"solutions that one start alone has found carry {once:.0%} of the sum, so that others like them "
+            "are probably missing; give more starts"
+        ] = once > _SHARE
+        if found.solutions.plefka is not None and found.solutions.stability is not None:
+            margin = torch.minimum(1 - found.solutions.plefka, found.solutions.stability)
+            doubts[
+                "solutions that carry the sum are at the edge of stability or of Plefka's condition, where "
+                "higher orders of the expansion count"
+            ] = float(shares[margin < _MARGIN].sum()) > _SHARE
+    return [doubt for doubt, holds in doubts.items() if holds]
+
+
+def _compare_orders(hamiltonian: Hamiltonian, found: Landscape, order: int) -> list[str]:
+    """Returns a doubt where another order of the expansion moves the solutions that carry the sum.
+
+    Orders 1 and 2 are compared with the next, 3 with order 2; the third is of units with two values.
+    """
+    other = {1: 2, 2: 3, 3: 2}[order]
+    if found.solutions.plefka is None or (
+        other == 3 and not all(layer.two_values for layer in hamiltonian.layers)
+    ):
+        return []
+    kept, shares = found.solutions.take(found.admissible), (-found.free_energies[found.admissible]).softmax(0)
+    point = Point(kept.means, kept.variances, kept.fields, kept.curvatures, [])
+    moved = solve(Plefka(hamiltonian, other), point, tolerance=1e-6, damping="adaptive").free_energy
+    nats = float(shares @ (moved - kept.free_energy).abs())
+    return [f"order {other} of the expansion moves the value by {nats:.2g} nats"] if nats > _NATS else []
+
+
+def _compare_states(hamiltonian: Hamiltonian, states: States, weights: Tensor) -> list[str]:
+    """Returns a doubt where local modes near noise have more weight than all solutions: a bound on ln Z."""
+    kept = hamiltonian.graph.kept
+    if not all(hamiltonian.layers[l].discrete for l in kept):
+        return []
+    modes = [x.clone() for x in states]
+    climb(hamiltonian, modes, hamiltonian.graph.backwards, _CLIMB)
+    _, first = np.unique(torch.cat([modes[l] for l in kept], -1).cpu().numpy(), axis=0, return_index=True)
+    weight = -hamiltonian.free_energy([x[first] for x in modes], hamiltonian.graph.summed)
+    bound = float(weight.logsumexp(0))
+    if not bound > float(weights.logsumexp(0)) + _NATS:
+        return []
+    return [f"some states alone put ln Z at {bound:.3f} or above: solutions are missing; give other starts"]
