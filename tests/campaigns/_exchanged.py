@@ -16,7 +16,7 @@ import numpy as np
 import harmonium as hm
 from harmonium.sequences import read_alignment
 
-from ._damage import WORDS, Edit, gzip_edit, unfolding, zip_edit
+from ._damage import WORDS, Edit, gzip_edit, unfolding
 from ._kind import Kind
 
 FASTA = b">one\nACDE-F\nGH\n>two\nAC-EKF\nGX\n\n>three\nKKDEAF\nGH\n"
@@ -48,7 +48,7 @@ def exchanged_kinds() -> list[Kind]:
         sequences("x.fasta", [FASTA], share=6),
         sequences("x.txt", [lines], share=2),
         sequences("x.fasta.gz", [gzip.compress(FASTA)], sealed=True, share=4),
-        *(_machine(f"exchanged{end}", _written(end)) for end in (".dat", ".txt", ".npz")),
+        *(_machine(f"exchanged{end}", _written(end)) for end in (".dat", ".txt")),
     ]
     found.append(sequences("x.sto", [STOCKHOLM], share=4))
     if find_spec("h5py"):
@@ -89,7 +89,6 @@ EXCHANGED_EDITS: dict[str, Edit] = {
     "x.fasta.gz": gzip_edit,
     "exchanged.dat": words_edit,
     "exchanged.txt": words_edit,
-    "exchanged.npz": zip_edit,
 }
 
 

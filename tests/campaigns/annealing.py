@@ -99,7 +99,7 @@ def read(path: Path) -> tuple[hm.BoltzmannMachine, float]:
     Variables of a bipartite graph become two layers, those of any other graph one layer with inner edges.
     """
     machine = hm.exchange.read(path, form="uai").machine
-    found, offset = machine.hamiltonian(), machine.metadata["origin"]["offset"]
+    found, offset = machine.hamiltonian(), machine.constant
     if [layer.kind for layer in found.layers] != ["bernoulli"] or not found.edges:
         raise ValueError(f"path: expected joined binary variables, received others in {path}")
     ((_, _, W),), ((b,),) = found.edges, found.thetas

@@ -137,11 +137,27 @@ def test_graphs_of_gset_have_their_cuts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "cut"),
+    [("4 4\n1 2\n2 3\n3 4\n1 4\n", 4.0), ("4 4\n1 2 1.5\n2 3 -0.5\n3 4 1\n1 4 2.25\n", 4.25)],
+)
+def test_graphs_without_weights_or_with_real_ones(tmp_path: Path, text: str, cut: float) -> None:
+    (tmp_path / "G").write_text(text)
+    machine = hm.exchange.read(tmp_path / "G").machine
+    weight = machine.metadata["origin"]["weight"]
+    assert (weight - hm.tasks.minimise(machine).energies[0].item()) / 2 == cut
+    hm.exchange.write(machine, tmp_path / "again.gset")
+    again = hm.exchange.read(tmp_path / "again.gset").machine
+    assert torch.equal(again.couplings[0].weight, machine.couplings[0].weight)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("4 5\n1 2 1\n", "expected 5 lines"),
         ("2 1\n1 3 1\n", "line 2: expected vertices 1..2"),
-        ("2 1\n1 2 0.5\n", "line 2: expected whole numbers"),
+        ("2 1\n1 2 nan\n", "line 2: expected two whole numbers and a finite weight, received '1 2 nan'"),
+        ("3 2\n1 2 0.5\n2 3\n", "line 3: expected two vertices and a weight, .*received '2 3'"),
+        ("2 1\n1 2 1 1\n", "line 2: expected two vertices and a weight"),
         ("2 2\n1 2 1\n2 1 1\n", "every pair of units once"),
         ("0 1\n1 2 1\n", "at least one vertex"),
         ("two one\n1 2 1\n", "line 1: expected the numbers"),
@@ -155,9 +171,11 @@ def test_damaged_graphs_are_refused(tmp_path: Path, text: str, message: str) -> 
 
 
 def test_other_machines_are_no_graphs(tmp_path: Path) -> None:
+    lifted = of_pairs(2, np.array([[0, 1]]), np.array([0.5]))
+    lifted.constant = 1.0
     for machine, message in (
         (hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]), "one layer of spins"),
-        (of_pairs(2, np.array([[0, 1]]), np.array([0.5])), "whole numbers"),
+        (lifted, "no constant of the energy for graphs"),
     ):
         with pytest.raises(ValueError, match=message):
             hm.exchange.write(machine, tmp_path / "x.gset")

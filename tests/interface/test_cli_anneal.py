@@ -36,6 +36,41 @@ def test_a_machine_is_annealed_into_a_table(cli: CommandLine, tmp_path: Path) ->
     assert np.allclose(rows[:, 0], found.energies) and np.allclose(rows[:, 2:], torch.cat(found.states, 1))
 
 
+NETWORK = "MARKOV\n3\n3 2 3\n4\n1 0\n1 1\n1 2\n2 0 2\n3 1 2 9\n2 1 5\n3 4 1 1\n9 1 1 1 1 1 1 1 1 1\n"
+
+
+def test_a_network_has_a_column_for_each_variable_in_the_order_of_the_file(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "m.uai").write_text(NETWORK)
+    cli.succeed("anneal", tmp_path / "m.uai", "--out", tmp_path / "m.csv")
+    lines = (tmp_path / "m.csv").read_text().splitlines()
+    assert lines[0] == "energy,count,x0,x1,x2"
+    assert np.allclose(np.fromstring(lines[1], sep=","), [-np.log(180), 1, 2, 1, 0])
+    (tmp_path / "m.uai.evid").write_text("1 0 1")
+    options = ("--evidence", tmp_path / "m.uai.evid")
+    cli.succeed("anneal", tmp_path / "m.uai", *options, "--out", tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as found:
+        assert found["states"].tolist() == [[1, 1, 0]] and found["variables"].tolist() == ["x0", "x1", "x2"]
+        assert np.allclose(found["energies"], -np.log(40))
+
+
+def test_evaluate_reads_what_anneal_reads(cli: CommandLine, tmp_path: Path) -> None:
+    """A network of probabilities has ln Z = 0, and so has its machine; evidence leaves its probability."""
+    text = "BAYES\n2\n2 3\n2\n1 0\n2 0 1\n\n2\n0.25 0.75\n\n6\n0.5 0.5 0 0.1 0.2 0.7\n"
+    (tmp_path / "b.uai").write_text(text)
+    cli.succeed("convert", tmp_path / "b.uai", tmp_path / "b.safetensors")
+    cli.succeed("convert", tmp_path / "b.safetensors", tmp_path / "again.uai")
+    for name in ("b.uai", "b.safetensors", "again.uai"):
+        found = cli.succeed("evaluate", tmp_path / name, "--json").json["log_partition"]
+        assert found["method"] == "exact" and abs(found["value"]) < 1e-12
+    (tmp_path / "e").write_text("1 1 2")
+    options = ("--evidence", tmp_path / "e", "--json")
+    found = cli.succeed("evaluate", tmp_path / "b.uai", *options).json["log_partition"]
+    assert abs(found["value"] - np.log(0.75 * 0.7)) < 1e-12
+    assert "evidence: expected beside" in cli.refuse("evaluate", tmp_path / "b.safetensors", *options[:2])
+
+
 def test_errors(cli: CommandLine, tmp_path: Path) -> None:
     assert "no file or folder" in cli.refuse("anneal", tmp_path / "none", "--out", tmp_path / "x.npz")
     (tmp_path / "G").write_text("4 4\n1 2 1\n2 3 1\n3 4 1\n1 4 1\n")

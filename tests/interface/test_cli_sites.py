@@ -415,9 +415,9 @@ def test_couplings_of_a_gauge_have_the_same_distribution(
 
 
 def test_couplings_as_a_table_are_those_of_the_file(cli: CommandLine, run: Path, tmp_path: Path) -> None:
-    for name in ("c.csv", "c.npz"):
+    for name in ("c.csv", "c.txt"):
         cli.succeed("couplings", run, "--out", tmp_path / name)
-    other = hm.exchange.read(tmp_path / "c.npz").machine
+    other = hm.exchange.read(tmp_path / "c.txt").machine
     J, h = other.couplings[0].matrix().detach().view(SITES, 5, SITES, 5), other.layers[0].bias.detach()
     lines = table(tmp_path / "c.csv")
     assert len(lines) == SITES * 5 + SITES * (SITES - 1) // 2 * 25

@@ -70,6 +70,9 @@ OtherData = Annotated[str, Setting(metavar="DATA", complete=complete_data)]
 Seed = Annotated[int, Setting(help="Where all randomness comes from.")]
 Device = Annotated[str, Setting(help="Where to compute, such as cpu or cuda.")]
 Threads = Annotated[int, Setting(COUNT, help="CPU threads; torch's own choice if not given.")]
+Evidence = Annotated[
+    Path, Setting(metavar="FILE", help="Observed variables of a file of UAI, such as a .uai.evid file.")
+]
 Overwrite = Annotated[bool, Setting(option="--overwrite", help="Replace what is already there.")]
 Columns = Annotated[int, Setting(COUNT, help="Images in a row of the grid.")]
 ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, where the data have none.")]
@@ -130,7 +133,7 @@ class Trained(Checked):
     """The machine of a command that uses one.
 
     Attributes:
-        run: a run's folder, or a machine's .safetensors file.
+        run: a run's folder, a machine's .safetensors file, or a file of another program.
         averaged: take the run's averaged parameters.
     """
 
@@ -138,18 +141,19 @@ class Trained(Checked):
     averaged: Annotated[bool, Setting(option="--averaged")] = False
     device: Device | None = None
 
-    def load(self, unknown: str | None = None) -> tuple[Codec, Path]:
+    def load(self, unknown: str | None = None, evidence: Path | None = None) -> tuple[Codec, Path]:
         """Returns the machine with the coding of its data, and the file that it comes from.
 
         Args:
             unknown: what a cell is taken as that its column has no state for, "error" or "missing"; None: as
                 in training.
+            evidence: observed variables of a file of UAI.
 
         Raises:
             FileNotFoundError: no such run, or it holds no such machine.
             ValueError: a damaged file, or a device that cannot be used.
         """
-        machine, source = load_machine(self.run, self.averaged, as_device(self.device))
+        machine, source = load_machine(self.run, self.averaged, as_device(self.device), evidence)
         return Codec.of(machine, unknown), source
 
     def ladder(self, machine: BoltzmannMachine) -> Ladder | None:

@@ -8,9 +8,10 @@ from typing import Any, final
 
 import torch
 
-from harmonium._storage import CHECKPOINT, MACHINE, parsed, replace_file
+from harmonium._storage import CHECKPOINT, MACHINE, is_machine_file, parsed, replace_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
+from harmonium.exchange import read, recognised
 from harmonium.machine import BoltzmannMachine, load, rebuild
 from harmonium.training import (
     AVERAGED,
@@ -89,16 +90,17 @@ def require_same_encoding(run_dir: Path, machine: BoltzmannMachine) -> None:
 
 
 def load_machine(
-    run: Path, averaged: bool, device: torch.device | None = None
+    run: Path, averaged: bool, device: torch.device | None = None, evidence: Path | None = None
 ) -> tuple[BoltzmannMachine, Path]:
     """The machine of a run and the file that it came from.
 
     An unfinished run gives the machine of its checkpoint.
 
     Args:
-        run: the folder of a run, or a machine file.
+        run: the folder of a run, a machine file, or a file of another program.
         averaged: whether to take the averaged parameters of a run.
         device: where to put the machine; None: the CPU.
+        evidence: observed variables of a file of UAI.
 
     Raises:
         FileNotFoundError: no such run, or it holds no such machine.
@@ -107,14 +109,19 @@ def load_machine(
     device = device or torch.device("cpu")
     if not run.exists():
         raise FileNotFoundError(f"RUN: there is no file or folder {run}")
-    if run.suffix.lower() in SUFFIXES:
-        raise ValueError(
-            f"RUN: expected a run's folder or a .safetensors file, received {run}; DATA come after it"
-        )
+    if evidence is not None and (run.is_dir() or is_machine_file(run)):
+        raise ValueError(f"evidence: expected beside a file of UAI, received beside {run}")
     if run.is_file():
         if averaged:
             raise ValueError(f"averaged: expected with a run's folder, received the file {run}")
-        return load(run, device=device), run
+        if is_machine_file(run):
+            return load(run, device=device), run
+        if run.suffix.lower() in SUFFIXES and not recognised(run):
+            raise ValueError(
+                f"RUN: expected a run's folder, a .safetensors file or one of another program, received "
+                f"{run}; DATA come after it"
+            )
+        return read(run, evidence=evidence).machine.to(device), run
     path, checkpoint = run / (AVERAGED if averaged else MACHINE), run / CHECKPOINT
     if path.exists():
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:

@@ -72,7 +72,9 @@ def estimate(
     kept: Ladder | None = None,
 ) -> tuple[LogPartition, dict[str, Any], list[str]]:
     """ln Z by the ``method``, what is to be said of it in a table, and notes."""
-    exact = method == "exact" or (method == "auto" and affordable(unit_updates(machine.hamiltonian())))
+    exact = method == "exact" or (
+        method == "auto" and affordable(unit_updates(machine.hamiltonian(forbidden=True)))
+    )
     table: dict[str, Any]
     if exact:
         with working("enumerating states for ln Z"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,22 +60,6 @@ def array(group: Any, name: str) -> Tensor:
     return values
 
 
-def _check_heap(dataset: Any, name: str) -> None:
-    """Refuses a text of open length whose heap claims more than the file, for which HDF5 would make room."""
-    place = dataset.id.get_offset()
-    if dataset.dtype.kind != "O" or place is None:
-        return
-    path = Path(dataset.file.filename)
-    with path.open("rb") as file:
-        file.seek(place)
-        _, address, _ = struct.unpack("<IQI", file.read(16).ljust(16, b"\0"))  # length, heap, number in it
-        size = path.stat().st_size
-        file.seek(min(address, size))
-        head = file.read(16).ljust(16, b"\0")
-    if head[:4] != b"GCOL" or int.from_bytes(head[8:], "little") > size - address:
-        raise ValueError(f"{name}: damaged, its text lies outside of the file")
-
-
 def text(group: Any, name: str) -> str | None:
     """Returns a short text, or None."""
     dataset = inside(group, name)
@@ -84,6 +67,5 @@ def text(group: Any, name: str) -> str | None:
         return None
     if not isinstance(dataset, import_h5py().Dataset) or dataset.shape != ():
         raise ValueError(f"{name}: expected a text")
-    _check_heap(dataset, name)
     value = dataset[()]
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

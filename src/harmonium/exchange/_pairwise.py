@@ -1,73 +1,88 @@
 """Models of variables with a few values and tables for pairs of them, to machines and back.
 
 A machine has a layer for each number of values, ``Bernoulli`` units for two and ``Categorical`` ones for
-more, in the order in which they first come; all of them are visible.
+more, or where a value is forbidden, in the order in which they first come; all of them are visible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from harmonium.couplings import Dense, Sparse
+from harmonium.exchange._variables import Variable, name_variables, variables_of
 from harmonium.exchange.exchange import misfit
 from harmonium.layers import Bernoulli, Categorical, Layer
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, penalise
 
 Array = np.ndarray[Any, Any]
 
 
 class Pairwise(NamedTuple):
-    """A pairwise model: its log-weight is Σ fields[i][x_i] + Σ tables[i, j][x_i, x_j].
+    """A pairwise model: its log-weight is Σ fields[i][x_i] + Σ tables[i, j][x_i, x_j] + constant.
 
     Attributes:
-        fields: for each variable, (values,).
-        tables: for pairs i < j of variables, (values of i, values of j).
+        fields: for each variable, (values,); -inf is forbidden.
+        tables: for pairs i < j of variables, (values of i, values of j); -inf is forbidden.
+        constant: Log-weight beside no variable.
     """
 
     fields: Sequence[Array]
     tables: Mapping[tuple[int, int], Array]
+    constant: float = 0.0
 
 
-def to_machine(model: Pairwise, names: Sequence[str]) -> tuple[BoltzmannMachine, float]:
-    """Returns a machine in float64, and the constant that its energies are above those of the model.
+def to_machine(
+    model: Pairwise,
+    labels: Sequence[Any] | None = None,
+    observed: Mapping[int, int] | None = None,
+    one_hot: bool = False,
+) -> BoltzmannMachine:
+    """Returns a machine in float64 with the energies of a model.
 
     Args:
-        model: Model with at least two values for each variable, which are finite.
-        names: of its variables; ``metadata["variables"]`` has them in the order of the machine's units.
+        model: Model with at least two values for each variable.
+        labels: of its variables, in their order, with those that were observed among them; None: none.
+        observed: Values of variables that are none of the model's, by their number among the labels.
+        one_hot: whether variables of two values become ``Categorical`` units too.
     """
-    values = [len(field) for field in model.fields]
+    forbids = {i for i, field in enumerate(model.fields) if not np.isfinite(field).all()}
+    forbids.update(i for pair, table in model.tables.items() if not np.isfinite(table).all() for i in pair)
+    # Columns of each variable's unit: 0 times -inf is no number, so that what forbids has one for each value.
+    values = [
+        1 if len(x) == 2 and not one_hot and i not in forbids else len(x) for i, x in enumerate(model.fields)
+    ]
     members = {n: [i for i, m in enumerate(values) if m == n] for n in dict.fromkeys(values)}
     layers: list[Layer] = [
-        Bernoulli(len(x)) if n == 2 else Categorical(len(x), n) for n, x in members.items()
+        Bernoulli(len(x)) if n == 1 else Categorical(len(x), n) for n, x in members.items()
     ]
-    sizes = [1 if n == 2 else n for n in members]  # columns of a unit
     place = {i: (l, k) for l, x in enumerate(members.values()) for k, i in enumerate(x)}
-    biases = [np.zeros((len(x), size)) for x, size in zip(members.values(), sizes, strict=True)]
-    offset = 0.0
+    biases = [np.zeros((len(x), size)) for size, x in members.items()]
+    constant = model.constant
 
     def add_field(i: int, field: Array) -> float:
         l, k = place[i]
-        binary = values[i] == 2
+        binary = values[i] == 1
         biases[l][k] += field[1:] - field[0] if binary else field
         return float(field[0]) if binary else 0.0
 
     joined = dict[tuple[int, int], dict[tuple[int, int], Array]]()
     for i, field in enumerate(model.fields):
-        offset += add_field(i, field)
+        constant += add_field(i, field)
     for pair, table in model.tables.items():
         if place[pair[0]][0] > place[pair[1]][0]:
             pair, table = (pair[1], pair[0]), table.T
         i, j = pair
         (l, a), (m, b) = place[i], place[j]
-        if values[i] == 2:  # what the first value has is left to the field of the other
-            offset += add_field(j, table[0])
+        if values[i] == 1:  # what the first value has is left to the field of the other
+            constant += add_field(j, table[0])
             table = table[1:] - table[:1]
-        if values[j] == 2:
-            if values[i] == 2:
+        if values[j] == 1:
+            if values[i] == 1:
                 biases[l][a] += table[0, 0]
             else:
                 add_field(i, table[:, 0])
@@ -80,7 +95,7 @@ def to_machine(model: Pairwise, names: Sequence[str]) -> tuple[BoltzmannMachine,
         edges[l, m] = Dense() if whole else Sparse(list(blocks))
     machine = BoltzmannMachine(layers, edges or [], list(range(len(layers))), seed=None).double()
     for layer, bias in zip(machine.layers, biases, strict=True):
-        layer.set_finite_(bias=torch.from_numpy(bias if layer.one_hot else bias[:, 0]))
+        layer.get_parameter("bias").copy_(torch.from_numpy(bias if layer.one_hot else bias[:, 0]))
     for edge, coupling in zip(machine.edges, machine.couplings, strict=True):
         tables = np.stack(list(joined[edge].values()))
         if coupling.sparsity is None:
@@ -89,34 +104,47 @@ def to_machine(model: Pairwise, names: Sequence[str]) -> tuple[BoltzmannMachine,
             W[rows, columns] = tables
             tables = W.transpose(0, 2, 1, 3)
         coupling.fill_(torch.from_numpy(tables.reshape(coupling.weight.shape)))
-    machine.metadata["variables"] = [names[i] for x in members.values() for i in x]
-    return machine, offset
+    machine.constant = -constant
+    if labels is not None:
+        seen, units = observed or {}, iter([place[i] for i in range(len(values))])
+        name_variables(
+            machine,
+            [
+                Variable(x, None, seen[i]) if i in seen else Variable(x, next(units))
+                for i, x in enumerate(labels)
+            ],
+        )
+    return machine
 
 
 def of_machine(machine: BoltzmannMachine, program: str) -> Pairwise:
-    """Returns a machine of units with two values or categories as a pairwise model of all its units.
+    """Returns a machine of units with two values or categories as a pairwise model, variables in their order.
 
     Raises:
         ValueError: a machine with other units; the message names the program that has no place for it.
     """
-    hamiltonian = machine.hamiltonian().to(torch.float64)
+    hamiltonian, penalty = penalise(machine.hamiltonian(forbidden=True).to(torch.float64))
     if not all(layer.one_hot or layer.two_values for layer in machine.layers):
         raise misfit(machine, f"units with two values or categories for {program}")
     levels = [_levels(layer) for layer in machine.layers]
-    first = np.cumsum([0, *(layer.n_units for layer in machine.layers)]).tolist()
+    units = [x.unit for x in variables_of(machine) if x.unit]
+    place = {unit: i for i, unit in enumerate(units)}
+
+    def allowed(table: Array) -> Array:
+        return np.where(table < -penalty / 2, -inf, table) if penalty else table
+
     fields = [
-        row
-        for layer, level, theta in zip(machine.layers, levels, hamiltonian.thetas, strict=True)
-        for row in theta[0].view(layer.n_units, -1).cpu().numpy() @ level.T
+        allowed(levels[l] @ hamiltonian.thetas[l][0].view(machine.layers[l].n_units, -1)[i].cpu().numpy())
+        for l, i in units
     ]
     tables = dict[tuple[int, int], Array]()
     for edge, (l, m) in enumerate(hamiltonian.graph.edges):
         pairs, blocks = hamiltonian.joined_units(edge)
         for (a, b), block in zip(pairs.tolist(), blocks.cpu().numpy(), strict=True):
-            table = levels[l] @ block @ levels[m].T
-            i, j = first[l] + a, first[m] + b
+            table = allowed(levels[l] @ block @ levels[m].T)
+            i, j = place[l, a], place[m, b]
             tables[min(i, j), max(i, j)] = table if i < j else table.T
-    return Pairwise(fields, tables)
+    return Pairwise(fields, tables, -machine.constant)
 
 
 def _levels(layer: Any) -> Array:

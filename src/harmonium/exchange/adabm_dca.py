@@ -17,7 +17,8 @@ from torch import Tensor
 
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
-from harmonium.exchange.exchange import Exchanged, Format, make_potts, misfit
+from harmonium.exchange._pairwise import Pairwise, to_machine
+from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.machine import BoltzmannMachine
 from harmonium.sequences import ALPHABETS
 
@@ -37,7 +38,7 @@ class AdabmDCA(Format):
         return len(first) in (4, 6) and first[0] in (b"h", b"J")
 
     @classmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         fields, pairs = _parse(path)
         alphabet, states = _alphabet_of(fields, pairs)
         sites = 1 + max((i for i, *_ in fields), default=-1)
@@ -65,7 +66,10 @@ class AdabmDCA(Format):
             if not np.isnan(J[i, a, j, b]):
                 raise ValueError(f"expected every coupling once, received J {i} {j} {first} {second} again")
             J[i, a, j, b] = J[j, b, i, a] = value
-        machine = make_potts(h, np.nan_to_num(J), joined, {"form": cls.form})
+        J = np.nan_to_num(J)
+        tables = {(i, j): J[i, :, j] for i, j in np.argwhere(np.triu(joined, 1)).tolist()}
+        machine = to_machine(Pairwise(list(h), tables), one_hot=True)
+        machine.metadata["origin"] = {"form": cls.form}
         machine.metadata["encoder"] = Letters(alphabet).to_dict()
         return Exchanged(machine, None, cls.form)
 

@@ -6,15 +6,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import check_free, replace_file
-from harmonium.couplings import Dense, Sparse
-from harmonium.layers import Bernoulli, Categorical, Layer
-from harmonium.machine import BoltzmannMachine
+from harmonium.layers import Bernoulli, Layer
+from harmonium.machine import BoltzmannMachine, refuse_infinite
 
 
 class Exchanged(NamedTuple):
@@ -39,12 +37,16 @@ class Format(ABC):
         suffix: Suffix that files usually have.
         program: The files in words, by the program that writes them.
         ages: whether a file may have a machine at several ages.
+        observes: whether a file of evidence may go with a file.
+        whole: whether a file has a place for a machine's constant, and takes care of forbidden states.
     """
 
     form: ClassVar[str]
     suffix: ClassVar[str]
     program: ClassVar[str]
     ages: ClassVar[bool] = False
+    observes: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
     registry: ClassVar[dict[str, type[Format]]] = {}
     """Every format by its name."""
 
@@ -58,12 +60,13 @@ class Format(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         """Reads a file; ValueError: damaged, or a machine that harmonium has not.
 
         Args:
             path: Path of the file.
             update: age of the machine; None: the last. Read where a file has ``ages``.
+            evidence: file of observed variables, or None. Read where a format ``observes``.
         """
 
     @classmethod
@@ -92,36 +95,6 @@ def make_rbm(visible: Layer, W: Tensor, a: Tensor, b: Tensor, origin: dict[str, 
     return machine
 
 
-def make_potts(h: Any, J: Any, joined: Any, origin: dict[str, Any]) -> BoltzmannMachine:
-    """Returns a fully visible Potts machine in float64.
-
-    Args:
-        h: Fields, (sites, states).
-        J: Couplings, (sites, states, sites, states), symmetric.
-        joined: Pairs of sites that are joined, (sites, sites) booleans.
-        origin: what the metadata has of its origin.
-    """
-    sites, states = h.shape
-    layer = Categorical(sites, states)
-    pairs = ~np.eye(sites, dtype=bool)
-    kind = Dense() if joined[pairs].all() else Sparse(np.argwhere(np.triu(joined, 1)))
-    edges: Any = {(0, 0): kind} if joined[pairs].any() else []
-    machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
-    layer.set_finite_(bias=torch.from_numpy(h))
-    if edges:
-        machine.couplings[0].fill_(torch.from_numpy(J.reshape(layer.width, layer.width)))
-    machine.metadata["origin"] = origin
-    return machine
-
-
-def refuse_infinite(machine: BoltzmannMachine) -> None:
-    """Refuses a machine with a parameter that is NaN or infinite, as no reader repairs numbers."""
-    for name, x in machine.named_parameters():
-        wrong = x.detach()[~x.detach().isfinite()]
-        if len(wrong):
-            raise ValueError(f"expected finite parameters, received {float(wrong[0])} in {name}")
-
-
 def is_rbm(machine: BoltzmannMachine) -> bool:
     """Returns whether a machine is a visible layer joined to a layer of Bernoulli hidden units."""
     pair = len(machine.layers) == 2 and machine.edges == ((0, 1),) and machine.visible == (0,)
@@ -146,17 +119,20 @@ def form_by_suffix(path: Path) -> str:
     return known[path.suffix]
 
 
-def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> Exchanged:
+def read(
+    path: str | Path, *, form: str = "auto", update: int | None = None, evidence: str | Path | None = None
+) -> Exchanged:
     """Reads a machine of another program.
 
     Args:
         path: the file.
         form: "rbms" (HDF5, versions 0.5 and 0.6 and older files; Bernoulli and Potts), "rbm.jl" (HDF5 of
             RestrictedBoltzmannMachines.jl: plain, centred and standardised), "adabmdca" (its text), "plmc"
-            (its binary parameters), "uai" (Markov networks of pairs; energies of the file are those of the
-            machine plus ``metadata["origin"]["offset"]``), "gset" (graphs whose largest cut is asked for),
-            "npz" and "text" (of ``write``); "auto": by what the file holds.
+            (its binary parameters), "uai" (Markov and Bayesian networks of pairs), "qubo" (of qbsolv), "gset"
+            (graphs whose largest cut is asked for), "text" (of ``write``); "auto": by what the file holds.
         update: age of the machine, in updates, where a file of rbms has several; None: the last.
+        evidence: file of observed variables beside one of UAI: the machine is that of the others given these,
+            and its Z is that of the file with these at their values.
 
     Raises:
         FileNotFoundError: no such file.
@@ -169,8 +145,8 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
         >>> import harmonium as hm
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
         >>> with TemporaryDirectory() as folder:
-        ...     hm.exchange.write(machine, f"{folder}/machine.npz")
-        ...     hm.exchange.read(f"{folder}/machine.npz").machine.layers[0]
+        ...     hm.exchange.write(machine, f"{folder}/machine.txt")
+        ...     hm.exchange.read(f"{folder}/machine.txt").machine.layers[0]
         Bernoulli(3)
     """
     path = Path(path)
@@ -181,9 +157,11 @@ def read(path: str | Path, *, form: str = "auto", update: int | None = None) -> 
         chosen = _recognise(path) if form == "auto" else Format.registry[form]
         if update is not None and not chosen.ages:
             raise ValueError(f"update: expected None, as the file has one machine, received {update}")
+        if evidence is not None and not chosen.observes:
+            raise ValueError(f"evidence: expected beside a file of UAI, received beside one of {chosen.form}")
         with torch.no_grad():
-            found = chosen.read(path, update)
-        refuse_infinite(found.machine)
+            found = chosen.read(path, update, None if evidence is None else Path(evidence))
+        refuse_infinite(found.machine, forbidden=chosen.whole)
         return found
     except ValueError as error:
         raise ValueError(f"path: {path}: {error}") from error
@@ -206,11 +184,12 @@ def write(
     Args:
         machine: Machine that the format has a place for: "rbms" RBMs of Bernoulli hidden units beside
             Bernoulli or categorical visible ones, "rbm.jl" RBMs of its units, "adabmdca" categorical visible
-            units alone, "uai" units with two values or categories, "gset" spins without biases and with whole
-            couplings, "npz" and "text" any.
+            units alone, "uai" units with two values or categories, "qubo" units with two values, "gset" spins
+            without biases, "text" any. What has no place for a constant of the energy or for
+            forbidden states (-inf) refuses them.
         path: Path of the file.
-        form: "rbms", "rbm.jl", "adabmdca", "uai", "gset", "npz", "text"; "auto": by the suffix: .h5 rbms,
-            .hdf5 rbm.jl, .dat adabmdca, .uai, .gset, .npz, .txt.
+        form: "rbms", "rbm.jl", "adabmdca", "uai", "qubo", "gset", "text"; "auto": by the suffix: .h5
+            rbms, .hdf5 rbm.jl, .dat adabmdca, .uai, .qubo, .gset, .txt.
         chains: visible states to go with it, (chains, visible_width); only "rbms" keeps them.
         overwrite: whether to replace a file that is there.
 
@@ -233,14 +212,26 @@ def write(
     if chains is not None:
         chains = _checks.tensor(chains, "chains", machine.dtype, machine.device)
         machine.check_rows(chains, "chains")
+    chosen = Format.registry[form]
+    if machine.constant and not chosen.whole:
+        raise ValueError(
+            f"machine: expected no constant of the energy for {chosen.program}, which have no place for it, "
+            f"received {machine.constant:g}; machine.constant = 0 changes no probability"
+        )
     with torch.no_grad():
-        contents = Format.registry[form].pack(machine, chains)
+        if not chosen.whole:
+            refuse_infinite(machine, forbidden=False)
+        contents = chosen.pack(machine, chains)
     replace_file(path, contents)
 
 
+def recognised(path: Path) -> type[Format] | None:
+    """Returns the format of a file by its beginning; None where it is of no other program."""
+    return next((kind for kind in Format.registry.values() if kind.recognises(path)), None)
+
+
 def _recognise(path: Path) -> type[Format]:
-    for chosen in Format.registry.values():
-        if chosen.recognises(path):
-            return chosen
+    if chosen := recognised(path):
+        return chosen
     known = "; ".join(f"{name} ({kind.program})" for name, kind in Format.registry.items())
     raise ValueError(f"expected a file of a known format, {known}; harmonium.load reads harmonium's own")

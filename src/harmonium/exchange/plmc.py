@@ -15,7 +15,8 @@ import numpy as np
 
 from harmonium._size_limit import check_claim
 from harmonium.data import Letters
-from harmonium.exchange.exchange import Exchanged, Format, make_potts
+from harmonium.exchange._pairwise import Pairwise, to_machine
+from harmonium.exchange.exchange import Exchanged, Format
 
 _HEAD = 20  # bytes of the five counts
 _MOST = 128  # letters of an alphabet, of ASCII
@@ -34,7 +35,7 @@ class Plmc(Format):
         return any(_layout(path, precision) is not None for precision in (4, 8))
 
     @classmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         size = path.stat().st_size
         known = [layout for precision in (4, 8) if (layout := _layout(path, precision))]
         if not known:
@@ -70,13 +71,12 @@ class Plmc(Format):
                 f"expected finite couplings, received {blocks[k, a, b]} for sites {i[k]} {j[k]}, "
                 f"{alphabet[a]} {alphabet[b]}"
             )
-        J = np.zeros((L, q, L, q))
-        J[i, :, j] = blocks
-        J[j, :, i] = blocks.swapaxes(1, 2)
         origin: dict[str, Any] = {"form": cls.form, "positions": positions, "effective_sequences": effective}
         if set(target) != {alphabet[0]}:  # which stands for every site where there is none
             origin["target"] = target
-        machine = make_potts(h, J, np.ones((L, L), bool), origin)
+        tables = dict(zip(zip(i.tolist(), j.tolist(), strict=True), blocks, strict=True))
+        machine = to_machine(Pairwise(list(h), tables), one_hot=True)
+        machine.metadata["origin"] = origin
         machine.metadata["encoder"] = Letters(alphabet).to_dict()
         return Exchanged(machine, None, cls.form)
 

@@ -50,7 +50,7 @@ class RBMjl(Format):
             return _VERSION in file or _VERSION in file.attrs
 
     @classmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         with _hdf5.opened(path) as file:
             version, kind = _said(file, _VERSION), _said(file, "rbm_type")
             if version is None or version.split(".")[0] != "1":

@@ -44,7 +44,7 @@ class Rbms(Format):
             return any(map(_AGE.fullmatch, file))
 
     @classmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         with _hdf5.opened(path) as file:
             ages = sorted(int(match[1]) for name in file if (match := _AGE.fullmatch(name)))
             if not ages or update not in (None, *ages):

@@ -75,5 +75,5 @@ class _Served(nn.Module):
                 weights.append(((states[l] @ J) * states[m]).sum(-1) / (2 if l == m else 1))
         weights += [hamiltonian.log_partition(l, field) for l, field in fields.items()]
         means = [hamiltonian.mean(l, fields[l]) for l in hidden]
-        F = -torch.stack([weight.double() for weight in weights]).sum(0)
+        F = -torch.stack([weight.double() for weight in weights]).sum(0) + hamiltonian.offset
         return torch.cat(means, -1) if means else v.new_zeros(v.shape[0], 0), F

@@ -1,14 +1,16 @@
-"""Text files of the UAI inference competitions: Markov networks of variables with a few values.
+"""Text files of the UAI inference competitions: Markov and Bayesian networks of variables with a few values.
 
-A file is ``MARKOV``, the number of variables, their numbers of values, the number of factors, a scope for
-each, and a table for each, the last variable fastest: the product of the tables is exp(-E).
+A file is ``MARKOV`` or ``BAYES``, the number of variables, their numbers of values, the number of factors, a
+scope for each, and a table for each, the last variable fastest: the product of the tables is exp(-E). Of a
+Bayesian network they are conditional probabilities. A file of evidence has the number of observed variables,
+and each with its value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from math import exp, isfinite, prod
+from collections.abc import Container, Iterator
+from math import exp, inf, isfinite, prod
 from pathlib import Path
 from typing import ClassVar, final
 
@@ -25,22 +27,24 @@ _LARGEST = 700.0  # exp of it, and of its negative, are in the range of a double
 
 @final
 class Uai(Format):
-    """Markov networks of UAI files whose factors have at most two variables."""
+    """Networks of UAI files whose factors have at most two variables that are not observed."""
 
     form: ClassVar[str] = "uai"
     suffix: ClassVar[str] = ".uai"
-    program: ClassVar[str] = "Markov networks of the UAI competitions"
+    program: ClassVar[str] = "networks of the UAI competitions"
+    observes: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         with path.open("rb") as file:
-            return re.match(rb"\s*MARKOV\s", file.read(64)) is not None
+            return re.match(rb"\s*(MARKOV|BAYES)\s", file.read(64)) is not None
 
     @classmethod
-    def read(cls, path: Path, update: int | None) -> Exchanged:
+    def read(cls, path: Path, update: int | None, evidence: Path | None) -> Exchanged:
         words = _Words(path)
-        if words.take("MARKOV") != "MARKOV":
-            raise ValueError(f"line {words.line}: expected MARKOV")
+        if words.take("MARKOV or BAYES") not in ("MARKOV", "BAYES"):
+            raise ValueError(f"line {words.line}: expected MARKOV or BAYES")
         variables = words.count("the number of variables", 1)
         values = [words.count(f"the values of variable {i}", 2) for i in range(variables)]
         size = path.stat().st_size
@@ -48,36 +52,46 @@ class Uai(Format):
         check_claim(
             8 * width, size, f"values of {variables} variables"
         )  # couplings are as many as its numbers
-        scopes = [_read_scope(words, f, values) for f in range(words.count("the number of factors", 0))]
-        fields = [np.zeros(n) for n in values]
+        seen = {} if evidence is None else _read_evidence(evidence, values)
+        free = {i: k for k, i in enumerate(i for i in range(variables) if i not in seen)}
+        scopes = [_read_scope(words, f, values, seen) for f in range(words.count("the number of factors", 0))]
+        fields = [np.zeros(values[i]) for i in free]
         tables = dict[tuple[int, int], Array]()
         constant = 0.0
         for f, scope in enumerate(scopes):
             table = _read_table(words, f, [values[i] for i in scope])
-            if not scope:
+            table = table[tuple(seen.get(i, slice(None)) for i in scope)]
+            left = [free[i] for i in scope if i in free]
+            if not left:
                 constant += float(table)
-            elif len(scope) == 1:
-                fields[scope[0]] += table
+            elif len(left) == 1:
+                fields[left[0]] += table
             else:
-                i, j = scope
+                i, j = left
                 pair = (min(i, j), max(i, j))
-                tables.setdefault(pair, np.zeros([values[i] for i in pair]))[...] += (
+                tables.setdefault(pair, np.zeros([len(fields[i]) for i in pair]))[...] += (
                     table if i < j else table.T
                 )
         words.end()
-        machine, offset = to_machine(Pairwise(fields, tables), [str(i) for i in range(variables)])
-        machine.metadata["origin"] = {"form": cls.form, "offset": -(offset + constant)}
+        if not free or not isfinite(constant):
+            raise ValueError(
+                "expected variables that are not observed, and a weight above 0 of those that are, received a "
+                f"weight of {exp(constant):g} and evidence for {len(seen)} of {variables} variables"
+            )
+        machine = to_machine(Pairwise(fields, tables, constant), range(variables), seen)
+        machine.metadata["origin"] = {"form": cls.form}
         return Exchanged(machine, None, cls.form)
 
     @classmethod
     def pack(cls, machine: BoltzmannMachine, chains: Tensor | None) -> bytes:
         model = of_machine(machine, "UAI files")
         scopes = [(i,) for i in range(len(model.fields))] + list(model.tables)
-        tables = [*model.fields, *model.tables.values()]
+        share = model.constant / len(model.fields)  # in all fields alike, which keeps exp of it in range
+        tables = [*(field + share for field in model.fields), *model.tables.values()]
         lines = ["MARKOV", str(len(model.fields)), " ".join(str(len(field)) for field in model.fields)]
         lines += [str(len(scopes)), *(" ".join(map(str, (len(scope), *scope))) for scope in scopes)]
         for scope, table in zip(scopes, tables, strict=True):
-            largest = float(np.abs(table).max())
+            largest = float(np.abs(table[table > -inf]).max(initial=0.0))
             if not largest <= _LARGEST:
                 units = ", ".join(map(str, scope))
                 raise ValueError(
@@ -121,15 +135,39 @@ class _Words:
             raise ValueError(f"line {self.line}: expected the end of the file, received {word[:30]!r}")
 
 
-def _read_scope(words: _Words, factor: int, values: list[int]) -> list[int]:
+def _read_evidence(path: Path, values: list[int]) -> dict[int, int]:
+    """Returns the values of observed variables; older files have the number of samples, 1, before them."""
+    try:
+        words = list(map(int, path.read_text("ascii").split()))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"evidence: expected a file of whole numbers, received {path} ({error})") from error
+    if len(words) > 1 and words[0] == 1 and len(words) == 2 + 2 * words[1]:
+        words = words[1:]
+    seen = dict(zip(words[1::2], words[2::2], strict=False))
+    fits = all(0 <= i < len(values) and 0 <= x < values[i] for i, x in seen.items())
+    if not words or len(words) != 1 + 2 * words[0] or len(seen) != words[0] or not fits:
+        raise ValueError(
+            f"evidence: expected the number of observed variables, and each with its value, in {path}: "
+            f"different ones below {len(values)}, with values that the network has; received {words[:9]}"
+        )
+    return seen
+
+
+def _read_scope(words: _Words, factor: int, values: list[int], seen: Container[int]) -> list[int]:
     scope = [
         words.count(f"variable {k + 1} of factor {factor}", 0)
         for k in range(words.count(f"the number of variables of factor {factor}", 0))
     ]
-    if len(scope) > 2 or len({*scope}) < len(scope) or any(i >= len(values) for i in scope):
+    if len({*scope}) < len(scope) or any(i >= len(values) for i in scope):
         raise ValueError(
-            f"line {words.line}: expected at most two different variables below {len(values)} for factor "
-            f"{factor}, as a machine joins pairs, received {scope[:9]}"
+            f"line {words.line}: expected different variables below {len(values)} for factor {factor}, "
+            f"received {scope[:9]}"
+        )
+    if sum(i not in seen for i in scope) > 2:
+        raise ValueError(
+            f"line {words.line}: expected at most two variables for factor {factor}, as a machine joins "
+            f"pairs, received {scope[:9]}; make one variable of two, with all pairs of their values, or "
+            "observe one (evidence)"
         )
     return scope
 
@@ -148,10 +186,11 @@ def _read_table(words: _Words, factor: int, shape: list[int]) -> Array:
             value = float(word)
         except ValueError:
             value = float("nan")
-        if not (value > 0 and isfinite(value)):
+        if not (value >= 0 and isfinite(value)):
             raise ValueError(
-                f"line {words.line}: expected a finite number above 0, whose logarithm is an energy, for "
-                f"entry {k} of factor {factor}, received {word[:30]!r}"
+                f"line {words.line}: expected a finite number of at least 0, whose logarithm is an energy, "
+                f"for entry {k} of factor {factor}, received {word[:30]!r}"
             )
         entries.append(value)
-    return np.log(entries).reshape(shape)
+    with np.errstate(divide="ignore"):  # 0 forbids
+        return np.asarray(np.log(entries).reshape(shape))

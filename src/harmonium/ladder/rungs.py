@@ -45,7 +45,8 @@ def hamiltonian_of(like: Hamiltonian, rung: Sequence[Tensor]) -> Hamiltonian:
     """Returns the Hamiltonian of a rung, with the layers, the graph and the held entries of another one."""
     rest = iter(rung)
     thetas = tuple(tuple(next(rest) for _ in theta) for theta in like.thetas)
-    return Hamiltonian(like.layers, like.graph, thetas, tuple(rest), 1.0, like.held)  # type: ignore[arg-type]
+    J, offset = tuple(rest), float(like.offset)
+    return Hamiltonian(like.layers, like.graph, thetas, J, 1.0, like.held, offset)  # type: ignore[arg-type]
 
 
 def hamiltonians_of(hamiltonian: Hamiltonian, rungs: Sequence[Sequence[Tensor]]) -> list[Hamiltonian]:

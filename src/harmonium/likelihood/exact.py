@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harmonium._checks import Numbers
-from harmonium.machine import BoltzmannMachine
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.sums import AUTO_LIMIT, Listing, affordable, check_plane, list_states, log_weights
 
 
@@ -31,7 +31,7 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
 
     Raises:
         ValueError: too many states, real units that cannot be summed out, or couplings among Gaussian layers
-            that leave no distribution.
+            that leave no distribution; or all states are forbidden.
 
     Examples:
         >>> from math import log
@@ -40,7 +40,7 @@ def exact_log_partition(machine: BoltzmannMachine) -> float:
         >>> abs(hm.likelihood.exact_log_partition(machine) - 7 * log(2)) < 0.1  # weak couplings, 2^7 states
         True
     """
-    return float(log_weights(machine.hamiltonian().to(torch.float64)))
+    return float(_log_normalisers(machine.hamiltonian(forbidden=True).to(torch.float64)))
 
 
 def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
@@ -50,9 +50,9 @@ def exact_log_likelihood(machine: BoltzmannMachine, X: Numbers) -> Tensor:
         machine: see ``exact_log_partition``.
         X: visible states, (batch, visible_width); NaN is not observed, and is summed out.
     """
-    hamiltonian = machine.hamiltonian().to(torch.float64)
+    hamiltonian = machine.hamiltonian(forbidden=True).to(torch.float64)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weights(hamiltonian, rows) - log_weights(hamiltonian)
+    return log_weights(hamiltonian, rows) - _log_normalisers(hamiltonian)
 
 
 def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_on: Iterable[int]) -> Tensor:
@@ -69,10 +69,20 @@ def conditional_log_likelihood(machine: BoltzmannMachine, X: Numbers, condition_
     Raises:
         ValueError: layers that cannot be given, too many states, or X that does not fit.
     """
-    hamiltonian = machine.hamiltonian().to(torch.float64)
+    hamiltonian = machine.hamiltonian(forbidden=True).to(torch.float64)
     layers = machine.check_condition(condition_on)
     rows = machine.visible_rows(X, "X", missing=True, dtype=hamiltonian.dtype)
-    return log_weights(hamiltonian, rows) - log_weights(hamiltonian, hamiltonian.observe_only(layers, rows))
+    given = hamiltonian.observe_only(layers, rows)
+    return log_weights(hamiltonian, rows) - _log_normalisers(hamiltonian, given)
+
+
+def _log_normalisers(hamiltonian: Hamiltonian, rows: Tensor | None = None) -> Tensor:
+    """Returns ``log_weights``; refuses a machine, or rows, of which nothing is allowed."""
+    values = log_weights(hamiltonian, rows)
+    if bool(values.isneginf().any()):
+        where = "all states" if rows is None else f"what row {int(values.argmin())} of X gives"
+        raise ValueError(f"machine: expected a state that is allowed, received -inf for {where} (Z = 0)")
+    return values
 
 
 @torch.no_grad()

@@ -241,7 +241,7 @@ def _anneal_clamped(
     total, _ = anneal_chains(hamiltonian, base, betas, states, generator, clamped=graph.visible)
     weights = total.view(len(v), chains).logsumexp(-1) - log(chains)
     check_weights(weights)
-    return start + weights
+    return start + weights - hamiltonian.offset
 
 
 def _in_parts(X: Tensor, function: Callable[[Tensor], Tensor], size: int = _ROWS) -> Tensor:

@@ -4,6 +4,8 @@ from harmonium import _device
 from harmonium.machine.boltzmann import BoltzmannMachine as BoltzmannMachine
 from harmonium.machine.clamp import Clamp as Clamp, ClampLike as ClampLike
 from harmonium.machine.drawing import Drawing as Drawing
+from harmonium.machine.finite import refuse_infinite as refuse_infinite
+from harmonium.machine.forbidden import forbid as forbid, penalise as penalise
 from harmonium.machine.gauge import state_means as state_means, to_zero_sum_ as to_zero_sum_
 from harmonium.machine.graph import Graph as Graph, Part as Part
 from harmonium.machine.hamiltonian import Hamiltonian as Hamiltonian, States as States

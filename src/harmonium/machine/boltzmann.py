@@ -17,7 +17,8 @@ from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.machine.drawing import Drawing, draw_graph
-from harmonium.machine.finite import require_finite
+from harmonium.machine.finite import refuse_infinite, require_finite
+from harmonium.machine.forbidden import forbid, penalise
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import Hamiltonian, States
 
@@ -47,6 +48,8 @@ class BoltzmannMachine(nn.Module):
         visible: the visible layers, as a tuple.
         couplings: One for every edge, with a learnable ``weight`` W, (width_l, width_m); J = W, divided by
             σ² on every Gaussian side (Liao, Eq. 1).
+        constant: Constant of the energy, 0 by default: in energies, free energies and ln Z, and in no
+            probability. It is a number, not a parameter: no rule learns it, no dtype rounds it.
         metadata: JSON-like values that travel with the machine's file, such as how its data were encoded.
 
     Raises:
@@ -93,6 +96,7 @@ class BoltzmannMachine(nn.Module):
         self.layers: Sequence[Layer] = nn.ModuleList(listed)  # type: ignore[assignment]
         self.couplings: Sequence[Coupling] = nn.ModuleList(joined.values())  # type: ignore[assignment]
         self._graph: Graph | None = None
+        self.constant = 0.0
         self.metadata: dict[str, Any] = {}
         if seed is not None:
             generator = _random.as_generator(seed, self.device)
@@ -250,7 +254,8 @@ class BoltzmannMachine(nn.Module):
             for (l, m), coupling in zip(self.edges, self.couplings, strict=True)
         ]
         thetas = tuple(layer.natural() for layer in layers)
-        hamiltonian = Hamiltonian(layers, self.graph, thetas, CouplingMatrices(couplings))
+        J = CouplingMatrices(couplings)
+        hamiltonian = Hamiltonian(layers, self.graph, thetas, J, constant=self.constant)
         if checked and self.device.type != "meta":
             require_finite(hamiltonian, parameters, forbidden=forbidden)
         return hamiltonian
@@ -262,7 +267,7 @@ class BoltzmannMachine(nn.Module):
             states: for each layer (batch, width_l).
 
         Returns:
-            (batch,), float64.
+            (batch,), float64; infinite where a state is forbidden.
 
         Examples:
             >>> import torch
@@ -272,7 +277,8 @@ class BoltzmannMachine(nn.Module):
             >>> machine.energy([torch.ones(1, 3), torch.ones(1, 2)]).item()
             -6.0
         """
-        return self.hamiltonian().energy(self.check_states(states))
+        hamiltonian, penalty = penalise(self.hamiltonian(forbidden=True))
+        return -forbid(-hamiltonian.energy(self.check_states(states)), penalty)
 
     def free_energy(
         self,
@@ -301,7 +307,7 @@ class BoltzmannMachine(nn.Module):
             -1.3863
         """
         out = self.graph.read_summed(summed)
-        hamiltonian = self.hamiltonian()
+        hamiltonian, penalty = penalise(self.hamiltonian(forbidden=True))
         if isinstance(states, Tensor | np.ndarray):
             if set(out) != set(self.hidden):
                 raise ValueError(
@@ -309,8 +315,10 @@ class BoltzmannMachine(nn.Module):
                     f"layers can be summed out), received one tensor for {len(self.layers)} layers"
                 )
             v = self.visible_rows(states, "states[0]" if self.visible == (0,) else "states")
-            return hamiltonian.free_energy(hamiltonian.split(v), out)
-        return hamiltonian.free_energy(self.check_states(states, skip=out), out)
+            free_energy = hamiltonian.free_energy(hamiltonian.split(v), out)
+        else:
+            free_energy = hamiltonian.free_energy(self.check_states(states, skip=out), out)
+        return -forbid(-free_energy, penalty)
 
     def check_states(
         self, states: Sequence[Numbers], skip: Sequence[int] = (), name: str = "states"
@@ -382,7 +390,7 @@ class BoltzmannMachine(nn.Module):
         """
         rows = _checks.positive_int(rows, "rows")
         generator = _random.as_generator(seed, self.device)
-        hamiltonian = self.hamiltonian()
+        hamiltonian = self.hamiltonian(forbidden=True)
         return [hamiltonian.pure_noise(l, rows, generator) for l in range(len(self.layers))]
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -395,7 +403,7 @@ class BoltzmannMachine(nn.Module):
         Raises:
             FileExistsError: the file exists and ``overwrite`` is False.
             OSError: it cannot be written; a file already there stays as it was.
-            ValueError: a parameter is not finite; such a file could not be read back.
+            ValueError: a parameter is not finite, and no forbidden state; such a file could not be read back.
             TypeError: metadata that JSON does not have.
 
         Examples:
@@ -408,6 +416,7 @@ class BoltzmannMachine(nn.Module):
             Bernoulli(3)
         """
         header = {**self.config(), "metadata": self.metadata}
+        refuse_infinite(self, forbidden=True)
         _storage.write(Path(path), self.state_dict(), header, overwrite=overwrite)
 
     def describe(self) -> str:
@@ -431,4 +440,6 @@ class BoltzmannMachine(nn.Module):
             pairs = zip(self.edges, self.couplings, strict=True)
             config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
             config["visible"] = list(self.visible)
+        if self.constant:
+            config["constant"] = self.constant
         return config

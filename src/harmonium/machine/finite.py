@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf, isfinite
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.machine.hamiltonian import Hamiltonian
+
+if TYPE_CHECKING:
+    from harmonium.machine import BoltzmannMachine
 
 # Fields are sums of couplings, and variances, TAP and norms sum up their squares: all stay below 2^128, where
 # float32 ends. The noise of machines in float64 is float32 too.
@@ -60,9 +65,26 @@ def require_finite(
         raise ValueError(f"machine: expected {expected}, received {value:g} in {name} at {place}; {remedy}")
 
 
-def _may_forbid(hamiltonian: Hamiltonian, name: str) -> bool:
+def refuse_infinite(machine: BoltzmannMachine, *, forbidden: bool) -> None:
+    """Refuses learnable parameters that files have no place for: NaN and infinity, but for what is forbidden.
+
+    Args:
+        machine: a machine of any dtype.
+        forbidden: see ``require_finite``.
+
+    Raises:
+        ValueError: naming the parameter and its first such entry.
+    """
+    for name, parameter in machine.named_parameters():
+        x = parameter.detach()
+        if forbidden and _may_forbid(machine, name):
+            x = x.masked_fill(x == -inf, 0.0)
+        _checks.finite(x, name)
+
+
+def _may_forbid(machine: Hamiltonian | BoltzmannMachine, name: str) -> bool:
     """Returns whether -inf among parameters means that a state or a pair of states has probability 0."""
     kind, number = name.rsplit(" ", 1)[-1].split(".")[:2]
-    ends = hamiltonian.graph.edges[int(number)] if kind == "couplings" else (int(number),)
-    layers = [hamiltonian.layers[l] for l in ends]
+    ends = machine.graph.edges[int(number)] if kind == "couplings" else (int(number),)
+    layers = [machine.layers[l] for l in ends]
     return all(layer.discrete and float(layer.values().min()) >= 0 for layer in layers)

@@ -45,7 +45,7 @@ class _Beside(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Hamiltonian:
-    """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_{l<m} x_lᵀ J_lm x_m + ½ β Σ_l x_lᵀ J_ll x_l (FORMULAS §1).
+    """-E(x) = Σ_l θ_l·t_l(x_l) + β Σ_{l<m} x_lᵀ J_lm x_m + ½ β Σ_l x_lᵀ J_ll x_l - β c (FORMULAS §1).
 
     A machine's learnable parameters map to one of these (``BoltzmannMachine.hamiltonian``); tempering and
     annealing make others from it without touching the machine.
@@ -60,6 +60,7 @@ class Hamiltonian:
         beta: inverse temperature of the couplings; a number, or one for each chain as (batch, 1).
         held: entries of the state that are observed; None: none. Energies and fields do not read it, draws
             and solvers do.
+        constant: c, in energies, free energies and ln Z alone, as no distribution depends on it.
     """
 
     layers: tuple[Layer, ...]
@@ -68,6 +69,7 @@ class Hamiltonian:
     J: CouplingMatrices
     beta: float | Tensor = 1.0
     held: Clamp | None = None
+    constant: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
@@ -261,6 +263,13 @@ class Hamiltonian:
         beta = self.beta.squeeze(-1) if x.dim() == 1 and self.beta.dim() == 2 else self.beta
         return x * beta.to(x.dtype) ** power
 
+    @property
+    def offset(self) -> float | Tensor:
+        """β c, which every energy has: a number, or (batch,) float64 where β differs by row."""
+        if isinstance(self.beta, float):
+            return self.beta * self.constant
+        return self.beta.double().flatten() * self.constant
+
     def log_weight(self, layer: int, x: Tensor) -> Tensor:
         """Returns θ_l·t_l(x) plus ln of the base measure of x, (batch,)."""
         _checks.outside_autocast(x.device.type)
@@ -340,11 +349,12 @@ class Hamiltonian:
 
         Args:
             states: for each layer (batch, width_l).
-            kept: only the terms of these layers and of edges that join two of them; None for all.
+            kept: only the terms of these layers and of edges that join two of them, without c; None for all.
         """
         layers = range(len(states)) if kept is None else kept
         weights = torch.stack([self.log_weight(l, states[l]).double() for l in layers]).sum(0)
-        return -weights - self.beta_times(self.coupling_energy(states, kept))
+        energy = -weights - self.beta_times(self.coupling_energy(states, kept))
+        return energy + self.offset if kept is None else energy
 
     def free_energy(
         self,
@@ -370,7 +380,7 @@ class Hamiltonian:
             total = total + self.summed_weight(l, field)
         if any(l in kept and m in kept for l, m in self.graph.edges):
             total = total + self.beta_times(self.coupling_energy(states, kept))
-        return -total
+        return self.offset - total
 
     def noise(
         self, layer: int | Part, rows: int, generator: torch.Generator, antithetic: bool = False
@@ -400,9 +410,9 @@ class Hamiltonian:
         return self.clamp_states([self.sample(l, zero, generator) for l, zero in enumerate(zeros)])
 
     def log_partition_of_independent(self) -> float:
-        """Returns ln Z of the units as if no edge joined them."""
+        """Returns ln Z of the units as if no edge joined them, with c."""
         zeros = [self.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(self.layers)]
-        return sum(float(self.log_partition(l, zero)) for l, zero in enumerate(zeros))
+        return sum(float(self.log_partition(l, zero)) for l, zero in enumerate(zeros)) - float(self.offset)
 
     def sample(
         self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False

@@ -13,6 +13,7 @@ from harmonium import _checks, _storage
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
 from harmonium.machine.boltzmann import BoltzmannMachine
+from harmonium.machine.finite import refuse_infinite
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -96,6 +97,7 @@ def rebuild(
         name: x.to(device, copy=True, memory_format=torch.contiguous_format) for name, x in tensors.items()
     }
     machine.load_state_dict(copies, assign=True)
+    refuse_infinite(machine, forbidden=True)
     machine.metadata = metadata
     return machine
 
@@ -124,7 +126,9 @@ def _make_outline(description: Any, most: int, units: int) -> tuple[BoltzmannMac
                 )
         try:
             edges = _make_edges(description["edges"], most) if "edges" in description else None
-            return BoltzmannMachine(layers, edges, description.get("visible"), seed=None), metadata
+            machine = BoltzmannMachine(layers, edges, description.get("visible"), seed=None)
+            machine.constant = _checks.real(description.get("constant", 0.0), "constant")
+            return machine, metadata
         except (TypeError, RuntimeError) as error:  # more couplings than can be counted, say
             raise ValueError(str(error).splitlines()[0]) from error
 
@@ -157,7 +161,7 @@ def _build(registry: Mapping[str, Any], config: Any, name: str, what: str) -> An
 
 
 def _require_one_dtype(tensors: Mapping[str, Tensor]) -> None:
-    """Refuses parameters of several dtypes, not finite, or without memory of their own."""
+    """Refuses parameters of several dtypes, or without memory of their own."""
     if not isinstance(tensors, Mapping) or not tensors:
         raise ValueError("expected parameters by name, received none")
     for name, x in tensors.items():
@@ -172,6 +176,3 @@ def _require_one_dtype(tensors: Mapping[str, Tensor]) -> None:
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors.values()}
     if sum(x.nbytes for x in tensors.values()) > sum(storages.values()):
         raise ValueError("expected parameters with memory of their own, received views of the same numbers")
-    for name, x in tensors.items():
-        if not bool(torch.isfinite(x).all()):
-            raise ValueError(f"{name} holds values that are not finite")

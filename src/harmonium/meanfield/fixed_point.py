@@ -52,7 +52,7 @@ def solve(
     points, ends = [], []
     for part, point, status, sweeps in _solve_blocks(scheme, start, tolerance, damping, max_sweeps):
         points.append(point._replace(messages=[]))
-        ends.append((part.free_energy(point), status, sweeps))
+        ends.append((part.free_energy(point) + part.hamiltonian.offset, status, sweeps))
     free_energy, status, sweeps = (torch.cat(values) for values in zip(*ends, strict=True))
     means, variances, fields, curvatures, _ = join_rows(points)
     return Solution(means, variances, free_energy, status, sweeps, fields, curvatures)

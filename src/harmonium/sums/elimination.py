@@ -242,7 +242,7 @@ class Elimination:
 
     @cached_property
     def _base(self) -> Tensor:
-        """Log-weight of what is clamped, and of leaves without neighbours, (rows,)."""
+        """Log-weight of what is clamped, of leaves without neighbours and of no unit, (rows,)."""
         hamiltonian, total = self._double, self._shown[0].new_zeros(self.rows)
         for l, layer in enumerate(self._layers):
             shown = self._marks[l]
@@ -254,7 +254,7 @@ class Elimination:
         for leaf, table in zip(self._leaves, self._leaf_tables, strict=True):
             if not leaf.scope:
                 total += table
-        return total
+        return total - hamiltonian.offset
 
     @cached_property
     def _marks(self) -> list[Tensor]:

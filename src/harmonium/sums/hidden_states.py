@@ -50,10 +50,15 @@ def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
     return graph.with_visible(integrated) if integrated else graph
 
 
-def exact_hamiltonian(machine: BoltzmannMachine) -> Hamiltonian:
-    """Returns the distribution of a machine in float64, for answers to its digits, noise included."""
-    graph = machine.hamiltonian().graph  # refuses a type that is for storage alone
-    return deepcopy(machine, {id(graph): graph}).double().hamiltonian()
+def exact_hamiltonian(machine: BoltzmannMachine, *, forbidden: bool = False) -> Hamiltonian:
+    """Returns the distribution of a machine in float64, for answers to its digits, noise included.
+
+    Args:
+        machine: Machine that stays as it is.
+        forbidden: see ``BoltzmannMachine.hamiltonian``.
+    """
+    graph = machine.hamiltonian(forbidden=forbidden).graph  # refuses a type that is for storage alone
+    return deepcopy(machine, {id(graph): graph}).double().hamiltonian(forbidden=forbidden)
 
 
 def nothing_seen(hamiltonian: Hamiltonian, rows: int = 1) -> Tensor:
@@ -281,7 +286,7 @@ class Posterior:
         split = hamiltonian.split(v.to(hamiltonian.dtype))
         self._parts = [part.rows(torch.cat([split[l] for l in part.places], 1)) for part in table.parts]
         self._logits = table.state_log_weights.to(hamiltonian.dtype).repeat(len(v), 1)
-        self._rest = table.state_log_weights.new_zeros(len(v))
+        self._rest = table.state_log_weights.new_full((len(v),), -float(hamiltonian.offset))
         for part in self._parts:
             self._rest += part.add_log_weights(self._logits)
 

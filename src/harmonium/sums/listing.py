@@ -150,6 +150,7 @@ class Listing:
             if any(joint.other in self._clamped for joint in hamiltonian.graph.joints[l])
         }
         base = torch.full((rows, 1), self._log_cell, dtype=torch.float64, device=device)
+        base -= torch.as_tensor(hamiltonian.offset, dtype=torch.float64, device=device).view(-1, 1)
         if self._clamped:
             base -= bare.energy(clamped_states, self._clamped).unsqueeze(1)
         for start in range(0, self._states, size):

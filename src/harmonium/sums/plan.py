@@ -11,7 +11,7 @@ from math import inf, log2
 import torch
 from torch import Tensor
 
-from harmonium.machine import Graph, Hamiltonian, States, Statistics
+from harmonium.machine import Graph, Hamiltonian, States, Statistics, forbid, penalise
 from harmonium.sums.elimination import Elimination
 from harmonium.sums.hidden_states import HiddenStates, Posterior, has_hidden_states, nothing_seen
 from harmonium.sums.limits import (
@@ -238,11 +238,15 @@ def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool
         v: (rows, visible_width), NaN where not observed; None: one row that shows nothing, for ln Z.
         grid: whether Gaussian visible units are listed, on a grid; without rows.
 
+    Returns:
+        Sums, -inf where all that is left is forbidden.
+
     Raises:
         ValueError: a machine that a grid does not suit, or more work than ``EXPLICIT_LIMIT``.
     """
     if grid:
         return _plan(hamiltonian, None, grid=True).log_weights()
+    hamiltonian, penalty = penalise(hamiltonian)
     v = nothing_seen(hamiltonian) if v is None else v
     total = torch.empty(len(v), dtype=torch.float64, device=v.device)
     over_hidden = torch.zeros(len(v), dtype=torch.bool, device=v.device)
@@ -254,7 +258,7 @@ def log_weights(hamiltonian: Hamiltonian, v: Tensor | None = None, *, grid: bool
             total[part] = plan.log_weights()
     if bool(over_hidden.any()):
         total[over_hidden] = HiddenStates(hamiltonian).log_weights(v[over_hidden])
-    return total
+    return forbid(total, penalty)
 
 
 def _plan_rows(
@@ -413,7 +417,7 @@ def find_mode(hamiltonian: Hamiltonian, limit: float = EXPLICIT_LIMIT) -> States
         limit: unit updates, at most; None is returned where summing out units one by one takes more.
     """
     order = _order_of(hamiltonian, 1, limit)
-    return None if order is None else Elimination(hamiltonian, 1, order).modes()
+    return None if order is None else Elimination(penalise(hamiltonian)[0], 1, order).modes()
 
 
 def same_rows(patterns: Tensor) -> list[Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.chains import Gibbs, Kernel, KernelState, run_kernel
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian, States, forbid, penalise
 from harmonium.sums import AUTO_LIMIT, EXPLICIT_LIMIT, exact_hamiltonian, find_mode
 
 MINIMISE_METHODS = ("auto", "exact", "anneal")
@@ -56,7 +56,7 @@ def minimise(
     """Finds states of the lowest energy: the most probable ones of a machine, ground states of a spin glass.
 
     Args:
-        machine: a machine of units with two values or categories.
+        machine: a machine of units with two values or categories. States may be forbidden (-inf).
         runs: Runs of annealing, at least 1, each from a state of its own.
         sweeps: Sweeps of every run, at least 1.
         betas: the first and the last inverse temperature of a geometric schedule, rising from above 0. All of
@@ -64,12 +64,14 @@ def minimise(
         method: "exact": one state of the lowest energy, by tables over the neighbours of each unit (trees,
             strips, lattices up to 20 units wide, up to about 25 units that are all joined). "anneal":
             simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983), which ends in states that no change of a
-            single unit improves. "auto": "exact" where it takes seconds.
+            single unit improves. "auto": "exact" where it takes seconds. Runs that end in a forbidden state
+            are left out.
         kernel: what moves the runs; Gibbs sweeps by default.
         seed: an int or a generator.
 
     Raises:
-        ValueError: other units, numbers out of range, or "exact" for a machine of too large a tree width.
+        ValueError: other units, numbers out of range, or "exact" for a machine of too large a tree width; or
+            no state that is allowed was found.
 
     Examples:
         >>> import torch
@@ -93,7 +95,8 @@ def minimise(
             f"{', '.join(map(str, machine.layers))}"
         )
     if method != "anneal":
-        mode = find_mode(exact_hamiltonian(machine), EXPLICIT_LIMIT if method == "exact" else AUTO_LIMIT)
+        limit = EXPLICIT_LIMIT if method == "exact" else AUTO_LIMIT
+        mode = find_mode(exact_hamiltonian(machine, forbidden=True), limit)
         if mode is not None:
             return _list_states(machine, [x.to(machine.dtype) for x in mode], "exact")
         if method == "exact":
@@ -102,7 +105,9 @@ def minimise(
                 'rows, received a larger one; use "anneal"'
             )
     generator = _random.as_generator(seed, machine.device)
-    hamiltonian, states = machine.hamiltonian(), machine.random_states(runs, seed=generator)
+    states, hamiltonian = machine.random_states(runs, seed=generator), machine.hamiltonian(forbidden=True)
+    # Runs go through forbidden states while they are hot: the penalty is twice what one unit can gain there.
+    hamiltonian = penalise(hamiltonian, 1 + 2 * float(_list_changes(hamiltonian)[0].max()))[0]
     ends = _find_betas(hamiltonian) if ends is None else ends
     return _list_states(
         machine, _anneal(hamiltonian, kernel or Gibbs(), states, sweeps, ends, generator), "anneal"
@@ -123,14 +128,26 @@ def _read_betas(betas: Sequence[float]) -> tuple[float, float]:
 def _find_betas(hamiltonian: Hamiltonian) -> tuple[float, float]:
     """Returns inverse temperatures at which hardly any, and nearly every, unit is at its mode.
 
-    They follow from the changes of energy that one unit can make: at most all its neighbours together, at
-    least the weakest of them alone. Of the least ones the middle unit counts, as a single weak coupling would
-    make the end far too cold for all others.
+    They follow from the changes of energy that one unit can make. Of the least ones the middle unit counts,
+    as a single weak coupling would make the end far too cold for all others.
+    """
+    largest, weak = _list_changes(hamiltonian)
+    weak = weak[weak.isfinite()]
+    if not len(weak):
+        return 1.0, 1.0  # all states have one energy
+    hot = _HOT / float(largest.max())
+    return hot, max(hot, _COLD / float(weak.median()))
+
+
+def _list_changes(hamiltonian: Hamiltonian) -> tuple[Tensor, Tensor]:
+    """Returns how much one unit can change the energy, (columns of all layers,) each; -inf is left out.
+
+    At most it is all its neighbours together, at least the weakest of them alone, inf where it has none.
     """
     largest, least = [], []
     for l, layer in enumerate(hamiltonian.layers):
         low, high = layer.two_values or (0.0, 1.0)
-        bias = hamiltonian.thetas[l][0].abs()
+        bias = hamiltonian.thetas[l][0].nan_to_num(neginf=0.0).abs()
         total, weakest = bias.clone(), torch.where(bias > 0, bias, torch.inf)
         for edge, (first, second) in enumerate(hamiltonian.graph.edges):
             for side, other in {(first, second), (second, first)}:
@@ -141,17 +158,12 @@ def _find_betas(hamiltonian: Hamiltonian) -> tuple[float, float]:
                     weakest = torch.minimum(weakest, reach * smallest)
         largest.append((high - low) * total)
         least.append((high - low) * weakest)
-    strongest, weak = float(torch.cat(largest).max()), torch.cat(least)
-    weak = weak[weak.isfinite()]
-    if not len(weak):
-        return 1.0, 1.0  # all states have one energy
-    hot = _HOT / strongest
-    return hot, max(hot, _COLD / float(weak.median()))
+    return torch.cat(largest), torch.cat(least)
 
 
 def _by_column(hamiltonian: Hamiltonian, edge: int, below: bool, inner: bool) -> tuple[Tensor, Tensor]:
     """Returns Σ |J| of every column of one side of an edge, and the least |J| above 0, inf if none is."""
-    pattern, J = hamiltonian.graph.patterns[edge], hamiltonian.J[edge].abs()
+    pattern, J = hamiltonian.graph.patterns[edge], hamiltonian.J[edge].nan_to_num(neginf=0.0).abs()
     if pattern is None:
         J = J if below else J.t()
         return J.sum(1), torch.where(J > 0, J, torch.inf).amin(1)
@@ -206,6 +218,12 @@ def _list_states(machine: BoltzmannMachine, states: Sequence[Tensor], method: st
     """Returns different states, the lowest first."""
     rows, counts = torch.unique(torch.cat(list(states), 1), dim=0, return_counts=True)
     parts = torch.split(rows, [x.shape[1] for x in states], 1)
-    energies = machine.hamiltonian().to(torch.float64).energy([x.double() for x in parts])
-    order = energies.argsort(stable=True)
+    hamiltonian, penalty = penalise(machine.hamiltonian(forbidden=True).to(torch.float64))
+    energies = -forbid(-hamiltonian.energy([x.double() for x in parts]), penalty)
+    order = energies.argsort(stable=True)[: int(energies.isfinite().sum())]
+    if not len(order):
+        raise ValueError(
+            "machine: expected a state that is allowed, received -inf "
+            + ("for all" if method == "exact" else "at the end of all runs; more runs or sweeps may find one")
+        )
     return LowStates([x[order] for x in parts], energies[order], counts[order], method)

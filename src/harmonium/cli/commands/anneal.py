@@ -9,17 +9,18 @@ from typing import Annotated, Any
 import numpy as np
 
 from harmonium._settings import Count, Setting
-from harmonium._storage import is_machine_file, replace_file
+from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.cli.runs import load_machine
-from harmonium.exchange import read
+from harmonium.exchange import values_of, variables_of
 from harmonium.tasks import MINIMISE_METHODS, minimise
 
 EXAMPLES = (
     "harmonium anneal G22 --out cuts.npz",
     "harmonium anneal runs/family --runs 1000 --out modes.csv",
+    "harmonium anneal network.uai --evidence network.uai.evid --out likeliest.csv",
 )
 
 
@@ -29,6 +30,7 @@ def anneal(
     runs: Count = 100,
     sweeps: Count = 1000,
     method: Annotated[str, Setting(MINIMISE_METHODS)] = "auto",
+    evidence: options.Evidence | None = None,
     device: options.Device | None = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -38,30 +40,33 @@ def anneal(
     Exactly where that takes seconds (trees, strips, narrow lattices), else by simulated annealing.
 
     Args:
-        source: a run, a machine's file, or a file of another program: .uai, a graph of the Gset collection.
-        out: file for the states, the lowest first: .npz (states of all layers side by side, energies,
-            counts), or a table .csv, .tsv, .parquet or .feather.
+        source: a run, a machine's file, or a file of another program: .uai, .qubo, a graph of the Gset
+            collection.
+        out: file for the states, the lowest first: .npz (states, variables, energies, counts), or a table
+            .csv, .tsv, .parquet or .feather. It has a column for each variable in the order of MODEL, or for
+            each unit; categories count from 0.
         runs: runs of annealing, each from a state of its own.
         sweeps: sweeps of every run.
         method: how: auto (exact where it takes seconds, else anneal), exact, anneal.
     """
     check_target(out, "out", (".npz", *TABLES), overwrite)
-    place = options.as_device(device)
-    if source.is_dir() or not source.is_file() or is_machine_file(source):
-        machine = load_machine(source, False, place)[0]
-    else:
-        machine = read(source).machine.to(place)
+    machine = load_machine(source, False, options.as_device(device), evidence)[0]
     with working("searching states of low energy"):
         found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
-    states = np.concatenate([x.numpy(force=True) for x in found.states], 1)
+    variables, values = variables_of(machine), values_of(machine, found.states)
+    named = machine.metadata.get("variables") is not None
+    labels = [x.label if named else j for j, x in enumerate(variables)]
+    names = [
+        label if isinstance(label, str) and label not in ("energy", "count") else f"x{label}"
+        for label in labels
+    ]
     energies, counts = found.energies.numpy(force=True), found.counts.numpy(force=True)
     if out.suffix.lower() == ".npz":
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, states=states, energies=energies, counts=counts)
+        np.savez_compressed(buffer, states=values, variables=names, energies=energies, counts=counts)
         replace_file(out, buffer.getvalue())
     else:
-        units = {f"x{j}": states[:, j].astype(np.float64) for j in range(states.shape[1])}
-        write_table(out, {"energy": energies, "count": counts, **units})
+        write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})
     result: dict[str, Any] = {
         "machine": source,
         "file": out,

@@ -34,7 +34,7 @@ def couplings(
 
     Args:
         out: file: a table .csv, .tsv, .parquet or .feather (site i, site j, letter a, letter b, value; of a
-            field j and b are empty), .dat for adabmDCA, .npz or .txt.
+            field j and b are empty), .dat for adabmDCA, .uai or .txt.
         gauge: zero-sum, or lattice-gas: those of the gap are zero.
     """
     formats = [Format.registry[name].suffix for name in writable() if name != "rbms"]

@@ -38,6 +38,7 @@ EXAMPLES = (
     "harmonium evaluate runs/digits train.npy test.npy --temperatures 10000 --json",
     "harmonium evaluate runs/digits digits --mixing-plot mixing.png",
     "harmonium evaluate runs/digits digits --card README.md",
+    "harmonium evaluate network.uai --evidence network.uai.evid",
 )
 
 _FEWEST = 100  # whole rows, among others, that make a base
@@ -61,6 +62,7 @@ def evaluate(
     mixing_sweeps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
     card: Annotated[Path | None, Setting(metavar="FILE")] = None,
+    evidence: options.Evidence | None = None,
     unknown: options.Unknown | None = None,
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
@@ -91,7 +93,7 @@ def evaluate(
         require_figures("--mixing-plot")
     if card is not None:
         check_target(card, "card", (".md",), overwrite)
-    coding, source = run.load(unknown)
+    coding, source = run.load(unknown, evidence)
     machine = coding.machine
     read = {name: coding.read(name) for name in data or []}
     sets = [(name, rows_of(coding, dataset, missing=True)) for name, dataset in read.items()]
