@@ -1,4 +1,4 @@
-"""Forbidden states, -inf among parameters and 0 in networks: exact sums, modes and searches by enumeration."""
+"""Forbidden states, -inf among parameters and 0 in networks: sums, modes and searches by enumeration."""
 
 from __future__ import annotations
 

@@ -727,7 +727,7 @@ def test_a_discrete_model_of_dimod_becomes_a_machine_and_comes_back():
     for x, y in zip(states, exchange.states_from_dimod(machine, found), strict=True):
         torch.testing.assert_close(x, y)
     model.set_linear("b", [0.0, np.nan])
-    with pytest.raises(ValueError, match="model: .*finite"):
+    with pytest.raises(ValueError, match=r"model: .*finite"):
         exchange.from_dimod(model)
 
 
@@ -802,14 +802,14 @@ def test_spins_become_bits_of_a_qubo_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (QUBO.removesuffix("2 1 0.25\n"), "as many lines of values, received 4"),
+        (QUBO.removesuffix("2 1 0.25\n"), "5 lines of values, received 4 and 4"),
         (QUBO.replace("1 2 -3", "1 4 -3"), "line 7: expected two bits below 4"),
-        (QUBO.replace("1 2 -3", "1 2 nan"), "line 7: .* a finite value, received '1 2 nan'"),
+        (QUBO.replace("1 2 -3", "1 2 nan"), "line 7: .* a finite value, received .*nan"),
         (QUBO.replace("1 2 -3", "1 2"), "line 7: "),
         (QUBO.replace("4 2 3", "4 2"), "line 3: expected 'p qubo 0 N nodes couplers'"),
-        (QUBO.replace("4 2 3", "0 2 3"), "line 3: expected at least one bit"),
+        (QUBO.replace("4 2 3", "0 2 3"), "two bits below 0"),
         (QUBO.replace("4 2 3", "999999999 2 3"), "999999999 bits claims"),
-        ("c nothing else\n", "as many lines of values, received 0"),
+        ("c nothing else\n", "expected 'p qubo 0 N nodes couplers', received"),
     ],
 )
 def test_damaged_qubo_files_are_refused(text, message, tmp_path):

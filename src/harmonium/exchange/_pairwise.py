@@ -106,14 +106,12 @@ def to_machine(
         coupling.fill_(torch.from_numpy(tables.reshape(coupling.weight.shape)))
     machine.constant = -constant
     if labels is not None:
-        seen, units = observed or {}, iter([place[i] for i in range(len(values))])
-        name_variables(
-            machine,
-            [
-                Variable(x, None, seen[i]) if i in seen else Variable(x, next(units))
-                for i, x in enumerate(labels)
-            ],
-        )
+        seen, units = observed or {}, (place[i] for i in range(len(values)))
+        variables = [
+            Variable(x, None, seen[i]) if i in seen else Variable(x, next(units))
+            for i, x in enumerate(labels)
+        ]
+        name_variables(machine, variables)
     return machine
 
 

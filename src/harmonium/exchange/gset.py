@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import ClassVar, final
 
@@ -83,17 +83,11 @@ def _read_edges(lines: Iterable[str], edges: int) -> np.ndarray:
     rows = [(number, words) for number, line in enumerate(lines, 2) if (words := line.split())]
     each = len(rows[0][1]) if rows else 3
     for number, words in rows:
-        if len(words) != each or each not in (2, 3):
+        vertices = all(word.isdecimal() and len(word) < 10 for word in words[:2])
+        if len(words) != each or each not in (2, 3) or not vertices or not _is_finite(words[-1]):
             raise ValueError(
-                f"line {number}: expected two vertices and a weight, or a weight on no line of the file, "
+                f"line {number}: expected two vertices and a finite weight, or a weight on no line, "
                 f"received {' '.join(words)[:30]!r}"
-            )
-        if not (all(word.isdecimal() and len(word) < 10 for word in words[:2])) or not isfinite(
-            _number(words[-1])
-        ):
-            raise ValueError(
-                f"line {number}: expected two whole numbers and a finite weight, received "
-                f"{' '.join(words)[:30]!r}"
             )
     if len(rows) != edges:
         raise ValueError(f"expected {edges} lines after the first, one for each edge, received {len(rows)}")
@@ -102,8 +96,8 @@ def _read_edges(lines: Iterable[str], edges: int) -> np.ndarray:
     return table
 
 
-def _number(word: str) -> float:
+def _is_finite(word: str) -> bool:
     try:
-        return float(word)
+        return isfinite(float(word))
     except ValueError:
-        return nan
+        return False

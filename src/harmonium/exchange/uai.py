@@ -75,8 +75,8 @@ class Uai(Format):
         words.end()
         if not free or not isfinite(constant):
             raise ValueError(
-                "expected variables that are not observed, and a weight above 0 of those that are, received a "
-                f"weight of {exp(constant):g} and evidence for {len(seen)} of {variables} variables"
+                "expected variables that are not observed, and a weight above 0 of those that are, received "
+                f"{exp(constant):g} and evidence for {len(seen)} of {variables} variables"
             )
         machine = to_machine(Pairwise(fields, tables, constant), range(variables), seen)
         machine.metadata["origin"] = {"form": cls.form}

@@ -66,15 +66,7 @@ def require_finite(
 
 
 def refuse_infinite(machine: BoltzmannMachine, *, forbidden: bool) -> None:
-    """Refuses learnable parameters that files have no place for: NaN and infinity, but for what is forbidden.
-
-    Args:
-        machine: a machine of any dtype.
-        forbidden: see ``require_finite``.
-
-    Raises:
-        ValueError: naming the parameter and its first such entry.
-    """
+    """Refuses parameters of any dtype that are not finite; ``forbidden`` as in ``require_finite``."""
     for name, parameter in machine.named_parameters():
         x = parameter.detach()
         if forbidden and _may_forbid(machine, name):
