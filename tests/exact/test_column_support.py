@@ -61,7 +61,7 @@ def machine_of(codec: Codec, hidden: int, seed: int = 0) -> BoltzmannMachine:
 def log_density(codec: Codec, machine: BoltzmannMachine, cells: np.ndarray) -> np.ndarray:
     """ln p of the cells of one column, by the sum over hidden states."""
     frame = pandas.DataFrame({"x": cells})
-    states = codec.rows(frame, torch.float64, keep=False).all()
+    states = codec.rows(frame, torch.float64, keep=False, beyond="tail").all()
     found = HiddenStates.of(machine).log_likelihood(states) + codec.log_slopes(states)
     shares = codec.log_shares(frame, machine)
     assert shares is not None
@@ -84,8 +84,10 @@ def test_the_density_of_a_column_integrates_to_1_with_its_tails(name: str, hidde
     assert support is not None and support.ends is not None
     (low, high), nodes = support.ends, np.polynomial.legendre.leggauss(60)
     tail = np.unique(np.concatenate([np.linspace(0, 4, 20), np.geomspace(4, 60, 20)]))
+    fall = [1 / (end.rate * end.slope) for end in support.tails(column.coding)]
+    fall[0] = support.below if support.beyond[0] else fall[0]
     corners = np.concatenate(
-        [low - support.below * tail[::-1], *codings_corners(column, low, high), high + support.above * tail]
+        [low - fall[0] * tail[::-1], *codings_corners(column, low, high), high + fall[1] * tail]
     )
     corners = np.unique(corners)
     total = 0.0

@@ -162,7 +162,7 @@ def test_nats_of_real_cells() -> None:
         expected = column.column.decode(np.array([[mean]])).item()
         assert cell.value == row["size"].item() and cell.expected == pytest.approx(expected, rel=1e-5)
         assert cell.nats == pytest.approx(gain, abs=1e-4)
-        assert i > 0 or cell.nats > 10.0 / column.column.support.above
+        assert i > 0 or cell.nats > 10.0  # as far beyond the largest, of which a deviation is 1.8
 
 
 def test_columns_of_several_units_are_refused() -> None:

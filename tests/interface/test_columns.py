@@ -219,7 +219,7 @@ def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None
     assert column.kind == "binomial" and column.coding.n_states == 7
     cells = cells_of([1.0, 4, 6, 7, 8, 0, 2.5])
     np.testing.assert_array_equal(column.encode(cells)[:, 0], [0, 3, 5, 6, 6, 0, 2])  # or the nearest
-    states = column.encode(cells, nearest=False)[:, 0]
+    states = column.encode(cells, beyond="line")[:, 0]
     np.testing.assert_array_equal(states, [0, 3, 5, 6, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(column.decode(np.array([[0.0], [3.4], [6.0]])), [1, 4, 7])
     spaced = Column.fit(cells_of([-50.0, 0, 100, 150] * 10))
@@ -227,7 +227,7 @@ def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None
     ranks = Column.fit(cells_of([0.5, 1, 5000] * 10))
     assert ranks.kind == "binomial" and ranks.encode(cells_of([5000.0, 0.5]))[:, 0].tolist() == [2, 0]
     assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1, 5000]
-    assert np.isnan(ranks.encode(cells_of([2.0]), nearest=False)).all()
+    assert np.isnan(ranks.encode(cells_of([2.0]), beyond="line")).all()
     assert ranks.encode(cells_of([2.0, 4000.0]))[:, 0].tolist() == [1, 2]
     asked = Column.fit(cells_of([1.0, 2, 3] * 10), {"kind": "binomial", "largest": 9})
     assert asked.coding.n_states == 10 and asked.encode(cells_of([0.0]))[0, 0] == 0
@@ -352,7 +352,9 @@ def test_exact_zeros_have_a_unit_that_knows_them(rbm: Any) -> None:
     column = next(column for column in rbm.encoder_.columns if column.name == "rain")
     assert column.kind == "truncated_gauss_bernoulli"
     states = column.encode(cells_of([0.0, 0.5, column.coding.points[-1], 1e9, -1.0]))[:, 0]
-    assert states[0] == 0 and 0 < states[1] < 1 and states[2:].tolist() == [1, 1, 0]  # or the nearest
+    last = column.coding.states[-1]  # which leaves room for one cell beyond the largest
+    assert 0.99 < last < 1 and states[0] == 0 and 0 < states[1] < last
+    assert states[2:].tolist() == [last, last, 0]  # or the nearest
     assert column.coding.log_slopes_at(np.array([[0.0]]))[0, 0] == 0  # a probability there
 
 

@@ -61,14 +61,12 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     apart = judge.score_samples(whole) + unit - judge.offset_
     np.testing.assert_allclose(judge.decision_function(whole), apart)
     # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
-    p = np.exp([judge.score_samples(far.assign(kind=kind)) for kind in "ab"])
+    column, kept = judge.encoder_.columns[0], judge._fitted.numbers  # 15 and -5 are beyond the others
+    within = far.assign(size=far["size"].clip(*column.support.ends))
+    p = np.exp([judge.score_samples(within.assign(kind=kind)) for kind in "ab"])
     expected = (p / p.sum(0) * np.log(p)).sum(0) + unit - judge.offset_
-    sizes, kept = judge.encoder_.columns[0].support, judge._fitted.numbers  # 15 and -5 are beyond the others
-    shares = (
-        -(far["size"] - sizes.ends[1]).clip(0) / sizes.above
-        - (sizes.ends[0] - far["size"]).clip(0) / sizes.below
-    )
-    expected += (kept["_fall"] - 1) * (shares - kept["_least_share"]).clip(upper=0)
+    shares = -sum(x.rate * x.distances(far["size"]) for x in column.support.tails(column.coding))
+    expected += shares + (kept["_fall"] - 1) * (shares - kept["_least_share"]).clip(upper=0)
     np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
     assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)
 
@@ -191,7 +189,8 @@ def test_a_cell_beyond_the_range_is_not_hidden_among_rare_rows(make) -> None:
         falling = judge.decision_function(pandas.concat(far))
         assert (np.diff(falling) < 0).all()
         # Each nat of a cell beyond counts as often as the rows' ln p falls more slowly than their number.
-        by_cells, fall = judge.score_samples(pandas.concat(far)), judge._fitted.numbers["_fall"]
+        by_cells = judge.encoder_.log_shares(pandas.concat(far)).sum(1)
+        fall = judge._fitted.numbers["_fall"]
         assert fall > 1
         np.testing.assert_allclose(np.diff(falling), fall * np.diff(by_cells), rtol=1e-6)
 

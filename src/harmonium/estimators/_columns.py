@@ -17,7 +17,7 @@ from harmonium.data.frame import series_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
 from harmonium.sums import LIMIT_TEXT, log_weights
-from harmonium.tables import Column, Labels, Table
+from harmonium.tables import Codec, Column, Labels, Table
 from harmonium.tasks import by_column, unobserved
 
 _CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
@@ -204,9 +204,9 @@ def units_of_rest(fitted: Fitted, chosen: set[int]) -> list[bool]:
 
 
 def hide_units(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
-    """Returns states of which these units are not observed."""
+    """Returns states without these units, the others as they tell of them (``Codec.within``)."""
     hole = by_column(fitted.machine, torch.tensor(units, device="cpu").unsqueeze(0), 1)
-    return v.masked_fill(hole.to(v.device), torch.nan)
+    return Codec(fitted.encoder, fitted.data_layers).within(v).masked_fill(hole.to(v.device), torch.nan)
 
 
 def conditional_scores(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
@@ -214,8 +214,10 @@ def conditional_scores(fitted: Fitted, v: Tensor, units: list[bool]) -> Tensor:
     machine = fitted.double()
     rest = torch.tensor(units, device="cpu")
     hamiltonian = machine.hamiltonian()
+    known = hide_units(fitted, v, units)
+    v = torch.where(known.isnan(), v, known)
     try:
-        scores = log_weights(hamiltonian, v) - log_weights(hamiltonian, hide_units(fitted, v, units))
+        scores = log_weights(hamiltonian, v) - log_weights(hamiltonian, known)
     except ValueError as error:
         raise ValueError(
             f"given: expected other columns, or else hidden units, that take {LIMIT_TEXT}, as "

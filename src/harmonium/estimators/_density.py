@@ -173,6 +173,7 @@ class DensityEstimator(BoltzmannEstimator):
                 lambda v: _columns.conditional_scores(fitted, v, rest),
                 lambda v: (v, _columns.hide_units(fitted, v, rest)),
                 shown,
+                beyond="tail",
             )
             return scores + fitted.log_shares(X, rest)
         machine, constant = fitted.double(), self.log_partition_
@@ -181,6 +182,7 @@ class DensityEstimator(BoltzmannEstimator):
             lambda v: self._log_density(machine, v, constant),
             lambda v: (v,) if machine.graph.independent else (),  # bounds sum nothing
             shown,
+            beyond="tail",
         )
         return scores + fitted.log_shares(X)
 

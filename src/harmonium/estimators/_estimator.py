@@ -416,7 +416,7 @@ class BoltzmannEstimator(Options, BaseEstimator, ABC):
         found = tasks.denoise(
             fitted.machine,
             torch.cat(
-                [v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X, nearest=False)]
+                [v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X, beyond="line")]
             ),
             flip_probability,
             noise_std=deviation,

@@ -147,18 +147,18 @@ class Fitted:
     # Between rows and states
     # ----------------------------------------------------------------------------
 
-    def encode(self, X: Any, *, nearest: bool = True) -> Iterator[Tensor]:
+    def encode(self, X: Any, *, beyond: str = "end") -> Iterator[Tensor]:
         """Yields validated rows in float64, a block at a time; noise may make them no states.
 
-        ``nearest`` as of ``Codec.rows``.
+        ``beyond`` as of ``Codec.rows``.
         """
         codec = Codec(self.encoder, self.data_layers)
-        return codec.rows(X, torch.float64, keep=False, nearest=nearest).chunks(_BLOCK)
+        return codec.rows(X, torch.float64, keep=False, beyond=beyond).chunks(_BLOCK)
 
-    def states(self, X: Any) -> Iterator[Tensor]:
+    def states(self, X: Any, *, beyond: str = "end") -> Iterator[Tensor]:
         """Yields validated rows as states of the data's layers in float64, a block at a time."""
         layers, start = self.data_layers, 0
-        for rows in self.encode(X):
+        for rows in self.encode(X, beyond=beyond):
             v = rows.to(self.machine.device, torch.float64)
             name = f"X[{start}:]" if start else "X"
             for layer, x in zip(layers, torch.split(v, [layer.width for layer in layers], 1), strict=True):
@@ -172,7 +172,9 @@ class Fitted:
         label = v.new_full((len(v), self.machine.visible_width - v.shape[1]), torch.nan)
         return torch.cat([v, label], 1)
 
-    def compute(self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None) -> Array:
+    def compute(
+        self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None, *, beyond: str = "end"
+    ) -> Array:
         """Returns what a function of states, (rows, data_width) in float64, makes of validated rows.
 
         They are read a block at a time, a row of missing cells only is refused, and the result is float32
@@ -181,7 +183,8 @@ class Fitted:
         if isinstance(self.encoder, Table):
             blank = np.where(blank_rows(frame_of(X), self.encoder), np.nan, 0.0)
             refuse_blank(torch.from_numpy(blank).unsqueeze(1))
-            return _as_array(torch.cat([function(v) for v in self.states(X)]), dtype_of(like))
+            found = [function(v) for v in self.states(X, beyond=beyond)]
+            return _as_array(torch.cat(found), dtype_of(like))
         return _as_array(torch.cat([function(refuse_blank(v)) for v in self.states(X)]), dtype_of(like))
 
     def compute_sums(
@@ -190,6 +193,8 @@ class Fitted:
         function: Callable[[Tensor], Tensor],
         summed: Callable[[Tensor], Sequence[Tensor]],
         progress: bool | None,
+        *,
+        beyond: str = "end",
     ) -> Array:
         """Returns ``compute`` of a function that sums over what rows lack, which may take long.
 
@@ -204,7 +209,7 @@ class Fitted:
         """
         hamiltonian = self.machine.hamiltonian()
         if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
-            return self.compute(X, function)
+            return self.compute(X, function, beyond=beyond)
 
         def list_costs(v: Tensor) -> Tensor:
             nothing = torch.zeros(len(v), dtype=torch.float64, device="cpu")
@@ -212,10 +217,10 @@ class Fitted:
                 (unit_updates_by_row(hamiltonian, x.to(hamiltonian.dtype)) for x in summed(v)), nothing
             )
 
-        costs = torch.cat([list_costs(v) for v in self.states(X)])
+        costs = torch.cat([list_costs(v) for v in self.states(X, beyond=beyond)])
         seconds, most = float(costs.sum()) / UNIT_UPDATES_PER_SECOND, float(costs.max())
         if seconds < LONG:
-            return self.compute(X, function)
+            return self.compute(X, function, beyond=beyond)
         if most <= EXPLICIT_LIMIT:
             _checks.warn(
                 "X: the states of missing cells, or those of the hidden units, are listed for "
@@ -239,7 +244,7 @@ class Fitted:
                         show(done, dict)
                 return torch.cat(scores)[order.argsort()]
 
-            return self.compute(X, compute_parts)
+            return self.compute(X, compute_parts, beyond=beyond)
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
@@ -267,7 +272,9 @@ class Fitted:
         """Returns ln |slope| of the encoder at states v, summed over the given units of each row."""
         return Codec(self.encoder, self.data_layers).log_slopes(v, given)
 
-    def log_shares(self, X: Any, units: Sequence[bool] | None = None) -> Array | float:
+    def log_shares(
+        self, X: Any, units: Sequence[bool] | None = None, *, beyond: str = "tail"
+    ) -> Array | float:
         """Returns ln p(cells | their states) of validated rows, (rows,), of all units of the data or of some.
 
         It is to be added to ln p of the states, see ``Codec.log_shares``.
@@ -277,7 +284,7 @@ class Fitted:
         digest = digest_of(self.machine)
         if self.masses is None or self.masses[0] != digest:
             self.masses = digest, log_masses(self.encoder, self.machine)
-        shares = Codec(self.encoder, self.data_layers).log_shares(X, self.machine, self.masses[1])
+        shares = Codec(self.encoder, self.data_layers).log_shares(X, self.machine, self.masses[1], beyond)
         assert shares is not None
         return (shares if units is None else shares[:, list(units)]).sum(1).numpy()
 

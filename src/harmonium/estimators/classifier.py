@@ -360,7 +360,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             return weights + fitted.log_slopes(shown, x).unsqueeze(1)
 
         log_weights = torch.from_numpy(
-            fitted.compute_sums(X, weigh, lambda x: (_unlabelled(machine, x),), self.verbose > 0 or None)
+            fitted.compute_sums(
+                X, weigh, lambda x: (_unlabelled(machine, x),), self.verbose > 0 or None, beyond="tail"
+            )
         )
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)

@@ -77,7 +77,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             "_machine_of_offset": digest_of(fitted.machine),
         }
         scores = self._completed_scores(X)
-        shares = np.broadcast_to(fitted.log_shares(X), scores.shape)
+        shares = np.broadcast_to(fitted.log_shares(X, beyond="end"), scores.shape)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
         fitted.numbers |= {
             "_fall": max(1.0, _mean_shortfall(scores - shares, each)),
@@ -149,7 +149,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
             return torch.stack([score(machine, x, constant) for x in drawn]).mean(0)
 
-        shares, numbers = fitted.log_shares(X), fitted.numbers
+        shares, numbers = fitted.log_shares(X, beyond="end"), fitted.numbers
         beyond = np.minimum(shares - numbers.get("_least_share", 0.0), 0.0)
         completed: Array = fitted.compute(X, scores) + shares + (numbers.get("_fall", 1.0) - 1) * beyond
         return completed

@@ -342,7 +342,9 @@ class Codec:
         slopes = torch.from_numpy(self.encoder.log_slopes_at(data_states))
         return torch.where(units, slopes.to(units.device), 0.0).sum(1)
 
-    def log_shares(self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None) -> Tensor | None:
+    def log_shares(
+        self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None, beyond: str = "tail"
+    ) -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
 
         With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
@@ -352,15 +354,24 @@ class Codec:
             X: a ``Frame`` or a data frame for a ``Table``, or a ``DataSet``.
             machine: Machine of the states.
             masses: ``log_masses`` of the columns, (units of the data,); None: they are found.
+            beyond: as of the states, see ``rows``.
         """
         table = self.encoder
         if not isinstance(table, Table):
             return None
         frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
-        shares = torch.from_numpy(table.log_shares(frame))
+        shares = torch.from_numpy(table.log_shares(frame, beyond))
         missing = torch.from_numpy(np.column_stack([frame.columns[j].missing for j in table.order(frame)]))
         masses = log_masses(table, machine) if masses is None else masses
         return shares - torch.where(missing, 0.0, masses.cpu())
+
+    def within(self, states: Tensor) -> Tensor:
+        """Returns states as they tell of other cells: beyond the range seen are those of its end."""
+        if not isinstance(self.encoder, Table):
+            return states
+        low, high = (x.to(states) for x in self.encoder.ends_of_states())
+        width = len(low)
+        return torch.cat([states[:, :width].clamp(low, high), states[:, width:]], 1)
 
     def widened(self, X: Any) -> Self:
         """Returns the codec of columns that have seen further rows, as of ``log_shares``, too."""
@@ -386,7 +397,7 @@ class Codec:
         missing: bool = True,
         shown: str = "nothing",
         keep: bool = True,
-        nearest: bool = True,
+        beyond: str = "end",
     ) -> Rows:
         """Returns the states of rows, (rows, width), NaN in the whole of a unit whose cell is missing.
 
@@ -401,8 +412,8 @@ class Codec:
             missing: whether cells may be missing.
             shown: what every row has to show: "nothing", "anything", or some of its "data" beside the label.
             keep: whether the first whole pass keeps them.
-            nearest: whether numbers beyond what a table has seen have the states of the nearest; else states
-                of their own where these are real, as noise may have moved them.
+            beyond: States of real numbers beyond what a table has seen: "end", that of its end, to tell of
+                other cells; "tail", their own, to be scored; "line", the coding's, as noise has moved them.
 
         Raises:
             TypeError, ValueError: now or when they are made: other columns than in ``fit``, or a cell that
@@ -432,7 +443,7 @@ class Codec:
         def make(block: Any, index: Index) -> Any:
             if isinstance(encoder, Table):
                 first = index.start if isinstance(index, slice) else 0
-                states = encoder.encode(block, first=first, nearest=nearest, warned=warned)
+                states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
             else:
                 states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
@@ -476,19 +487,19 @@ class Codec:
         self.machine.check_rows(states, "X", missing=True)
         return states
 
-    def observed_rows(self, dataset: DataSet, *, missing: bool = False, nearest: bool = True) -> Rows:
+    def observed_rows(self, dataset: DataSet, *, missing: bool = False, beyond: str = "end") -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
             dataset: the data.
             missing: whether cells may be missing.
-            nearest: see ``rows``.
+            beyond: see ``rows``.
 
         Raises:
             ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
                 machine.
         """
-        rows = self.rows(dataset, self.machine.dtype, shown="anything", nearest=nearest)
+        rows = self.rows(dataset, self.machine.dtype, shown="anything", beyond=beyond)
         looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
         any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():

@@ -186,14 +186,15 @@ def fit_scaled(cells: Series, weights: Array | float = 1.0) -> Standardise:
 def fit_interval(cells: Series, *, low: float | None = None, high: float | None = None) -> Standardise:
     """Returns the coding of numbers from ``low`` to ``high`` in [0, 1].
 
-    Without either, numbers in [0, 1] stay as they are, and others are moved by their range.
+    Without either, numbers in [0, 1] stay as they are, and others are moved by little more than their range.
     """
     seen = numbers_of(cells)
     first, last = float(seen.min()), float(seen.max())
     if low is None and high is None and first >= 0 and last <= 1:
         return Standardise(0.0, 1.0, 0.0, 1.0)
-    bottom = first if low is None else _checks.real(low, "low")
-    top = last if high is None else _checks.real(high, "high")
+    room = (last - first) / len(seen)  # for one cell beyond an end that the cells have chosen
+    bottom = first - room if low is None else _checks.real(low, "low")
+    top = last + room if high is None else _checks.real(high, "high")
     if bottom > first or top < last:
         raise ValueError(
             f"low, high: expected an interval around {first:g} to {last:g}, which are there, "

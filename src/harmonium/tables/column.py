@@ -29,7 +29,7 @@ from harmonium.tables.cells import few, shown, values_of
 from harmonium.tables.codings import IGNORE, fit_column, options_of
 from harmonium.tables.labels import Constant, Labels, Numbered, OneOf
 from harmonium.tables.numbers import COMMON, FEW_NUMBERS, Counts, Quantiles
-from harmonium.tables.support import Support
+from harmonium.tables.support import Support, Tail
 
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
 _REPEATED = 5  # rows for each of them at least: fewer leave the shape of a distribution open
@@ -177,39 +177,54 @@ class Column:
         """The values that the column's type names, if it does."""
         return self.coding.labels if self.declared and isinstance(self.coding, Labels) else None
 
-    def encode(self, cells: Series, *, nearest: bool = True) -> Array:
+    def encode(self, cells: Series, *, beyond: str = "end") -> Array:
         """Returns the states of cells, (rows, width) float64.
 
         NaN stands in the whole of a unit where the cell is missing, or a label without a state.
 
         Args:
             cells: Cells of the column.
-            nearest: whether a number without a state of its own has that of the nearest with one; else NaN.
+            beyond: States of numbers beyond the range seen, one of ``BEYOND``.
         """
         values = self._values(cells)
-        if nearest and self.support is not None and self.support.ends is not None:
-            values = self.support.nearest(values, self.coding)
+        if self.support is not None and self.support.ends is not None:
+            return self.support.states(values, self.coding, beyond)
         states: Array = self.coding.encode(values[:, None])
         return states
 
-    def log_shares(self, cells: Series) -> Array:
+    def log_shares(self, cells: Series, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state), (rows,) float64; 0 where it is missing.
 
         With ln p(state) it is ln p(cell) where states are discrete. Where they are real, add the log of the
-        coding's slope. See ``Support``.
+        slope (``log_slopes_at``). ``beyond`` is that of the states, see ``Support``.
         """
         support = self.support
         if support is None:
             return np.zeros(len(cells.values))
         values = self._values(cells)
         if support.ends is not None:
-            shares = support.log_shares(values, self.coding)
+            shares = support.log_shares(values, self.coding, beyond)
             strange = np.isnan(values) & ~cells.missing  # text among numbers
         else:
             assert isinstance(self.coding, OneOf | Numbered)
             shares = self.coding.log_shares(values, support.once, support.cells)
             strange = np.zeros(len(shares), dtype=bool)
         return np.where(cells.missing, 0.0, np.where(strange, math.log(support.unseen), shares))
+
+    @property
+    def open_tails(self) -> tuple[Tail, ...]:
+        """The ends of the range seen beyond which the unit has states."""
+        if self.support is None or self.support.ends is None or self.support.step is not None:
+            return ()
+        return tuple(tail for tail in self.support.tails(self.coding) if tail.open)
+
+    def log_slopes_at(self, states: Array) -> Array:
+        """Returns ln of the slope of the states along the cells, (rows,), at states (rows, width)."""
+        slopes: Array = self.coding.log_slopes_at(states)[:, 0]
+        for tail in self.open_tails:
+            out = tail.sign * (states[:, 0] - tail.state) > 0
+            slopes[out] = tail.log_slopes(states[out, 0])
+        return slopes
 
     def widened(self, cells: Series) -> Column:
         """Returns the column that has seen further cells, see ``Support.widened``."""
@@ -308,6 +323,9 @@ class Column:
         else:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
+            for tail in self.open_tails if drawn else ():
+                out = tail.sign * (states[:, 0] - tail.state) > 0
+                cells[out] = tail.numbers(states[out, 0])
         if rounded and step is not None:
             cells = _round_to(cells, step)
         limits = self.support and (self.support.drawn if drawn == "rows" else self.support.filled)

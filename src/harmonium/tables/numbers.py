@@ -132,7 +132,11 @@ class Logarithm(Curved):
 @final
 @dataclass(frozen=True)
 class Quantiles(Curved):
-    """Straight lines between points of a column, the first and last of which go on.
+    """A smooth rising curve through points of a column, which goes on straight beyond them.
+
+    Between two points it is a quotient of two parabolas (Gregory and Delbourgo 1982), which rises whatever
+    its slopes at the points are. Densities then have no jump: along straight lines those of skewed columns
+    are off by a factor of two beside a point.
 
     A number that many cells have is a point twice: the state of such a cell is the middle of the two, and
     every state between them is decoded to it. In place of its density stands a probability, which is exact
@@ -194,27 +198,42 @@ class Quantiles(Curved):
         if numbers.min() < 0 or numbers.max() == 0:
             raise ValueError(f"expected numbers from 0, some above it, received {numbers.min():g}")
         seen, levels, _ = _levels(numbers[numbers > 0], None)
+        last = len(numbers) / (len(numbers) + 1)  # room for one cell beyond the largest
         knots = np.linspace(0.0, 1.0, min(_PIECES, len(seen)) + 1)
         inner = np.interp(knots[1:-1], levels, seen).tolist()
         points = np.unique([0.0, *inner, seen[-1]])
-        return cls(tuple(points.tolist()), tuple(np.linspace(0.0, 1.0, len(points)).tolist()), True)
+        return cls(tuple(points.tolist()), tuple(np.linspace(0.0, last, len(points)).tolist()), True)
 
     def expected(self) -> str:
         return f"a number from 0 to {self.points[-1]:g} as in fit" if self.zero else "a number"
 
     def encode(self, X: Any) -> Any:
         known = (X >= 0) & (self.points[-1] >= X) if self.zero else ~np.isnan(X)
-        states = np.where(known, _lines(X, self.points, self.states), np.nan)
+        start, first, rise, width, p, q = self._curve(X, self.points)
+        share = (X - start) / np.where(rise == 0, 1.0, rise)
+        t = np.clip(share, 0.0, 1.0)
+        bend = (p + q - 2) * t
+        t = 2 * t / (p - bend + np.sqrt(np.maximum((p - bend) ** 2 + 4 * t * (1 - p + bend), 0.0)))
+        beyond = share - np.clip(share, 0.0, 1.0)
+        states = np.where(known, first + width * (t + beyond / np.where(beyond < 0, p, q)), np.nan)
         for number, ends in self.common.items():
             states = np.where(number == X, sum(ends) / 2, states)
         return states
 
     def decode(self, X: Any) -> Any:
-        return _lines(X, self.states, self.points)
+        start, first, rise, width, p, q = self._curve(X, self.states)
+        share = (X - first) / width
+        t = np.clip(share, 0.0, 1.0)
+        inner, beyond = t * (1 - t), share - t
+        curve = (t * t + p * inner) / (1 + (p + q - 2) * inner)
+        return start + rise * (curve + beyond * np.where(beyond < 0, p, q))
 
     def log_slopes_at(self, states: Array) -> Array:
-        steps = np.diff(self.points)
-        slopes = np.log(np.diff(self.states) / np.where(steps == 0, 1.0, steps))[_pieces(states, self.states)]
+        _, first, rise, width, p, q = self._curve(states, self.states)
+        t = np.clip((states - first) / width, 0.0, 1.0)
+        inner = t * (1 - t)
+        rises = (q * t * t + 2 * inner + p * (1 - t) ** 2) / (1 + (p + q - 2) * inner) ** 2
+        slopes = np.log(width / np.where(rise == 0, 1.0, rise)) - np.log(rises)
         for low, high in self.common.values():
             low_level, high_level = torch.special.ndtr(
                 torch.tensor([low, high], dtype=torch.float64)
@@ -223,6 +242,25 @@ class Quantiles(Curved):
             probability = math.log(high_level - low_level) + (middle**2 + math.log(2 * math.pi)) / 2
             slopes = np.where((states > low) & (states < high), probability, slopes)
         return np.where(np.isnan(states), np.nan, np.where((states == 0) & self.zero, 0.0, slopes))
+
+    def _curve(self, x: Array, ends: tuple[float, ...]) -> tuple[Array, ...]:
+        """Returns the piece of the curve at each of x: its first point and state, its rise and width, and the
+        slopes of points along states at both of its ends, as shares of its mean slope.
+
+        The logarithm of a slope is interpolated by cubics between the pieces of a run that rises.
+        """
+        rise, width = np.diff(self.points), np.diff(self.states)
+        p, q, flat = np.ones(len(rise)), np.ones(len(rise)), rise == 0
+        for run in np.split(np.arange(len(rise)), np.flatnonzero(np.diff(flat)) + 1):
+            if not flat[run[0]]:
+                means = np.log(rise[run] / width[run])
+                wider = np.concatenate([means[:1], means, means[-1:]])
+                inner = (9 * (wider[1:-2] + wider[2:-1]) - wider[:-3] - wider[3:]) / 16
+                slopes = np.exp(np.concatenate([means[:1], inner, means[-1:]]))
+                p[run], q[run] = slopes[:-1] / np.exp(means), slopes[1:] / np.exp(means)
+        piece = _pieces(x, ends)
+        parts = (np.array(self.points[:-1]), np.array(self.states[:-1]), rise, width, p, q)
+        return tuple(part[piece] for part in parts)
 
 
 def mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
@@ -251,11 +289,3 @@ def _levels(seen: Array, weights: Array | None) -> tuple[Array, Array, Array]:
 def _pieces(x: Array, ends: tuple[float, ...]) -> Array:
     pieces: Array = np.clip(np.searchsorted(ends, x, "right") - 1, 0, len(ends) - 2)
     return pieces
-
-
-def _lines(x: Array, at: tuple[float, ...], to: tuple[float, ...]) -> Array:
-    """Returns the straight lines through points, the first and the last of which go on."""
-    start, end, piece = np.array(at), np.array(to), _pieces(x, at)
-    steps = np.diff(start)
-    y: Array = end[piece] + (x - start[piece]) * (np.diff(end) / np.where(steps == 0, 1.0, steps))[piece]
-    return y

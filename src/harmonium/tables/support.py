@@ -1,12 +1,12 @@
-"""The cells that a column may hold: what training saw, and the probability of what it did not see."""
+"""The cells that a column may hold: what training saw, and what may lie beyond it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil, floor, inf, log
-from typing import Any, Self, final
+from math import ceil, floor, inf, isfinite, log
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
@@ -20,6 +20,54 @@ _TAIL = 0.1  # share of the cells that tell how a tail falls: fewer are a matter
 
 Ends = tuple[float, float]
 """A lower and an upper number, of which the first may be -inf and the second inf."""
+BEYOND = ("end", "tail", "line")
+"""States of real numbers beyond the range seen: that of its end, their own (``Tail``), or the coding's."""
+
+
+class Tail(NamedTuple):
+    """Real numbers beyond one end of the range seen, and their states.
+
+    At a distance d, in units of the slope there, the state lies ln(1 + d) beyond that of the end. Numbers and
+    states are one to one and slopes have no jump, so that scores and draws are of one distribution, and every
+    conditional adds up to 1, whatever the machine. The density of a normal column falls as exp(-(c + 1)d) at
+    first, for a state c of the end, and more slowly further out: held-out cells lie further out than an
+    exponential has it, and one of them must not outweigh the rest of its row.
+
+    Where states have a bound, a number keeps the state of the end, and its density falls from there as
+    exp(-rate · d), with the mass of the states up to the bound, those of about one of n + 1 cells. What lies
+    beyond a bound that was declared has next to none.
+
+    Attributes:
+        sign: 1 above the range, -1 below it.
+        end: Number at the end.
+        state: its state.
+        slope: of the states along the numbers at the end, that of the cells nearest to it.
+        rate: at which the density of a normal or bounded column falls, per state.
+        open: whether the unit has states beyond the end.
+    """
+
+    sign: int
+    end: float
+    state: float
+    slope: float
+    rate: float
+    open: bool
+
+    def distances(self, numbers: Array) -> Array:
+        """Returns how far numbers lie beyond the end, in units of the slope; 0 within."""
+        return np.maximum(self.sign * (numbers - self.end), 0.0) * self.slope
+
+    def states(self, numbers: Array) -> Array:
+        """Returns the states of numbers beyond the end."""
+        return self.state + self.sign * np.log1p(self.distances(numbers))
+
+    def numbers(self, states: Array) -> Array:
+        """Returns the numbers of states beyond that of the end."""
+        return self.end + self.sign * np.expm1(self.sign * (states - self.state)) / self.slope
+
+    def log_slopes(self, states: Array) -> Array:
+        """Returns ln of the slope at states beyond that of the end."""
+        return log(self.slope) - self.sign * (states - self.state)
 
 
 @final
@@ -28,16 +76,17 @@ class Support:
     """The cells that training saw of a column, and how probable others are.
 
     A number without a state of its own has that of the nearest number with one. Its probability in that state
-    falls with the distance: geometrically beyond counts, exponentially beyond real numbers, where ``below``
-    and ``above`` are the mean distances. A label never seen has the
-    probability ``unseen`` (Good and Turing), and so has a number between the steps of a column.
+    falls with the distance: geometrically beyond counts, where ``below`` and ``above`` are the mean
+    distances; real numbers have a ``Tail``. A label never seen has the probability ``unseen`` (Good and
+    Turing), and so has a number between the steps of a column.
 
     Attributes:
         cells: Cells that were not missing, at least 1.
         once: Number of labels that were seen once, at least 1, as which those never seen count; 1 of numbers.
         ends: the least and the largest number with a state; None: the column has labels.
-        below: Mean distance below the least number, in the units of the data.
-        above: Mean distance above the largest number.
+        below: Mean distance below the least number, in the units of the data, of what falls by steps, or from
+            the probability of 0 beside real numbers.
+        above: Mean distance above the largest number, likewise.
         beyond: Probabilities that a cell in the first or last state lies beyond it; 0 where states are real.
         step: Distance of two states; None: they are real.
         filled: Limits of cells that are filled in; None: there are none.
@@ -84,8 +133,8 @@ class Support:
             coding: Coding of the cells.
             step: all cells are multiples of it; None: they are real.
             limits: the least and the largest number that may be filled in or drawn, -inf and inf for none;
-                None: what is filled in stays within what was seen, and what is drawn may lie beyond it by the
-                mean distance of the tail, but not below 0 where all was above.
+                None: what is filled in stays within what was seen, and what is drawn may lie beyond it, but
+                not below 0 where all was above.
             declared: whether the range of the coding was given, so that it limits too.
         """
         seen = cells.values[~cells.missing]
@@ -97,21 +146,55 @@ class Support:
             return cls(count, once)
         first, last = float(seen.min()), float(seen.max())
         low, high = _ends_of(coding)
+        chosen = isinstance(coding, Standardise) and coding.high is not None and not declared
+        if chosen and (coding.mean, coding.scale) != (0.0, 1.0):  # by the cells, with room beyond them
+            low, high = first, last
         low, high = (first if low is None else low), (last if high is None else high)
         grid = _step_of(coding)
         shortest = grid / 2 if grid is not None else max((last - first) / count, 1e-6 * max(abs(last), 1e-6))
-        below, above = (max(shortest, _mean_excess(x)) for x in (-seen, seen))
-        at_ends = [0.0, 0.0]
+        falls, at_ends = [1.0, 1.0], [0.0, 0.0]
         for i, end in enumerate((low, high)):
             if grid is not None or (i == 0 and isinstance(coding, Quantiles) and coding.zero):
                 at_ends[i] = 1 / (max(1, int((seen == end).sum())) + 2)
+                falls[i] = max(shortest, _mean_excess(seen if i else -seen))
         given = _limits_of(limits, first, last)
         filled = given or ((low, high) if declared else (first, last))
-        drawn = given or ((low, high) if declared or grid is not None else _widened(filled, below, above))
+        below, above = falls
+        made = cls(count, 1, (low, high), below, above, (at_ends[0], at_ends[1]), grid, filled)
+        drawn = given or ((low, high) if declared or grid is not None else made._drawn(coding))
         if step is not None and given is None:  # the limits are cells of the column themselves
-            drawn = (ceil(drawn[0] / step - 1e-6) * step, floor(drawn[1] / step + 1e-6) * step)
-            drawn = (min(drawn[0], filled[0]), max(drawn[1], filled[1]))
-        return cls(count, 1, (low, high), below, above, (at_ends[0], at_ends[1]), grid, filled, drawn)
+            least, most = (end / step if isfinite(end) else end for end in drawn)
+            drawn = (
+                min(ceil(least - 1e-6) * step, filled[0]) if isfinite(least) else least,
+                max(floor(most + 1e-6) * step, filled[1]) if isfinite(most) else most,
+            )
+        return replace(made, drawn=drawn)
+
+    def _drawn(self, coding: Encoder) -> Ends:
+        """Returns what limits real cells that are drawn: what was all on one side of 0 stays there."""
+        assert self.ends is not None
+        (low, high), (below, above) = self.ends, self.tails(coding)
+        if low < 0 < high:
+            return -inf, inf
+        if low >= 0:
+            return (low * low / (low + 1 / below.slope) if low else 0.0), inf
+        return -inf, -(high * high / (1 / above.slope - high) if high else 0.0)
+
+    def tails(self, coding: Encoder) -> tuple[Tail, Tail]:
+        """Returns what lies below and above a column of real numbers."""
+        ends = np.array([self.ends])
+        states = coding.encode(ends.T)
+        slopes = np.exp(coding.log_slopes_at(states))[:, 0].tolist()
+        found = []
+        for sign, end, state, slope, bound in zip(
+            (-1, 1), *ends.tolist(), states[:, 0].tolist(), slopes, _bounds_of(coding), strict=True
+        ):
+            if bound is None:
+                rate = max(sign * state, 1.0)
+            else:  # without room by a thousandth of what one more cell would have
+                rate = 1 / max(abs(bound - state), 1e-3 / (self.cells + 1))
+            found.append(Tail(sign, end, state, slope, rate, bound is None))
+        return found[0], found[1]
 
     def widened(self, cells: Series, coding: Encoder) -> Support:
         """Returns what is known with further cells: real numbers may then lie as far out as these."""
@@ -143,28 +226,54 @@ class Support:
             return np.where(np.isnan(inside), np.nan, known[places.clip(max=len(known) - 1)])
         return inside
 
-    def log_shares(self, numbers: Array, coding: Encoder) -> Array:
+    def states(self, numbers: Array, coding: Encoder, beyond: str) -> Array:
+        """Returns the states of numbers, (rows, 1), NaN where missing.
+
+        Args:
+            numbers: Numbers, (rows,).
+            coding: Coding of the column.
+            beyond: one of ``BEYOND``; numbers in steps have the state of the nearest with one, but by "line".
+        """
+        if beyond == "line":
+            states: Array = coding.encode(numbers[:, None])
+            return states
+        states = coding.encode(self.nearest(numbers, coding)[:, None])
+        if beyond == "tail" and self.step is None:
+            for tail in self.tails(coding):
+                out = (tail.distances(numbers) > 0) & tail.open
+                states[out, 0] = tail.states(numbers[out])
+        return states
+
+    def log_shares(self, numbers: Array, coding: Encoder, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state) of numbers, (rows,); 0 where one is missing.
 
         Beyond real states it is the fall of the density from that at the end, ln 1 there.
+
+        Args:
+            numbers: Numbers, (rows,).
+            coding: Coding of the column.
+            beyond: of ``BEYOND``, as of the states. Those of a tail have no further share.
         """
         assert self.ends is not None
         shares = np.zeros(len(numbers))
         there = ~np.isnan(numbers)
-        distances = (self.ends[0] - numbers, numbers - self.ends[1])
+        tails = (None, None) if self.step is not None else self.tails(coding)
         outside = np.zeros(len(numbers), dtype=bool)
-        for distance, mean, p in zip(distances, (self.below, self.above), self.beyond, strict=True):
+        sides = zip((-1, 1), self.ends, (self.below, self.above), self.beyond, tails, strict=True)
+        for sign, end, mean, p, tail in sides:
+            distance = sign * (numbers - end)
             out = there & (distance > 0)
             outside |= out
             if self.step is not None:
                 q = mean / (mean + self.step)  # of a geometric distribution with this mean
                 steps, first = distance[out] / self.step, log(p) + log(1 - q)
-                end = np.log1p(-p) + np.log1p(-self.unseen)
-                shares[out] += np.where(steps < 1, end + steps * (first - end), first + (steps - 1) * log(q))
+                last = np.log1p(-p) + np.log1p(-self.unseen)
+                falling = last + steps * (first - last)
+                shares[out] += np.where(steps < 1, falling, first + (steps - 1) * log(q))
             elif p > 0:  # a density beside a probability: no more of it, in whatever units
                 shares[out] += log(p) - log(max(mean, 1.0)) - distance[out] / mean
-            else:
-                shares[out] -= distance[out] / mean
+            elif tail is not None and (beyond == "end" or not tail.open):
+                shares[out] -= tail.rate * tail.distances(numbers[out])
             if p > 0:
                 shares[there & (distance == 0)] += np.log1p(-p)
         if self.step is not None:
@@ -172,16 +281,6 @@ class Support:
             shares[between] += log(self.unseen) - log(max(self.step, 1.0))
             shares[there & ~outside & ~between] += np.log1p(-self.unseen)
         return shares
-
-    def mass(self, inside: float, densities: Ends) -> float:
-        """Returns the integral of a density that falls beyond its ends.
-
-        Args:
-            inside: its integral between the ends.
-            densities: Densities at the ends, in the units of the data.
-        """
-        tails = zip(densities, (self.below, self.above), self.beyond, strict=True)
-        return inside + sum(density * mean for density, mean, p in tails if p == 0)
 
     def to_dict(self) -> dict[str, Any]:
         """In plain JSON types, None for an end that is infinite."""
@@ -212,6 +311,13 @@ def _ends_of(coding: Encoder) -> tuple[float | None, float | None]:
     return None, None
 
 
+def _bounds_of(coding: Encoder) -> tuple[float | None, float | None]:
+    """Returns the least and the largest state that a unit of real numbers has; None: it has no such bound."""
+    if isinstance(coding, Quantiles) and coding.zero:
+        return 0.0, 1.0
+    return (coding.low, coding.high) if isinstance(coding, Standardise) else (None, None)
+
+
 def _step_of(coding: Encoder) -> float | None:
     """Returns the distance of two states in the units of the data; None where states are real."""
     if isinstance(coding, Counts):
@@ -227,16 +333,6 @@ def _mean_excess(numbers: Array) -> float:
     ordered = np.sort(numbers)
     tail = max(1, ceil(_TAIL * len(ordered)))
     return float(np.mean(ordered[-tail:]) - ordered[max(0, len(ordered) - tail - 1)])
-
-
-def _widened(ends: Ends, below: float, above: float) -> Ends:
-    """Returns ends as far out as the next cell beyond would be on average; what was never below 0 is not."""
-    low, high = ends[0] - below, ends[1] + above
-    if ends[0] >= 0:
-        low = max(low, 0.0) if ends[0] == 0 else ends[0] * ends[0] / (ends[0] + below)
-    if ends[1] <= 0:
-        high = min(high, 0.0) if ends[1] == 0 else ends[1] * ends[1] / (ends[1] - above)
-    return low, high
 
 
 def _limits_of(limits: Sequence[Any] | None, first: float, last: float) -> Ends | None:

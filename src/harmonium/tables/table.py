@@ -29,8 +29,7 @@ from harmonium.tables.numbers import Quantiles
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"
 """The beginning of the warning that cells are taken as missing."""
-_BEYOND = 12.0  # width of what is integrated beyond an end, in states: deviations of a standardised column
-_NODES = 128  # of that integral: a component of a tenth of a deviation is still seen by three
+_NODES = 32  # of an integral over the states of a number: a component of a tenth of a deviation is still seen
 _FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
 
 
@@ -183,13 +182,13 @@ class Table(Encoder):
         groups = ((look, len(list(units))) for look, units in groupby(self.columns, _look))
         return [Layer.registry[kind].plain(number, n_states) for (kind, n_states), number in groups]
 
-    def encode(self, X: Any, first: int = 0, *, nearest: bool = True, warned: set[Any] | None = None) -> Any:
+    def encode(self, X: Any, first: int = 0, *, beyond: str = "end", warned: set[Any] | None = None) -> Any:
         """The rows as states of the visible units.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
             first: number of the first row, for messages.
-            nearest: see ``Column.encode``.
+            beyond: see ``Column.encode``.
             warned: Names of columns whose cells without a state need no further warning, to which those of
                 this call are added; None: no column's.
 
@@ -205,21 +204,22 @@ class Table(Encoder):
             [frame.columns[j] for j in self.order(frame)],
             self.unknown,
             first,
-            nearest=nearest,
+            beyond=beyond,
             warned=warned,
         )
 
-    def log_shares(self, X: Any) -> Array:
+    def log_shares(self, X: Any, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state), (rows, columns with a unit) float64; 0 where it is missing.
 
         See ``Column.log_shares``.
 
         Args:
             X: a table as in ``encode``.
+            beyond: likewise.
         """
         frame = frame_of(X)
         pairs = zip(self.columns, self.order(frame), strict=True)
-        return np.column_stack([column.log_shares(frame.columns[j]) for column, j in pairs])
+        return np.column_stack([column.log_shares(frame.columns[j], beyond) for column, j in pairs])
 
     def ends_of_states(self) -> tuple[Tensor, Tensor]:
         """Returns the least and the largest states that training saw, (width,) float64; labels have none."""
@@ -343,7 +343,7 @@ class Table(Encoder):
 
     def log_slopes_at(self, states: Array) -> Array:
         parts = self._split(states)
-        return np.column_stack([c.coding.log_slopes_at(parts[c.name])[:, 0] for c in self.columns])
+        return np.column_stack([c.log_slopes_at(parts[c.name]) for c in self.columns])
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -392,17 +392,17 @@ def states_of_cells(
     unknown: str = "error",
     first: int = 0,
     *,
-    nearest: bool = True,
+    beyond: str = "end",
     warned: set[Any] | None = None,
 ) -> Array:
     """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
     parts, strange, warned = [], [], set() if warned is None else warned
     for column, cells in zip(columns, series, strict=True):
         if unknown == "error":
-            wrong = np.isnan(column.encode(cells, nearest=False)[:, 0]) & ~cells.missing
+            wrong = np.isnan(column.encode(cells, beyond="line")[:, 0]) & ~cells.missing
             if wrong.any():
                 raise ValueError(column.complain(cells, int(wrong.argmax()), first))
-        states = column.encode(cells, nearest=nearest)
+        states = column.encode(cells, beyond=beyond)
         wrong = np.isnan(states[:, 0]) & ~cells.missing
         if wrong.any() and column.name not in warned:
             row = int(wrong.argmax())
@@ -421,11 +421,9 @@ def states_of_cells(
 def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     """Returns ln of the integral of each column's density as scores have it, (columns with a unit,) float64.
 
-    Beyond what was seen the density of a real column falls from that at the end (``Support``), where the
-    machine's own goes on otherwise, and a number of many cells has a probability (``Quantiles``). Scores
-    divide by the integral of the whole. It is 1 of discrete columns, and taken for 1 where a machine has too
-    many hidden states to sum. There it differs by about one over the number of rows, and in columns with a
-    number of many cells by as much as their states are not normal.
+    A number of many cells has a probability in place of a density (``Quantiles``), which is exact where its
+    column is normal. Scores divide by the integral of the whole. It is 1 of all other columns, and taken for
+    1 where a machine has too many hidden states to sum. There it differs by as much as states are not normal.
 
     Args:
         table: Encoder of the columns.
@@ -435,31 +433,19 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     if not has_hidden_states(machine.graph, machine.layers):
         return masses
     hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
-    rule = np.polynomial.legendre.leggauss(_NODES)
-    nodes, weights = (_BEYOND / 2 * x for x in rule)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     for j, column in enumerate(table.columns):
-        support, place, start = column.support, start, start + column.coding.width
-        if support is None or support.ends is None or support.step is not None:
+        place, start = start, start + column.coding.width
+        if not isinstance(column.coding, Quantiles) or not column.coding.common:
             continue
-        states = column.coding.encode(np.array(support.ends)[:, None])
-        slopes = np.exp(column.coding.log_slopes_at(states)[:, 0])
-        beyond = nodes + _BEYOND / 2
-        common = column.coding.common if isinstance(column.coding, Quantiles) else {}
-        gaps = np.array([*common.values()]).reshape(-1, 2)
+        gaps = np.array([*column.coding.common.values()])
         middles, halves = gaps.mean(1), np.diff(gaps)[:, 0] / 2
-        between = (middles[:, None] + np.outer(halves, rule[0])).ravel()
-        asked = np.concatenate([states[:, 0], states[0, 0] - beyond, states[1, 0] + beyond, middles, between])
-        density = (
-            hidden_states.log_density(place, torch.from_numpy(asked).to(machine.device)).exp().cpu().numpy()
-        )
-        unit = Layer.registry[column.kind].plain(1, column.coding.n_states)
-        density[unit.misfit(torch.from_numpy(asked)[:, None])[0][:, 0].numpy()] = 0.0
-        ends, tails, at, gap = np.split(density, np.cumsum([2, 2 * _NODES, len(common)]))
-        inside = 1 - (tails.reshape(2, -1) @ weights).sum()
-        if common:
-            inside += at @ np.exp(column.coding.log_slopes_at(middles[:, None])[:, 0])
-            inside -= halves @ (gap.reshape(-1, _NODES) @ rule[1])
-        masses[j] = np.log(support.mass(inside, tuple(ends * slopes)))
+        between = (middles[:, None] + np.outer(halves, nodes)).ravel()
+        asked = torch.from_numpy(np.concatenate([middles, between])).to(machine.device)
+        density = hidden_states.log_density(place, asked).exp().cpu().numpy()
+        at, gap = np.split(density, [len(middles)])
+        inside = at @ np.exp(column.coding.log_slopes_at(middles[:, None])[:, 0])
+        masses[j] = float(np.log(1 + inside - halves @ (gap.reshape(-1, _NODES) @ weights)))
     return masses
 
 

@@ -126,5 +126,5 @@ def denoise(
 
 
 def _states(coding: Codec, source: str) -> Tensor:
-    rows = rows_of(coding, coding.read(source), nearest=False)
+    rows = rows_of(coding, coding.read(source), beyond="line")
     return rows.take(torch.arange(len(rows))).to(coding.machine.device)

@@ -62,7 +62,7 @@ def score(
     coding, source = run.load()
     refuse_discriminative(coding, "score")
     dataset = coding.read(data)
-    rows = rows_of(coding, dataset, missing=True)
+    rows = rows_of(coding, dataset, missing=True, beyond="tail")
     with working("scoring rows"):
         name, values = score_each(coding, rows, dataset)
     columns: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def score(
         other = Codec.of(load_machine(against, False, options.as_device(run.device))[0])
         theirs = other.read(data)
         with working("scoring rows"):
-            compared, numbers = score_each(other, rows_of(other, theirs, missing=True), theirs)
+            compared, numbers = score_each(other, rows_of(other, theirs, missing=True, beyond="tail"), theirs)
         if compared != name:
             raise ValueError(f"against: expected a machine with {name}, received one with {compared}")
         columns["difference"] = (values - numbers).numpy()
