@@ -120,7 +120,7 @@ def states_of(codec: Codec, dataset: DataSet) -> Tensor:
         return codec.states(dataset)
 
 
-def rows_of(codec: Codec, dataset: DataSet, **options: bool) -> Rows:
+def rows_of(codec: Codec, dataset: DataSet, **options: Any) -> Rows:
     """Returns ``Codec.observed_rows``, whose errors name the data."""
     with naming(dataset.name):
         return codec.observed_rows(dataset, **options)

@@ -314,7 +314,7 @@ def score_labels(coding: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, T
     """
     assert coding.label is not None
     place = coding.unit_of(str(coding.label.name))
-    v = v[~v[:, place.states].isnan().any(1)]
+    v = coding.within(v[~v[:, place.states].isnan().any(1)])
     if not len(v):
         return v.new_zeros(0).bool(), v.new_zeros(0), v.new_zeros(0).bool()
     log_p, drawn = log_probabilities(coding.machine, v, place.layer, place.unit, seed=seed)

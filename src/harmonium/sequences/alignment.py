@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 ALPHABETS = {"protein": "-ACDEFGHIKLMNPQRSTVWY", "rna": "-ACGU", "dna": "-ACGT"}
 """Letters by the kind of sequence, as adabmDCA orders them."""
 
-UNKNOWN = {"protein": "BJOUXZ", "rna": "BDHKMNRSVWXY", "dna": "BDHKMNRSVWXY"}
-"""Letters that stand for several, or for none that is known."""
+UNKNOWN = {"protein": "BJOUXZ?*", "rna": "BDHKMNRSVWXY?*", "dna": "BDHKMNRSVWXY?*"}
+"""Letters that stand for several, or for none that is known, such as the stop codon "*"."""
 
 READINGS = ("gap", "missing", "error")
 """Ways to read a letter that stands for several."""
@@ -55,6 +55,9 @@ def find_alphabet(alphabet: str, letters: Collection[str]) -> tuple[str, str]:
     for kind in ("rna", "dna", "protein"):  # nearly all proteins have one of E, F, I, L, P and Q
         if seen <= set(ALPHABETS[kind] + UNKNOWN[kind]) and len(seen & set(ALPHABETS[kind])) > 1:
             return ALPHABETS[kind], UNKNOWN[kind]
+    known = ALPHABETS["protein"]
+    if len(seen & set(known)) > len(seen) / 2:  # proteins but for some letters, which ``encode`` names
+        return known, UNKNOWN["protein"]
     raise ValueError(
         f"alphabet: expected the letters of {', '.join(ALPHABETS)}, received {''.join(sorted(seen))}; give "
         "the alphabet, such as alphabet='-01'"
@@ -153,7 +156,7 @@ def encode(
         if wrong := set(sequence) - code.keys():
             raise ValueError(
                 f"{place_of(i, min(wrong))}: expected letters of {known!r}, received {min(wrong)!r} in "
-                f"{names[i] or sequence[:20]!r}"
+                f"{names[i] or sequence[:20]!r}; write X for it, or give the alphabet '{known}{min(wrong)}'"
             )
     table = np.zeros(max(map(ord, code)) + 1, np.int8)
     for letter, number in code.items():

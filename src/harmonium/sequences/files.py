@@ -77,6 +77,7 @@ def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "
     - **Dots** are gaps where no insertion is marked, as "_" and "~" are.
     - In Stockholm the reference line (``#=GC RF``), where there is one, marks insertions by a gap.
     - Letters that an alphabet of your own names are never dropped or changed.
+    - Stop codons, "*" at the ends, are left out.
     - T beside U is read as U, and as the letter of an alphabet that is named.
     - Lines that begin with ";" or, before the first sequence, with "#" are comments; rows of hh-suite that
       hold structure (``ss_pred`` and the like) are left out.
@@ -84,8 +85,8 @@ def read_alignment(path: str | Path, *, alphabet: str = "auto", unknown: str = "
     Args:
         path: Path of the file.
         alphabet: "protein", "rna", "dna", or letters in an order of your own; "auto": by the letters.
-        unknown: letters such as X or N, which stand for several: "gap", "missing" (code -1, so that a machine
-            sums over them) or "error".
+        unknown: letters such as X or N, which stand for several, and "?" and "*": "gap", "missing" (code -1,
+            so that a machine sums over them) or "error".
 
     Raises:
         FileNotFoundError: no such file.
@@ -363,6 +364,10 @@ def _settle(parsed: _Parsed, alphabet: str) -> tuple[list[str], list[str]]:
     if parsed.reference:
         sequences = _take_columns(parsed, np.array([mark not in "-" + _GAPS for mark in parsed.reference]))
         notes.append("columns that the reference line marks by a gap are insertions, and left out")
+    if "*" not in own and any(sequence.endswith("*") for sequence in sequences):
+        without_stops = [sequence.rstrip("*") for sequence in sequences]
+        if _of_one_length(without_stops) or not _of_one_length(sequences):
+            sequences, notes = without_stops, [*notes, "stop codons, * at the ends, are left out"]
     letters = {letter for sequence in sequences for letter in set(sequence)} - set(own)
     small = {letter for letter in letters if letter.islower()}
     capitals = any(letter.isupper() for sequence in sequences for letter in set(sequence) - small)

@@ -102,7 +102,8 @@ def mutate(
         first: as of ``single_mutants``.
 
     Raises:
-        ValueError: a name of another form, a site that the sequence has not, or another letter there.
+        ValueError: a name of another form, a site that the sequence has not, another letter there, or two
+            mutations of one site.
 
     Examples:
         >>> import harmonium as hm
@@ -112,6 +113,7 @@ def mutate(
     numbered = _numbered(codes, alphabet, first)
     rows = np.repeat(np.asarray(codes, np.int64)[None], len(mutants), 0)
     for row, name in enumerate(mutants):
+        changed = dict[int, str]()
         for part in name.split(":"):
             found = _MUTANT.fullmatch(part.strip())
             if found is None or found[3] not in alphabet:
@@ -129,6 +131,11 @@ def mutate(
                 raise ValueError(
                     f"mutants: expected {expected}, received {found[1]}{found[2]} in {part.strip()!r} as "
                     f"number {row + 1}; number it otherwise by first"
+                )
+            if (before := changed.setdefault(site, part)) is not part:
+                raise ValueError(
+                    f"mutants: expected one letter at each site, received {before.strip()} and {part.strip()} "
+                    f"in {name!r} as number {row + 1}; leave one of them out"
                 )
             rows[row, site] = alphabet.index(found[3])
     return rows

@@ -51,7 +51,14 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
         alike = 1 + counts.sum(0)
     else:
         alike = np.concatenate([_agree(rows, part, least).sum(1) for part in _parts(len(rows))])
-    return 1 / torch.from_numpy(alike).double()
+    weights = 1 / torch.from_numpy(alike).double()
+    if threshold < 0.5 and weights.sum() < len(rows) / 2:
+        _checks.warn(
+            f"reweight: {len(rows)} rows count as {weights.sum():.3g}, as rows that agree in {threshold:g} of "
+            f"their columns are one. plmc and EVcouplings are given the distance instead: their "
+            f"{threshold:g} is {1 - threshold:g} here"
+        )
+    return weights
 
 
 def split_by_similarity(

@@ -96,10 +96,11 @@ def evaluate(
     coding, source = run.load(unknown, evidence)
     machine = coding.machine
     read = {name: coding.read(name) for name in data or []}
-    sets = [(name, rows_of(coding, dataset, missing=True)) for name, dataset in read.items()]
+    scored = {"missing": True, "beyond": "tail"}
+    sets = [(name, rows_of(coding, dataset, **scored)) for name, dataset in read.items()]
     if base is not None and base not in read:
         read[base] = coding.read(base)
-    chosen = sets[:1] if base is None else [(base, rows_of(coding, read[base], missing=True))]
+    chosen = sets[:1] if base is None else [(base, rows_of(coding, read[base], **scored))]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
         raise ValueError(f"base: expected rows without missing cells, received none in {base}")

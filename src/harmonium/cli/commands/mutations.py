@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,7 +60,7 @@ def mutations(
         wild_type: name of the sequence, or its number from 1; the first one if not given.
         data: file of sequences that has it; the training data if not given.
         mutants: a table with a column mutant, such as A24G:C30D, whose rows are scored instead of all single
-            mutants; with a column DMS_score their rank correlation is printed.
+            mutants, but for stop codons, A24*; with a column DMS_score their rank correlation is printed.
         first: number of its first letter; that of a name such as P12345/24-310, or 1, if not given.
         out: folder for the results; RUN/mutations, or beside a machine file, if not given.
     """
@@ -83,7 +84,7 @@ def mutations(
     start = (told or 1) if first is None else first
     own = (start + counted).tolist()
     singles = single_mutants(codes, letters, own)
-    listed = None if mutants is None else _listed(mutants)
+    listed, stops = (None, []) if mutants is None else _listed(mutants, letters)
     with working("scoring mutants"):
         effects = effects_of(coding.machine, codes).cpu()
         if listed is None:
@@ -109,7 +110,7 @@ def mutations(
     }
     columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
     write_table(folder / _FILES[1], {**matrix, **columns})
-    notes = _never_seen(coding, dataset, named, singles) if listed is None else []
+    notes = _never_seen(coding, dataset, named, singles) if listed is None else stops
     if first is None and told is None:
         notes.append(
             f"mutant: numbered from 1, as the name has no range of {whole} letters; --first N numbers from N"
@@ -167,18 +168,36 @@ def _never_seen(coding: Codec, dataset: DataSet, source: str, mutants: Mutants) 
     ]
 
 
-def _listed(path: Path) -> dict[str, Series]:
-    """Returns the columns of a table of mutants, by name."""
-    if path.is_file() and (words := path.read_text("utf-8", "replace").split())[:1] == ["mutant"]:
-        return {"mutant": Series("mutant", np.array(words[1:], object), "str")}  # a column alone
-    columns = {str(cells.name): cells for cells in read(path).frame().columns}
+def _listed(path: Path, alphabet: str) -> tuple[dict[str, Series], list[str]]:
+    """Returns the columns of a table of mutants, by name, without stop codons, and a note about these."""
+    lines = path.read_text("utf-8", "replace").split("\n") if path.is_file() else []
+    if lines and lines[0].strip() == "mutant":  # a column alone
+        words = [line.strip() or None for line in "\n".join(lines[1:]).rstrip().split("\n")]
+        columns = {"mutant": Series("mutant", np.array(words, object), "str")}
+    else:
+        columns = {str(cells.name): cells for cells in read(path).frame().columns}
     cells = columns.get("mutant")
-    if cells is None or cells.numeric or cells.missing.any():
+    if cells is None or (cells.numeric and not cells.missing.all()):
         raise ValueError(
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
             f"the columns {', '.join(map(repr, columns))}"
         )
-    return columns
+    if cells.missing.any():
+        row = int(cells.missing.argmax()) + 1
+        raise ValueError(
+            f"mutants: expected a name such as A24G in every row of {path}, row {row} has no name; leave it out"
+        )
+    names = cells.values.tolist()
+    stops = np.array(["*" in str(name) and "*" not in alphabet for name in names])
+    if not stops.any():
+        return columns, []
+    note = f"mutant: {int(stops.sum())} of {len(names)} have a stop codon, as {names[stops.argmax()]}, "
+    if stops.all():
+        raise ValueError(
+            f"mutants: expected letters in {alphabet!r}; {path}: {note}and so none can be scored"
+        )
+    kept = {name: replace(x, values=x.values[~stops], texts=None) for name, x in columns.items()}
+    return kept, [f"{note}and are left out"]
 
 
 def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -247,7 +247,7 @@ def _name_of(dataset: DataSet | None, rows: Rows | None) -> str:
 
 def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    every = rows_of(coding, dataset, missing=True)
+    every = rows_of(coding, dataset, missing=True, beyond="tail")
     rows = whole(every)
     if rows is None:
         raise _NoWholeRow(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
