@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import pytest
 import torch
 
 import harmonium as hm
+from harmonium.sums import has_posterior
 from harmonium.tasks import sample
 
 TABLE = hm.BoltzmannMachine(
@@ -34,6 +36,25 @@ def test_rows_are_in_the_support_and_the_way_is_named(machine, method, used):
     again = sample(machine, 7, method=method, sweeps=3, seed=1)
     other = sample(machine, 7, method=method, sweeps=3, seed=2)
     assert torch.equal(drawn.rows, again.rows) and not torch.equal(drawn.rows, other.rows)
+
+
+def lattice(side: int, periodic: bool) -> hm.BoltzmannMachine:
+    pairs = nx.convert_node_labels_to_integers(nx.grid_2d_graph(side, side, periodic=periodic))
+    return hm.BoltzmannMachine([hm.Spin(side**2)], {(0, 0): hm.Sparse(pairs)}, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("machine", "exact"),
+    [
+        (lattice(12, True), True),  # ln Z takes 2^29 unit updates
+        (lattice(13, True), False),  # whose largest table has 2^27 entries
+        (lattice(20, False), True),
+        (hm.BoltzmannMachine([hm.Bernoulli(64), hm.Bernoulli(20)], seed=0), True),
+        (hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(18)], seed=0), False),  # more than 1 GB wait
+    ],
+)
+def test_whole_states_are_drawn_exactly_where_ln_z_is(machine, exact):
+    assert has_posterior(machine.hamiltonian()) is exact
 
 
 @pytest.mark.parametrize("method", ["exact", "gibbs"])

@@ -11,13 +11,21 @@ labels on one that is shared."""
 LIMIT_TEXT = "at most 2^35 unit updates (states to list times columns)"
 AUTO_LIMIT = 2.0**28
 """The largest sum that "auto" computes exactly, in unit updates: three seconds. Above it, "auto" samples."""
+WHOLE_LIMIT = 2.0**30
+"""The largest ln Z, in unit updates, beside which "auto" draws whole states exactly: 16 seconds for ln Z, and
+two to three times as many for any number of draws, such as of a periodic lattice of 12×12 spins.
+
+Chains from noise may never cross between phases, without a sign of it. What rows lack is another matter
+(``AUTO_LIMIT``): what they show holds chains in place.
+"""
 MAX_HIDDEN_STATES = 4096
 """Joint states, 12 units of two values, of what is held in memory beside every row (``HiddenStates``).
 
 Up to here too what one row lacks is summed rather than drawn by chains, which take hundreds of steps.
 """
 MAX_TABLE_ENTRIES = 2.0**26
-"""Entries of the largest table over units that are summed out one by one: 512 MB of float64."""
+"""Entries of the largest table over units that are summed out one by one: 512 MB of float64. Of the messages
+that wait at one time there may be twice as many."""
 STEP_UPDATES = 2.0**13
 """Unit updates that summing out one unit costs beside its table: 0.1 ms of Python, of which half is measured
 where tables are small."""

@@ -206,14 +206,17 @@ class _Search:
         neighbours = {i: set(others) for i, others in joined.items()}
         scopes: list[tuple[int, ...]] = [()] * len(joined)
         rank = {i: step for step, i in enumerate(order)}
-        entries, largest = 0.0, 1.0
+        entries, largest, waiting = 0.0, 1.0, dict[int, float]()
         for i in order:
             scopes[i] = tuple(sorted(neighbours[i], key=rank.__getitem__))
             size = self._sizes[i] + sum(self._sizes[j] for j in scopes[i])
             if size > log2(MAX_TABLE_ENTRIES):
                 return None
             entries, largest = entries + 2.0**size, max(largest, 2.0**size)
-            if entries > limit:
+            waiting.pop(i, None)
+            if scopes[i]:
+                waiting[scopes[i][0]] = waiting.get(scopes[i][0], 0.0) + 2.0 ** (size - self._sizes[i])
+            if entries > limit or sum(waiting.values()) > 2 * MAX_TABLE_ENTRIES:
                 return None
             _remove(neighbours, i)
         return scopes, entries, largest

@@ -20,6 +20,7 @@ from harmonium.sums.limits import (
     MAX_MISSING_STATES,
     MAX_TABLE_ENTRIES,
     STEP_UPDATES,
+    WHOLE_LIMIT,
     affordable,
 )
 from harmonium.sums.listing import Listing, list_units
@@ -347,14 +348,16 @@ def expect(
 
 @torch.no_grad()
 def has_posterior(hamiltonian: Hamiltonian, v: Tensor | None = None) -> bool:
-    """Returns whether "auto" takes ``posteriors``, rather than chains, for rows; None: of free machines.
+    """Returns whether "auto" takes ``posteriors``, rather than chains, for rows; None: of whole states.
 
     They exist where hidden states are few (``HiddenStates``), or where units can be summed out one by one.
+    Whole states are drawn so wherever ln Z is, up to ``WHOLE_LIMIT``.
     """
     if has_hidden_states(hamiltonian.graph, hamiltonian.layers):
         return True
-    rows = nothing_seen(hamiltonian) if v is None else v
-    patterns = torch.unique(rows.isnan(), dim=0)
+    if v is None:
+        return _order_of(hamiltonian, 1, WHOLE_LIMIT) is not None
+    patterns = torch.unique(v.isnan(), dim=0)
     lacking, free = (
         hamiltonian.split(patterns),
         len(patterns) * sum(hamiltonian.layers[l].n_units for l in hamiltonian.graph.hidden),
@@ -365,7 +368,7 @@ def has_posterior(hamiltonian: Hamiltonian, v: Tensor | None = None) -> bool:
     if not affordable(_PASSES * STEP_UPDATES * free):  # a bound, before any order is searched
         return False
     cost = 0.0
-    for alike, first, order in _orders_by_pattern(hamiltonian, rows):
+    for alike, first, order in _orders_by_pattern(hamiltonian, v):
         number = 1 if first.held is None else len(alike)
         cost += inf if order is None else _PASSES * order.unit_updates(number)
         if not affordable(cost):

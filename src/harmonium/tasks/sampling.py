@@ -45,9 +45,10 @@ def sample(
         method: "exact": a hidden state from the table of all, then the columns given it, for machines that
             ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show. Of
             other machines each unit given those that come after it, where tables over their neighbours are
-            small (trees, strips, narrow lattices). "auto": "exact" where it takes seconds, and else "gibbs".
-            A name in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow
-            the distribution as far as they have mixed.
+            small (trees, strips, narrow lattices). "auto": "exact" where ln Z is exact in at most 2^30 unit
+            updates, a quarter of a minute, or with ``given`` where it takes seconds, and else "gibbs". A name
+            in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow the
+            distribution as far as they have mixed.
         sweeps: Sweeps of every chain, at least 0; not read for "exact". None: ``usual_sweeps``.
         seed: an int or a generator.
 
