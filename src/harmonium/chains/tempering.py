@@ -33,6 +33,10 @@ class Replicas:
     memory: Any
 
 
+_ROUNDS = (1, 1, 1, 2, 2)  # lengths of the rounds of ``adapt``: each begins nearer to the best temperatures
+_SHARE = 4  # sweeps of a run for one of ``adapt``, so that with its start it takes at most a third as long
+
+
 @final
 class Tempering(Kernel):
     """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
@@ -107,10 +111,12 @@ class Tempering(Kernel):
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         replicas, chains = len(self.betas), len(state.states[0])
-        tempered, states = state.known, state.memory.states
-        if tempered is None:  # another distribution than at the last sweep, and what it holds
+        states = state.memory.states
+        if state.known is None:  # another distribution than at the last sweep, and what it holds
             tempered = self._temper(hamiltonian, chains)
             states = tempered.clamp_states(states)
+        else:
+            tempered = state.known[0]
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.memory.memory)
         inner, _ = self.kernel.step(tempered, inner, generator)
@@ -129,7 +135,9 @@ class Tempering(Kernel):
                 values[lower], values[upper] = swap_where(swap, values[lower], values[upper])
         moved = [x[order.view(-1)] for x in inner.states]
         memory = Replicas(moved, inner.memory)
-        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=tempered)
+        # Beside the distribution the energies C of all replicas, (temperatures, chains), for who looks on.
+        known = tempered, coupling
+        after = KernelState([x[:chains] for x in moved], state.sweeps + 1, memory, known=known)
         return after, {"swap_rate": accepted.double() / ((replicas - 1) * chains)}
 
     @torch.no_grad()
@@ -137,23 +145,22 @@ class Tempering(Kernel):
         self,
         machine: BoltzmannMachine,
         *,
-        chains: int = 100,
-        sweeps: int = 200,
-        rounds: int = 5,
+        chains: int = 32,
+        sweeps: int = 1000,
         seed: int | torch.Generator = 0,
     ) -> Tempering:
-        """Returns the kernel with as many temperatures, at which all neighbours swap equally often.
+        """Returns the kernel with as many temperatures, at which all neighbours swap about equally often.
 
-        In every round new chains are run, the second half of whose sweeps tells how often neighbours refuse.
-        The sum of these shares along β is the communication barrier; the next temperatures cut it into equal
-        parts, which makes round trips between the ends as frequent as they can be (Syed et al. 2022, Alg. 3).
-        ``ladder.Ladder`` instead makes as many rungs as an acceptance asks for, and counts round trips.
+        The shares of refused swaps add up along β to the communication barrier, which is cut into equal parts
+        (Syed et al. 2022, Alg. 3) in each of five rounds; replicas go on from round to round. Where
+        neighbours hardly ever swap, mean energies tell how far apart they are: d⟨C⟩/dβ is the variance of C,
+        and √(Δβ Δ⟨C⟩ / π) the barrier of normally distributed ones. So a few sweeps do. ``ladder.Ladder``
+        instead makes as many rungs as an acceptance asks for.
 
         Args:
             machine: whose distribution is tempered.
-            chains: chains of a round, at least 1.
-            sweeps: Sweeps of a round, at least 2. Temperatures are as good as replicas were mixed by then.
-            rounds: at least 1.
+            chains: chains of the run that is prepared, at least 1.
+            sweeps: Sweeps of the run that is prepared, at least 28, of which a quarter is made here.
             seed: an int or a generator.
 
         Raises:
@@ -167,24 +174,32 @@ class Tempering(Kernel):
             >>> len(kernel.betas), kernel.betas[0], kernel.betas[-1]
             (4, 1.0, 0.0)
         """
-        for value, name, least in ((chains, "chains", 1), (sweeps, "sweeps", 2), (rounds, "rounds", 1)):
-            _checks.positive_int(value, name, minimum=least)
+        _checks.positive_int(chains, "chains")
+        _checks.positive_int(sweeps, "sweeps", minimum=_SHARE * sum(_ROUNDS))
         generator = _random.as_generator(seed, machine.device)
-        hamiltonian, kernel = machine.hamiltonian(), self
-        for _ in range(rounds):
-            state = kernel.init(hamiltonian, machine.random_states(chains, seed=generator), generator, sweeps)
-            betas = _place_betas(kernel.betas, torch.float64, hamiltonian.device)
-            refused = torch.zeros(len(betas) - 1, dtype=torch.float64, device=hamiltonian.device)
-            for number in range(sweeps):
+        start = machine.random_states(chains, seed=generator)
+        return self.spaced(machine.hamiltonian(), start, sweeps, generator)
+
+    def spaced(
+        self, hamiltonian: Hamiltonian, start: Sequence[Tensor], sweeps: int, generator: torch.Generator
+    ) -> Tempering:
+        """Returns the kernel that ``adapt`` makes for a run from these states, without checks."""
+        kernel, state = self, self.init(hamiltonian, start, generator, sweeps)
+        for share in _ROUNDS:
+            length = sweeps // _SHARE * share // sum(_ROUNDS)
+            gaps = -_place_betas(kernel.betas, torch.float64, hamiltonian.device).diff().unsqueeze(-1)
+            refused = gain = torch.zeros((), dtype=torch.float64, device=hamiltonian.device)
+            for number in range(length):
                 state, _ = kernel.step(hamiltonian, state, generator)
-                if number >= sweeps // 2:
-                    coupling = hamiltonian.coupling_energy(state.memory.states).view(len(betas), chains)
-                    gain = (betas[:-1] - betas[1:]).unsqueeze(-1) * (coupling[1:] - coupling[:-1])
-                    refused += 1 - gain.clamp(max=0).exp().mean(1)
-            # So that temperatures between which all is accepted keep apart.
-            barrier = np.append(0.0, (refused.cpu().numpy() + 1e-6).cumsum())
-            inner = np.interp(np.linspace(0, barrier[-1], len(betas))[1:-1], barrier, kernel.betas)
+                if 2 * number >= length - 1:
+                    gains = gaps * state.known[1].diff(dim=0)
+                    refused, gain = refused + 1 - gains.clamp(max=0).exp().mean(1), gain - gains.mean(1)
+            # Noise may make a mean gain positive; those between which all is accepted keep apart.
+            apart = (gain.clamp(min=0) / (length - length // 2) / np.pi).sqrt().clamp(min=1)
+            barrier = np.append(0.0, (refused * apart + 1e-6).cumsum(0).cpu().numpy())
+            inner = np.interp(np.linspace(0, barrier[-1], len(barrier))[1:-1], barrier, kernel.betas)
             kernel = Tempering(betas=[1.0, *inner.tolist(), kernel.betas[-1]], kernel=kernel.kernel)
+            state = state._replace(known=None)
         return kernel
 
     def check(self, hamiltonian: Hamiltonian, state: KernelState) -> None:
