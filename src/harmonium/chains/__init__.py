@@ -36,3 +36,8 @@ from harmonium.chains.moving import (
 from harmonium.chains.overlap import overlaps as overlaps
 from harmonium.chains.replaying import replay_under as replay_under
 from harmonium.chains.tempering import Tempering as Tempering
+from harmonium.chains.thermodynamics import (
+    Estimates as Estimates,
+    Thermodynamics as Thermodynamics,
+    thermodynamics as thermodynamics,
+)

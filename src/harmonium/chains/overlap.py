@@ -43,9 +43,9 @@ def overlaps(
         >>> hm.chains.overlaps(machine, torch.tensor([[1.0, 1, 1, 1], [1, 1, 1, -1], [-1, -1, -1, -1]]))
         tensor([ 0.5000, -1.0000, -0.5000], dtype=torch.float64)
     """
-    first = _as_vectors(machine, states, "states")
+    first = as_vectors(machine, states, "states")
     if others is not None:
-        second = _as_vectors(machine, others, "others")
+        second = as_vectors(machine, others, "others")
         if second.shape != first.shape:
             raise ValueError(
                 f"others: expected {len(first)} chains, of the same layers, received {len(second)}"
@@ -58,8 +58,13 @@ def overlaps(
     return pairs
 
 
-def _as_vectors(machine: BoltzmannMachine, states: Sequence[Numbers] | Numbers, name: str) -> Tensor:
-    """Returns vectors whose products are overlaps, (chains, columns) float64."""
+def as_vectors(
+    machine: BoltzmannMachine,
+    states: Sequence[Numbers] | Numbers,
+    name: str,
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """Returns vectors whose products are overlaps, (chains, columns)."""
     if not isinstance(states, Tensor | np.ndarray):
         layers = range(len(machine.layers))
         if len(states) != len(layers):
@@ -71,14 +76,14 @@ def _as_vectors(machine: BoltzmannMachine, states: Sequence[Numbers] | Numbers, 
     units = sum(machine.layers[l].n_units for l in parts)
     vectors = []
     for l, x in parts.items():
-        layer, x = machine.layers[l], _checks.tensor(x, name, torch.float64, machine.device)
+        layer, x = machine.layers[l], _checks.tensor(x, name, dtype, machine.device)
         if x.dim() != 2 or x.shape[1] != layer.width:
             raise ValueError(
                 f"{name}: expected (chains, {layer.width}) for {layer}, received {tuple(x.shape)}"
             )
         if layer.two_values is not None:
             low, high = layer.two_values
-            vectors.append((2 * x - low - high) / (high - low))
+            vectors.append(x if (low, high) == (-1, 1) else (2 * x - low - high) / (high - low))
         elif layer.one_hot:
             k = layer.columns_per_unit
             vectors.append((x - 1 / k) * (k / (k - 1)) ** 0.5)

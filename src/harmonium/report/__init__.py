@@ -27,6 +27,7 @@ from harmonium.report.plots import (
     draw_tree as draw_tree,
     learning_curve as learning_curve,
     mixing_curve as mixing_curve,
+    observables_by_temperature as observables_by_temperature,
     plane as plane,
 )
 from harmonium.report.sample_quality import (

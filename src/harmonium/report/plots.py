@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._storage import replace_file
+from harmonium.chains import Thermodynamics
 from harmonium.coupled import Meetings, mixing_bound, mixing_limit
 from harmonium.meanfield import Node
 from harmonium.training import RESERVED
@@ -22,6 +23,7 @@ from harmonium.training import RESERVED
 _SWEEPS = 500  # a curve over more sweeps is drawn at so many of them
 _POINTS = 150  # of the plane, along each axis
 _DIRECTIONS = 10  # singular values that are drawn: matplotlib has as many colours
+_CURVES = 5  # overlap distributions that are drawn, from the coldest to the hottest
 _SHOWN = 8.0  # nats below the maximum at which the colours end
 
 
@@ -163,6 +165,49 @@ def mixing_heights(meetings: Meetings) -> tuple[Tensor, Tensor, Tensor | None]:
         return steps, mixing_bound(meetings, steps).cpu(), mixing_limit(meetings, steps).cpu()
     apart = (times > steps.to(times.device).unsqueeze(-1)) | capped
     return steps, apart.double().mean(-1).cpu(), None
+
+
+def observables_by_temperature(
+    found: Thermodynamics,
+    path: str | os.PathLike[str],
+    *,
+    references: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+) -> None:
+    """Draws energy, heat capacity and order parameters over β, and P(q) at five temperatures, with errors.
+
+    Args:
+        found: from ``chains.thermodynamics``.
+        path: PNG file; one that is there is replaced in one step.
+        references: known curves by the name of the observable, such as "heat capacity": β and values.
+
+    Raises:
+        ImportError: the ``plot`` extra is not installed.
+        TypeError: not ``Thermodynamics``.
+        ValueError: a reference to an observable that is not there.
+        OSError: it cannot be written; a file already there stays as it was.
+    """
+    _checks.instance(found, "found", Thermodynamics, "observables by temperature")
+    known = dict(references or {})
+    for name in known:
+        _checks.one_of(name, "references", tuple(found.values))
+    names: list[str] = [name for name in ("energy", "heat capacity", "|m|", "q²") if name in found.values]
+    names += [name for name in known if name not in names]
+    figure = new_figure("observables_by_temperature", (3.4 * (len(names) + 1), 3.2))
+    *axes, last = figure.subplots(1, len(names) + 1)
+    betas = found.betas.cpu()
+    for name, axis in zip(names, axes, strict=True):
+        value, error = (x.cpu() for x in found.values[name])
+        axis.errorbar(betas, value, error, fmt=".", markersize=4, capsize=2)
+        if name in known:
+            axis.plot(*known[name], color="0.4", linewidth=1, zorder=0)
+        axis.set(xlabel="inverse temperature β", title=name)
+    middles, widths = (found.edges[1:] + found.edges[:-1]).cpu() / 2, found.edges.diff().cpu()
+    for i in np.unique(np.linspace(0, len(betas) - 1, _CURVES).round().astype(int)):
+        density, error = (x[i].cpu() for x in found.overlap_density)
+        last.errorbar(middles, density, error, linewidth=1, label=f"β = {float(betas[i]):.3g}")
+    last.set(xlabel="overlap q", title="P(q)", xlim=(float(middles[0] - widths[0]), 1 + float(widths[-1])))
+    last.legend(fontsize="x-small")
+    save_figure(figure, path)
 
 
 def plane(
