@@ -122,7 +122,7 @@ def expected(case: Case) -> tuple[dict[str, list[float]], Array, Array]:
 
 def deviations(case: Case, seed: int) -> dict[str, Array]:
     """Deviations from enumeration in standard errors, by name, each (temperatures, ...)."""
-    found = thermodynamics(case.machine, BETAS, chains=CHAINS, sweeps=120, seed=seed)
+    found = thermodynamics(case.machine, BETAS, chains=CHAINS, sweeps=800, seed=seed)
     values, overlaps, probability = expected(case)
     z = {}
     for name, value in values.items():
@@ -132,7 +132,7 @@ def deviations(case: Case, seed: int) -> dict[str, Array]:
     np.testing.assert_allclose(middles, overlaps, atol=1e-9)  # a bin for every value
     mean, error = (x * found.edges.diff() for x in found.overlap_density)
     np.testing.assert_allclose(mean.sum(1), 1, rtol=1e-9)
-    often = probability > 0.03  # where a share of 90 sweeps of 16 pairs is normal
+    often = probability > 0.03  # where a share of 80 draws of 16 pairs is normal
     z["P(q)"] = ((mean - torch.from_numpy(probability)) / error).numpy()[often]
     return z
 
@@ -190,7 +190,7 @@ def test_kaufman_is_the_sum_over_all_states() -> None:
 def test_energy_and_heat_capacity_of_a_lattice_are_exact() -> None:
     """8×8 spins through the transition, by derivatives of ln Z."""
     betas, step = [0.6, 0.5, 0.44, 0.38, 0.3, 0.2], 1e-3
-    found = thermodynamics(ferromagnet(8), betas, chains=CHAINS, sweeps=400, seed=1)
+    found = thermodynamics(ferromagnet(8), betas, chains=CHAINS, sweeps=2000, seed=1)
     below, at, above = (np.array([kaufman(8, beta + d) for beta in betas]) for d in (-step, 0.0, step))
     energy, capacity = (below - above) / (2 * step), np.square(betas) * (above - 2 * at + below) / step**2
     limit = stats.t.isf(FAILURE_RATE / 24, CHAINS - 1)
@@ -203,7 +203,7 @@ def test_energy_and_heat_capacity_of_a_lattice_are_exact() -> None:
 
 def test_what_has_not_come_to_rest_is_doubted() -> None:
     """A cold lattice alone orders slowly, and swaps over a wide gap are never accepted."""
-    found = thermodynamics(ferromagnet(16), [1.5, 0.01], chains=8, sweeps=60)
+    found = thermodynamics(ferromagnet(16), [1.5, 0.01], chains=8, sweeps=200)
     assert len(found.doubts) > 1 and "of swaps between β = 1.5 and 0.01" in found.doubts[-1]
     assert found.doubts[-1] in repr(found)
     assert "drifts" in found.doubts[0] or "have not seen the same states" in found.doubts[0]
@@ -231,7 +231,7 @@ def test_adapting_takes_a_quarter_of_the_run(sweeps: int) -> None:
 
 def test_temperatures_are_found_where_none_are_given() -> None:
     """Over ten seeds the largest rate was at most 1.5 times the least; evenly spaced it is 8 times."""
-    run = {"chains": CHAINS, "sweeps": 200}
+    run = {"chains": CHAINS, "sweeps": 1000}
     found = thermodynamics(ferromagnet(8), replicas=10, **run)
     even = thermodynamics(ferromagnet(8), Tempering(10).betas, **run)
     assert found.betas[0] == 1 and found.betas[-1] == 0 and len(found.betas) == 10
@@ -242,7 +242,7 @@ def test_temperatures_are_found_where_none_are_given() -> None:
 
 
 def test_the_picture(tmp_path: Path) -> None:
-    found = thermodynamics(ferromagnet(4), [0.4, 0.2], chains=8, sweeps=40, bins=5)
+    found = thermodynamics(ferromagnet(4), [0.4, 0.2], chains=8, sweeps=200, bins=5)
     path = tmp_path / "observables.png"
     hm.report.observables_by_temperature(found, path, references={"heat capacity": ([0.2, 0.4], [0.1, 0.5])})
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -261,7 +261,7 @@ def test_the_picture(tmp_path: Path) -> None:
         ({"betas": "cold"}, "betas: expected a sequence of numbers"),
         ({"chains": 9}, "chains: expected an even number, received 9"),
         ({"chains": 6}, "chains: expected an int of at least 8"),
-        ({"sweeps": 10}, "sweeps: expected an int of at least 40"),
+        ({"sweeps": 10}, "sweeps: expected an int of at least 200"),
         ({"bins": 18}, "bins: expected from 1 to the 17 values of q, received 18"),
         ({"bins": 0}, "bins: expected"),
         ({"betas": None, "replicas": 1}, "replicas: expected an int of at least 2"),
@@ -271,6 +271,6 @@ def test_the_picture(tmp_path: Path) -> None:
     ],
 )
 def test_refused(change: dict[str, Any], message: str) -> None:
-    arguments = {"machine": ferromagnet(4), "betas": [0.4, 0.2], "chains": 8, "sweeps": 40} | change
+    arguments = {"machine": ferromagnet(4), "betas": [0.4, 0.2], "chains": 8, "sweeps": 200} | change
     with pytest.raises((TypeError, ValueError), match=message):
         thermodynamics(**arguments)

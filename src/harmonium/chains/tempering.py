@@ -16,6 +16,7 @@ from harmonium import _checks, _random
 from harmonium._states import record
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState, swap_where
+from harmonium.chains.moving import run_kernel
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States
 
 
@@ -41,7 +42,7 @@ _SHARE = 4  # sweeps of a run for one of ``adapt``, so that with its start it ta
 class Tempering(Kernel):
     """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
 
-    A sweep moves every replica by the inner kernel, then offers all swaps (1,2), (3,4), … and all swaps
+    A sweep moves every replica by the inner kernel, once or more often, then offers all swaps (1,2), (3,4), … and all swaps
     (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ x_lᵀ J_lm x_m
     over the edges (½ of it over inner ones). At β = 0 units are independent. The chains of a ``KernelState``
     are the replicas at β = 1; its ``memory`` has all of them (``Replicas``).
@@ -51,9 +52,11 @@ class Tempering(Kernel):
         betas: the inverse temperatures themselves, from 1 strictly downwards to no less than 0; overrides
             ``replicas``. ``adapt`` finds those at which neighbours swap equally often.
         kernel: what moves each replica; Gibbs by default.
+        moves: Sweeps of that kernel between swaps, at least 1. Swaps cost as much as some five Gibbs sweeps
+            of a sparse lattice.
 
     Raises:
-        ValueError: betas that do not start at 1 or do not decrease.
+        ValueError: betas that do not start at 1 or do not decrease, or a number out of range.
 
     Examples:
         >>> import harmonium as hm
@@ -68,7 +71,12 @@ class Tempering(Kernel):
     kind = "tempered"
 
     def __init__(
-        self, replicas: int = 10, *, betas: Sequence[float] | None = None, kernel: Kernel | None = None
+        self,
+        replicas: int = 10,
+        *,
+        betas: Sequence[float] | None = None,
+        kernel: Kernel | None = None,
+        moves: int = 1,
     ) -> None:
         if betas is None:
             _checks.positive_int(replicas, "replicas", minimum=2)
@@ -81,6 +89,7 @@ class Tempering(Kernel):
             )
         self.betas = tuple(values)
         self.kernel = Gibbs() if kernel is None else kernel
+        self.moves = _checks.positive_int(moves, "moves")
         _checks.instance(self.kernel, "kernel", Kernel, "a kernel")
         if isinstance(self.kernel, Tempering):  # it would take these replicas for its own
             raise ValueError(f"kernel: expected one without replicas of its own, received {kernel!r}")
@@ -94,7 +103,7 @@ class Tempering(Kernel):
 
     def scaled(self, factor: float) -> Tempering:
         kernel = self.kernel.scaled(factor)
-        return self if kernel is self.kernel else Tempering(betas=self.betas, kernel=kernel)
+        return self if kernel is self.kernel else self._at(self.betas, kernel)
 
     def init(
         self,
@@ -119,7 +128,7 @@ class Tempering(Kernel):
             tempered = state.known[0]
         # What the kernel keeps of its own stays with its temperature; states change places.
         inner = KernelState(states, state.sweeps, state.memory.memory)
-        inner, _ = self.kernel.step(tempered, inner, generator)
+        inner = run_kernel(tempered, self.kernel, inner, self.moves, generator)
 
         betas = _place_betas(self.betas, hamiltonian.dtype, hamiltonian.device)
         coupling = hamiltonian.coupling_energy(inner.states).view(replicas, chains)
@@ -198,7 +207,7 @@ class Tempering(Kernel):
             apart = (gain.clamp(min=0) / (length - length // 2) / np.pi).sqrt().clamp(min=1)
             barrier = np.append(0.0, (refused * apart + 1e-6).cumsum(0).cpu().numpy())
             inner = np.interp(np.linspace(0, barrier[-1], len(barrier))[1:-1], barrier, kernel.betas)
-            kernel = Tempering(betas=[1.0, *inner.tolist(), kernel.betas[-1]], kernel=kernel.kernel)
+            kernel = self._at([1.0, *inner.tolist(), kernel.betas[-1]], self.kernel)
             state = state._replace(known=None)
         return kernel
 
@@ -217,8 +226,12 @@ class Tempering(Kernel):
         rows = torch.arange(chains, device=hamiltonian.device).repeat(len(self.betas))
         return hamiltonian.select_rows(rows).tempered(betas)
 
+    def _at(self, betas: Sequence[float], kernel: Kernel) -> Tempering:
+        return Tempering(betas=betas, kernel=kernel, moves=self.moves)
+
     def __repr__(self) -> str:
-        return f"Tempering(betas={self.betas}, kernel={self.kernel!r})"
+        moves = f", moves={self.moves}" if self.moves > 1 else ""
+        return f"Tempering(betas={self.betas}, kernel={self.kernel!r}{moves})"
 
 
 @lru_cache(maxsize=16)

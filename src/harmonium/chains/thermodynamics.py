@@ -19,9 +19,9 @@ from harmonium.chains.tempering import Tempering
 from harmonium.layers import Spin
 from harmonium.machine import BoltzmannMachine, Graph, Hamiltonian, require_distribution
 
-_WARM_UP = 4  # a quarter of the sweeps
+_MOVES = 5  # Gibbs sweeps between swaps, after which all is measured: both take as long on a sparse lattice
 _APART = 1.1  # R̂ from which on chains have not seen the same states (Gelman & Rubin 1992)
-_DRIFT = 5.0  # standard errors between both halves: once in a thousand runs of 16 temperatures, 64 chains
+_DRIFT = 4.5  # standard errors between both halves: once in a thousand runs of 16 temperatures, 64 chains
 
 
 class Estimates(NamedTuple):
@@ -78,7 +78,7 @@ def thermodynamics(
     *,
     replicas: int = 16,
     chains: int = 64,
-    sweeps: int = 2000,
+    sweeps: int = 10_000,
     bins: int | None = None,
     kernel: Kernel | None = None,
     seed: int | torch.Generator = 0,
@@ -87,7 +87,8 @@ def thermodynamics(
 
     At β the distribution is p(x) ∝ exp(-β E(x)): fields are scaled with the couplings. Chains are independent
     of each other, so that their means tell errors whatever the autocorrelation; overlaps are those of one
-    half of the chains with the other. The first quarter of the sweeps is a warm-up.
+    half of the chains with the other. The first half of the sweeps is a warm-up. After every fifth sweep
+    neighbours swap, and all is measured.
 
     Args:
         machine: a machine of units with two values or categories, hidden ones included.
@@ -95,7 +96,7 @@ def thermodynamics(
             move. None: ``replicas`` of them from 1 to 0 that swap equally often (``Tempering.adapt``).
         replicas: number of temperatures where ``betas`` is None, at least 2.
         chains: chains at every temperature, an even number of at least 8.
-        sweeps: Sweeps of every chain, at least 40.
+        sweeps: Sweeps of every chain, at least 200.
         bins: bins of P(q), at most N + 1, as q has so many values; None: 50, or N + 1.
         kernel: what moves the replicas; Gibbs by default.
         seed: an int or a generator.
@@ -108,7 +109,7 @@ def thermodynamics(
         >>> import harmonium as hm
         >>> ring = hm.BoltzmannMachine([hm.Spin(4)], {(0, 0): hm.Sparse([(0, 1), (1, 2), (2, 3), (0, 3)])})
         >>> ring.couplings[0].fill_(torch.ones(4))
-        >>> found = hm.chains.thermodynamics(ring, [1.0, 0.5, 0.0], sweeps=400)
+        >>> found = hm.chains.thermodynamics(ring, [1.0, 0.5, 0.0], sweeps=1000)
         >>> found.values["energy"].mean.shape, found.doubts
         (torch.Size([3]), ())
     """
@@ -119,7 +120,7 @@ def thermodynamics(
         )
     if _checks.positive_int(chains, "chains", minimum=8) % 2:
         raise ValueError(f"chains: expected an even number, received {chains}")
-    _checks.positive_int(sweeps, "sweeps", minimum=40)
+    steps = _checks.positive_int(sweeps, "sweeps", minimum=200) // _MOVES
     units = sum(layer.n_units for layer in machine.layers)
     bins = min(50, units + 1) if bins is None else _checks.positive_int(bins, "bins")
     if bins > units + 1:
@@ -136,21 +137,22 @@ def thermodynamics(
     noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]
     start = hamiltonian.clamp_states(noise)
     if betas is None:
-        tempering = Tempering(replicas, kernel=kernel).spaced(hamiltonian, start, sweeps, generator)
+        even = Tempering(replicas, kernel=kernel, moves=_MOVES)
+        tempering = even.spaced(hamiltonian, start, steps, generator)
     else:
-        tempering = Tempering(betas=[beta / cold for beta in listed], kernel=kernel)
+        tempering = Tempering(betas=[beta / cold for beta in listed], kernel=kernel, moves=_MOVES)
     beta = cold * torch.tensor(tempering.betas, dtype=torch.float64, device=machine.device)
     signs = all(layer.two_values for layer in machine.layers)
     sizes = {layer.columns_per_unit if layer.one_hot else 2 for layer in machine.layers}
     lowest = -1 / (max(sizes) - 1) if len(sizes) == 1 else -1.0
     ends = torch.arange(bins + 1, device=machine.device) * (units + 1) // bins
-    half = (sweeps - sweeps // _WARM_UP) // 2
+    half = steps // 4
     rows = len(beta), chains
     single, paired = beta.new_zeros(2, 6, *rows), beta.new_zeros(2, 3, len(beta), chains // 2)
     counts, accepted = beta.new_zeros(len(beta), chains // 2, bins), beta.new_zeros(len(beta) - 1)
 
     def observe(number: int, state: KernelState, info: Info) -> None:
-        part = (number - 1 - sweeps + 2 * half) // half
+        part = (number - 1 - steps + 2 * half) // half
         if part < 0:
             return
         coupling = state.known[1]
@@ -167,8 +169,8 @@ def thermodynamics(
         place = torch.bucketize(value, ends[1:], right=True).unsqueeze(-1)
         counts.scatter_add_(2, place, torch.ones_like(place, dtype=counts.dtype))
 
-    state = tempering.init(hamiltonian, start, generator, sweeps)
-    run_kernel(hamiltonian, tempering, state, sweeps, generator, observe)
+    state = tempering.init(hamiltonian, start, generator, steps)
+    run_kernel(hamiltonian, tempering, state, steps, generator, observe)
     single, paired, counts, accepted = (x / half for x in (single, paired, counts / 2, accepted / 2))
     column = beta.unsqueeze(1)
     values = {
