@@ -238,6 +238,10 @@ def test_the_schedule_of_a_run():
         ("inner: expected an int", lambda: GibbsLangevin(0.1, 0)),
         ("temperature: expected a finite number", lambda: Langevin(temperature=0.0)),
         ("temperature: expected a finite number", lambda: GibbsLangevin(temperature=float("nan"))),
+        (
+            'proposal_temperature: expected with correction "metropolis"',
+            lambda: GibbsLangevin(proposal_temperature=2.0),
+        ),
         ("variance: expected one of", lambda: Langevin(variance="median")),
         ('variance: expected "own" with correction "exact"', lambda: GibbsLangevin(variance="mean")),
         (
@@ -294,6 +298,8 @@ HOT = [
     (Langevin(0.1, temperature=3.0, variance="mean"), hot_marginal),
     (GibbsLangevin(0.2, 5, "metropolis", temperature=3.0), hot_marginal),
     (GibbsLangevin(0.2, 5, "metropolis", temperature=0.5), hot_marginal),
+    (GibbsLangevin(0.2, 5, "metropolis", proposal_temperature=4.0), hot_marginal),
+    (GibbsLangevin(0.1, 5, "metropolis", proposal_temperature=4.0, variance="mean"), hot_marginal),
     (GibbsLangevin(1.0, 1, "exact", temperature=3.0), hot_conditionals),
 ]
 
