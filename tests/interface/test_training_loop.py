@@ -599,3 +599,43 @@ def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
         train(
             machine(), data(), rule=Fixed(), updates=1, validation=data(), metrics={"fit": lambda *_: value}
         )
+
+
+def _moves(updates: int = 1, **options: Any) -> dict[str, torch.Tensor]:
+    """How far each parameter goes in some updates of a small machine."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
+    torch.nn.init.normal_(machine.couplings[0].weight, generator=torch.Generator().manual_seed(1))
+    before = {name: value.detach().clone() for name, value in machine.named_parameters()}
+    X = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    settings: dict[str, Any] = {"updates": updates, "learning_rate": 0.1, "progress": False} | options
+    hm.train(machine, X, rule="cd", **settings)
+    return {name: value.detach() - before[name] for name, value in machine.named_parameters()}
+
+
+@pytest.mark.parametrize("name", ["log_variance", "layers.0.log_variance"])
+def test_a_rate_of_its_own_scales_the_step_of_a_parameter(name):
+    plain, slow = _moves(), _moves(rates={name: 0.25})
+    for key, move in plain.items():
+        factor = 0.25 if key == "layers.0.log_variance" else 1.0
+        torch.testing.assert_close(slow[key], factor * move)
+        assert move.any()
+
+
+def test_rates_hold_for_momentum_adam_and_long_runs_and_are_read_as_the_command_gives_them():
+    for options in ({"momentum": 0.5}, {"optimizer": "adam"}, {"updates": 250}):
+        held = _moves(**options, rates=["log_variance=0"])
+        assert not held["layers.0.log_variance"].any() and held["couplings.0.weight"].any()
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("rates: expected names of learned parameters, mean, log_", {"rates": {"variance": 0.1}}),
+        ("rates: expected NAME=FACTOR", {"rates": ["mean"]}),
+        ("rates: expected NAME=FACTOR", {"rates": {"mean": -1.0}}),
+        ("rates: expected with optimizer=", {"rates": {"mean": 0.1}, "optimizer": torch.optim.SGD}),
+    ],
+)
+def test_rates_that_cannot_be_are_refused(message, options):
+    with pytest.raises(ValueError, match=message):
+        _moves(**options)

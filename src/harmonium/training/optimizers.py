@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from harmonium import _checks
 from harmonium._states import leaves, require_alike
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.lbfgs import LBFGS
@@ -44,8 +45,8 @@ class Ascent:
 
     Attributes:
         optimizer: Optimiser of torch.
-        learning_rate: Rate of its first parameter group, before any schedule.
-        plain: whether it is ``"sgd"`` without momentum.
+        learning_rate: Rate of a named optimiser, else of its first parameter group, before any schedule.
+        plain: whether it is ``"sgd"`` without momentum, at one rate for all parameters.
         search: The optimiser, if it searches along lines and so needs all rows and a gradient without noise.
         radius: Radius of the ball around 0 to which every step projects all parameters together; None: none.
 
@@ -60,19 +61,21 @@ class Ascent:
         learning_rate: float,
         momentum: float,
         radius: float | None = None,
+        factors: Iterable[float] | None = None,
     ) -> None:
         self.radius = radius
         listed = list(parameters)
         self._parameters: list[Tensor] = [*listed]
-        self.optimizer = _build(optimizer, listed, float(learning_rate), float(momentum))
+        groups = _group(listed, factors or [1.0] * len(listed), float(learning_rate))
+        self.optimizer = _build(optimizer, listed, groups, float(learning_rate), float(momentum))
         self.search = self.optimizer if isinstance(self.optimizer, LBFGS) else None
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
-        self.learning_rate = self._base_rates[0]
+        self.learning_rate = float(learning_rate) if isinstance(optimizer, str) else self._base_rates[0]
         self._scale, self._rates = math.nan, list[Tensor]()
         self.set_scale(1.0)
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
-        self.plain = optimizer == "sgd" and momentum == 0
+        self.plain = optimizer == "sgd" and momentum == 0 and len(groups) == 1
         # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
         self._climbs = all("maximize" in group for group in groups)
         if self._climbs:
@@ -217,17 +220,70 @@ class RunningAverage:
         torch._foreach_lerp_(self._average, self._current, max(1.0 - self._decay, 1.0 / step))
 
 
+def read_rates(given: Any) -> dict[str, float]:
+    """Returns factors of the learning rate by name, also from texts such as ``"log_variance=0.01"``.
+
+    Raises:
+        TypeError, ValueError: something else, or a factor below 0.
+    """
+    if given is None:
+        return {}
+    texts = (given,) if isinstance(given, str) else given
+    pairs = given.items() if isinstance(given, Mapping) else (str(text).partition("=")[::2] for text in texts)
+    rates = dict[str, float]()
+    for name, factor in pairs:
+        try:
+            rates[name.strip()] = _checks.real(float(factor), "rates", low=0.0)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(
+                "rates: expected NAME=FACTOR with a factor of at least 0, such as log_variance=0.01, "
+                f"received {name}={factor}"
+            ) from error
+    return rates
+
+
+def factors_of(rates: Mapping[str, float] | None, names: Iterable[str]) -> list[float]:
+    """Returns the factor of the learning rate for each parameter; 1 where ``rates`` has none.
+
+    Args:
+        rates: factors by the name of a parameter in its machine, or by the last part of it.
+        names: the parameters' names, such as ``layers.0.log_variance``.
+
+    Raises:
+        ValueError: a name that no learned parameter has.
+    """
+    listed, rates = list(names), rates or {}
+    short = [name.rpartition(".")[2] for name in listed]
+    for name in rates:
+        if name not in {*listed, *short}:
+            known = ", ".join(dict.fromkeys([*short, *listed]))
+            raise ValueError(f"rates: expected names of learned parameters, {known}; received {name!r}")
+    return [rates.get(name, rates.get(last, 1.0)) for name, last in zip(listed, short, strict=True)]
+
+
+def _group(
+    parameters: list[Parameter], factors: Iterable[float], learning_rate: float
+) -> list[dict[str, Any]]:
+    """Returns parameter groups of an optimiser of torch, one for every factor of the learning rate."""
+    groups = dict[float, list[Parameter]]()
+    for parameter, factor in zip(parameters, factors, strict=True):
+        groups.setdefault(factor, []).append(parameter)
+    return [{"params": members, "lr": learning_rate * factor} for factor, members in groups.items()]
+
+
 def _build(
-    optimizer: str | OptimizerFactory, parameters: list[Parameter], learning_rate: float, momentum: float
+    optimizer: str | OptimizerFactory,
+    parameters: list[Parameter],
+    groups: list[dict[str, Any]],
+    learning_rate: float,
+    momentum: float,
 ) -> torch.optim.Optimizer:
     if isinstance(optimizer, str):
         if optimizer == "lbfgs":
             return LBFGS(parameters, lr=learning_rate)
         settings = {"momentum": momentum} if optimizer == "sgd" else {}
         # The fused kernels make one pass over each parameter, also on the CPU.
-        named: torch.optim.Optimizer = OPTIMIZERS[optimizer](
-            parameters, lr=learning_rate, fused=True, **settings
-        )
+        named: torch.optim.Optimizer = OPTIMIZERS[optimizer](groups, lr=learning_rate, fused=True, **settings)
         return named
     built = optimizer(parameters)
     if not isinstance(built, torch.optim.Optimizer):

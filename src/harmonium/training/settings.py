@@ -15,7 +15,7 @@ from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setti
 from harmonium.backends import PRECISIONS
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory
+from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory, read_rates
 from harmonium.training.penalties import L1, L2, Penalty, read_penalties
 from harmonium.training.schedules import SCHEDULES, Schedule
 
@@ -34,6 +34,8 @@ class Steps(Checked):
         batch_size: rows of every update.
         learning_rate: at the start; if not given by how columns vary together, the rows and the kinds of
             units.
+        rates: factors of the learning rate for parameters by name, such as log_variance=0.01 beside Gaussian
+            units; repeatable.
         schedule: schedule of the learning rate; linear if not given.
         optimizer: optimiser, sgd or adam, or lbfgs to a tolerance on all rows for rules without noise; sgd if
             not given, adam with a label.
@@ -56,6 +58,7 @@ class Steps(Checked):
     epochs: Annotated[int | None, Setting(COUNT, belongs_to=("updates",))] = None
     batch_size: Count = 100
     learning_rate: AtLeast0 | None = None
+    rates: Annotated[list[str] | None, Setting(option="--rate", metavar="NAME=FACTOR")] = None
     schedule: Annotated[str | Schedule | None, Setting(SCHEDULES)] = None
     optimizer: Annotated[str | OptimizerFactory | None, Setting(OPTIMIZERS)] = None
     momentum: Annotated[float, Setting(Interval(0.0, 1.0, "left"), belongs_to=("optimizer",))] = 0.0
@@ -77,6 +80,7 @@ class Settings(Steps):
     transform: Transform | None
     seed: int
     schedule: Annotated[str | Schedule, Setting(SCHEDULES)] = "constant"
+    rates: Any = None
     penalties: Any = None
     precision: Annotated[str, Setting(PRECISIONS)] = "float32"
     shards: int | None = None
@@ -91,6 +95,12 @@ class Settings(Steps):
             raise ValueError("updates, epochs: expected exactly one of them")
         super().__post_init__()
         object.__setattr__(self, "penalties", read_penalties(self.penalties) or None)
+        object.__setattr__(self, "rates", read_rates(self.rates) or None)
+        if self.rates and self.optimizer not in ("sgd", "adam"):
+            raise ValueError(
+                'rates: expected with optimizer="sgd" or "adam", as any other sets its own, '
+                f"received {self.rates} with {_plain(self.optimizer)}"
+            )
         for name in ("learning_rate", "schedule", "optimizer"):
             if getattr(self, name) is None:
                 raise TypeError(f"{name}: expected a value, received None")

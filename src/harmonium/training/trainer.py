@@ -26,7 +26,7 @@ from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
 from harmonium.training.history import Metric, Record, Validation
 from harmonium.training.lbfgs import check_search
-from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage
+from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, factors_of
 from harmonium.training.penalties import Penalty
 from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.preconditioner import make_preconditioner
@@ -54,6 +54,7 @@ def train(
     batch_size: int = 100,
     optimizer: str | OptimizerFactory = "sgd",
     learning_rate: float = 0.05,
+    rates: Mapping[str, float] | Sequence[str] | None = None,
     schedule: str | Schedule = "constant",
     momentum: float = 0.0,
     clip_norm: float | None = None,
@@ -111,6 +112,10 @@ def train(
             pseudo_likelihood: it reads all rows at every update, whatever ``batch_size``, and ends the run
             where the gradient is within the tolerance of ``training.LBFGS``.
         learning_rate: Learning rate of the named optimisers, >= 0.
+        rates: Factors >= 0 of the learning rate by parameter, such as ``{"log_variance": 0.01}``: the
+            variances of Gaussian units fall much faster than local chains can follow (Melchior et al. 2017).
+            A name is that of a parameter, ``"layers.0.log_variance"``, or the last part of it for all layers.
+            Small machines then make their updates one by one, and not in compiled calls.
         schedule: Factor of the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
             end), ``"warmup_cosine"`` (rising over the first twentieth), ``"inverse_sqrt"``
             (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
@@ -280,7 +285,8 @@ class Run:
         require_distribution(machine.hamiltonian())
         assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
         rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
-        ascent = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius)
+        factors = factors_of(settings.rates, self.learned)
+        ascent = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
         if ascent.search:
             check_search(rule, settings.schedule, settings.clip_norm, radius)
         size = sys.maxsize if ascent.search else settings.batch_size
