@@ -6,8 +6,9 @@
 Bonds of ±1 with periodic ends, at 19 inverse temperatures from 0.2 to 1.1. `chains.thermodynamics` runs
 so many sweeps as fit into the CPU time. The other program is written here in plain loops, compiled by numba:
 Metropolis sweeps over the spins in their order with local fields that are kept, swaps of neighbouring
-temperatures after every sweep, as many chains, overlaps of one half with the other, the first half for a warm-up,
-and errors of means over chains. It shares nothing with the library but the bonds. Compilation is not counted.
+temperatures after every sweep, as many chains, overlaps of one half with the other, the first half for a
+warm-up, and errors of means over chains. It shares nothing with the library but the bonds. Compilation is not
+counted.
 The record has, for both programs and every seed, means with errors at all temperatures and P(q) at 1.1.
 """
 
@@ -201,9 +202,9 @@ def summary(runs: dict[str, list[Any]]) -> dict[str, Any]:
         capacity = np.array([run["heat capacity"][0] for run in each])
         q2 = np.array([run["q²"][0] for run in each])
         peak = int(capacity.mean(0).argmax())
-        at = int(abs(BETAS - 1.0).argmin())
+        at, high = int(abs(BETAS - 1.0).argmin()), capacity[:, peak]
         made[program] = {
-            "peak": [float(x) for x in (BETAS[peak], capacity[:, peak].mean(), capacity[:, peak].std(ddof=1))],
+            "peak": [float(x) for x in (BETAS[peak], high.mean(), high.std(ddof=1))],
             "q² at 1": [float(q2[:, at].mean()), float(q2[:, at].std(ddof=1)),
                         float(np.mean([run["q²"][1][at] for run in each]))],
             "seconds": float(np.mean([run["seconds"] for run in each])),

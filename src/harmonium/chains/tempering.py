@@ -42,10 +42,10 @@ _SHARE = 4  # sweeps of a run for one of ``adapt``, so that with its start it ta
 class Tempering(Kernel):
     """Replicas of every chain at inverse temperatures β of the couplings, with swaps between neighbours.
 
-    A sweep moves every replica by the inner kernel, once or more often, then offers all swaps (1,2), (3,4), … and all swaps
-    (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))), C = Σ x_lᵀ J_lm x_m
-    over the edges (½ of it over inner ones). At β = 0 units are independent. The chains of a ``KernelState``
-    are the replicas at β = 1; its ``memory`` has all of them (``Replicas``).
+    A sweep moves every replica by the inner kernel, once or more often, then offers all swaps (1,2), (3,4), …
+    and all swaps (2,3), (4,5), …, each accepted with probability min(1, exp((β_i - β_j)(C_j - C_i))),
+    C = Σ x_lᵀ J_lm x_m over the edges (½ of it over inner ones). At β = 0 units are independent. The chains
+    of a ``KernelState`` are the replicas at β = 1; its ``memory`` has all of them (``Replicas``).
 
     Args:
         replicas: number of inverse temperatures, evenly spaced from 1 to 0, at least 2.

@@ -20,10 +20,9 @@ from harmonium.cli.output import Listing, listening, working
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
 from harmonium.likelihood import (
-    describe_excess,
-    excess_of_rows,
     LogPartition,
     ais,
+    describe_excess,
     exact_log_likelihood,
     exact_log_partition,
     excess_of_rows,

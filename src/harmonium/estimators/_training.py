@@ -293,7 +293,8 @@ class Training:
             fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
             return replace(fitted, generative=self.share != 0, rows=rows)
         options, rule = self.options, self.rule
-        assert rule is not None
+        recipe = self.recipe
+        assert rule is not None and recipe is not None
         earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
 
         def optimizer(factor: float, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
@@ -350,7 +351,7 @@ class Training:
                 callbacks=callbacks,
                 progress=options.verbose > 0,
                 **validation,
-                clip_norm=self.recipe.clip_norm(options.clip_norm),
+                clip_norm=recipe.clip_norm(options.clip_norm),
                 **options._train_settings(),
             )
 

@@ -134,8 +134,8 @@ def mutate(
                 )
             if (before := changed.setdefault(site, part)) is not part:
                 raise ValueError(
-                    f"mutants: expected one letter at each site, received {before.strip()} and {part.strip()} "
-                    f"in {name!r} as number {row + 1}; leave one of them out"
+                    f"mutants: expected one letter at each site, received {before.strip()} and "
+                    f"{part.strip()} in {name!r} as number {row + 1}; leave one of them out"
                 )
             rows[row, site] = alphabet.index(found[3])
     return rows

@@ -54,8 +54,8 @@ def similarity_weights(codes: Any, threshold: float = 0.8) -> Tensor:
     weights = 1 / torch.from_numpy(alike).double()
     if threshold < 0.5 and weights.sum() < len(rows) / 2:
         _checks.warn(
-            f"reweight: {len(rows)} rows count as {weights.sum():.3g}, as rows that agree in {threshold:g} of "
-            f"their columns are one. plmc and EVcouplings are given the distance instead: their "
+            f"reweight: {len(rows)} rows count as {weights.sum():.3g}, as rows that agree in {threshold:g} "
+            f"of their columns are one. plmc and EVcouplings are given the distance instead: their "
             f"{threshold:g} is {1 - threshold:g} here"
         )
     return weights

@@ -82,11 +82,9 @@ def find_collapse(
     looked_at = torch.linspace(0, len(v) - 1, min(len(v), LOOKED_AT), dtype=torch.float64).long()
     x, share = v[looked_at], share[looked_at] / share[looked_at].sum()
     alone = torch.stack(score_separate(separate(machine, v.double(), weights), x)).sum(0).cpu()
-    bounds = (
-        [variational_bound]
-        if machine.graph.independent
-        else [variational_bound, partial(annealed_bound, chains=2, temperatures=30)]
-    )
+    bounds: list[Callable[..., Tensor]] = [variational_bound]
+    if not machine.graph.independent:
+        bounds.append(partial(annealed_bound, chains=2, temperatures=30))
     for bound in bounds:
         own = bound(machine, x, partition).double().cpu()
         less, simplest = float(share @ (alone - own)), float(share @ alone)

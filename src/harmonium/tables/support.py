@@ -146,9 +146,11 @@ class Support:
             return cls(count, once)
         first, last = float(seen.min()), float(seen.max())
         low, high = _ends_of(coding)
-        chosen = isinstance(coding, Standardise) and coding.high is not None and not declared
-        if chosen and (coding.mean, coding.scale) != (0.0, 1.0):  # by the cells, with room beyond them
-            low, high = first, last
+        if isinstance(coding, Standardise) and coding.high is not None:
+            # Bounds that were chosen by the cells have room beyond them.
+            low, high = (
+                (low, high) if declared or (coding.mean, coding.scale) == (0.0, 1.0) else (first, last)
+            )
         low, high = (first if low is None else low), (last if high is None else high)
         grid = _step_of(coding)
         shortest = grid / 2 if grid is not None else max((last - first) / count, 1e-6 * max(abs(last), 1e-6))

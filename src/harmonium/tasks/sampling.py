@@ -65,6 +65,7 @@ def sample(
     """
     _checks.one_of(method, "method", ("auto", "exact", *Kernel.registry))
     _checks.positive_int(rows, "rows")
+    sweeps = usual_sweeps(machine) if sweeps is None else sweeps
     _checks.positive_int(sweeps, "sweeps", minimum=0)
     generator = _random.as_generator(seed, machine.device)
     shown = None

@@ -486,4 +486,5 @@ def _eigenvalues(rows: Rows, weights: Tensor | None) -> Tensor:
     total = share.sum(0)
     mean = (share * v.nan_to_num(nan=0.0)).sum(0) / torch.where(total > 0, total, 1.0)
     v = (share / total.max()).sqrt() * torch.where(v.isnan(), 0.0, v - mean)
-    return torch.linalg.eigvalsh(v.T @ v if len(v) > v.shape[1] else v @ v.T)
+    found: Tensor = torch.linalg.eigvalsh(v.T @ v if len(v) > v.shape[1] else v @ v.T)
+    return found

@@ -185,7 +185,8 @@ def _listed(path: Path, alphabet: str) -> tuple[dict[str, Series], list[str]]:
     if cells.missing.any():
         row = int(cells.missing.argmax()) + 1
         raise ValueError(
-            f"mutants: expected a name such as A24G in every row of {path}, row {row} has no name; leave it out"
+            f"mutants: expected a name such as A24G in every row of {path}, received none in row {row}; "
+            "leave it out"
         )
     names = cells.values.tolist()
     stops = np.array(["*" in str(name) and "*" not in alphabet for name in names])

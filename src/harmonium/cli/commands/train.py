@@ -172,6 +172,7 @@ def train(
     }
     folder: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
     steps = {field.name: getattr(settings, field.name) for field in fields(Steps)}
+    rate: float = steps.pop("learning_rate")
 
     def attempt(factor: float, *, resume: bool, overwrite: bool) -> TrainingRun:
         """Trains by chains at this times the learning rate."""
@@ -179,7 +180,8 @@ def train(
             machine,
             X,
             rule=rule,
-            **{**steps, "learning_rate": settings.learning_rate * factor},
+            **steps,
+            learning_rate=rate * factor,
             weights=beginning.weights,
             distributed=None if settings.shards is None else "auto",
             shards=SHARDS if settings.shards is None else settings.shards,
@@ -199,7 +201,6 @@ def train(
                 )
         else:
             with init_process_group(device):
-                rate = settings.learning_rate
                 run = train_slower(attempt, machine, run_dir=run_dir, learning_rate=rate, **folder)
     except KeyboardInterrupt:
         note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
