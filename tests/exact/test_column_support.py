@@ -324,27 +324,6 @@ def test_the_mode_of_labels_that_share_a_state_is_a_common_one() -> None:
     assert set(column.decode(np.repeat(p[1:], 90, 0), drawn="cells")) == {f"r{i}" for i in range(45)}
 
 
-@pytest.mark.nightly
-def test_a_cell_that_its_row_refutes_does_not_tell_of_others() -> None:
-    """A height of 0 beside a length of 6 is an error, and not a reason for what was never seen."""
-    random = np.random.default_rng(5)
-    length = np.exp(random.normal(1.7, 0.2, 600))
-    share = random.normal(61, 1.2, 600)
-    frame = pandas.DataFrame({"length": length, "height": length * share / 100, "share": share})
-    frame["weight"] = length**3 * np.exp(random.normal(0, 0.05, 600))
-    wrong = frame.index[::150]
-    frame.loc[wrong, "height"], frame.loc[wrong, "share"] = 0.0, np.nan
-    rbm = hm.RBM(random_state=0).fit(frame)
-    whole = rbm.impute(frame.assign(height=frame["height"].where(frame["height"] > 0)))
-    for told in (rbm.impute(frame)["share"], rbm.predict_column(frame, "share")):
-        np.testing.assert_allclose(np.asarray(told)[wrong], 61, atol=4)  # of a deviation of 1.2
-        np.testing.assert_allclose(np.asarray(told)[wrong], whole["share"][wrong], atol=1.5)
-    drawn = rbm.imputations(frame, 20, random_state=0)
-    assert abs(np.mean([x["share"][wrong] for x in drawn]) - 61) < 2
-    kept = frame.drop(index=wrong).assign(share=np.nan)  # which no cell refutes
-    assert np.corrcoef(rbm.impute(kept)["share"], share[kept.index])[0, 1] > 0.9
-
-
 @pytest.mark.filterwarnings("ignore:X. cells that nothing in training")
 def test_a_row_of_nothing_but_a_new_label_has_a_score() -> None:
     frame = pandas.DataFrame({"x": RANDOM.normal(size=60), "g": RANDOM.choice(["u", "v", "w"], 60)})

@@ -75,7 +75,6 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "tasks.predict_column": (labelled, lambda m: tasks.predict_column(m, LABELLED, 2, 0)),
     "tasks.sample": (rbm, lambda m: tasks.sample(m, 2, seed=0)),
     "tasks.unusual_cells": (rbm, lambda m: tasks.unusual_cells(m, V.numpy())),
-    "tasks.without_refuted": (rbm, lambda m: tasks.without_refuted(m, table(), V)),
     "chains.Tempering.adapt": (rbm, lambda m: chains.Tempering(3).adapt(m, chains=4, sweeps=4)),
     "chains.diagnose": (rbm, lambda m: chains.diagnose(m, chains=4, sweeps=40)),
     "chains.local_search": (rbm, lambda m: chains.local_search(m, m.random_states(2, seed=0), seed=0)),

@@ -24,7 +24,7 @@ from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Table, find_broken_order, find_collapse, find_lost_links, fit_exactly
+from harmonium.tables import Codec, Table, find_broken_order, find_collapse, fit_exactly
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
@@ -492,17 +492,10 @@ def warn_of_collapse(name: str, fitted: Fitted, rule: Rule | None) -> None:
         )
 
 
-def warn_of_lost_links(name: str, fitted: Fitted, row_score: RowScore) -> None:
-    """Warns where a machine learned little of what pairs of columns show, or breaks their order."""
+def warn_of_broken_order(name: str, fitted: Fitted) -> None:
+    """Warns where draws break an order of two columns that all rows keep."""
     if fitted.rows is None or fitted.data_width < fitted.rows.shape[1]:
         return
-    lost = find_lost_links(fitted.machine, fitted.rows, fitted.encoder, row_score)
-    if lost is not None:
-        _checks.warn(
-            f'{name}: {lost}: give it another random_state, more n_hidden, method="exact" (up to 12 units), '
-            'or with chains more epochs or optimizer="adam" with centred=False',
-            ConvergenceWarning,
-        )
     broken = find_broken_order(fitted.machine, fitted.rows, fitted.encoder, fitted.stream("order"))
     if broken is not None:
         _checks.warn(f"{name}: {broken}")

@@ -14,6 +14,7 @@ from harmonium.tables.baselines import (
 )
 from harmonium.tables.codec import Codec as Codec, Place as Place
 from harmonium.tables.codings import IGNORE as IGNORE
+from harmonium.tables.collapse import find_collapse as find_collapse
 from harmonium.tables.column import Column as Column, name_of as name_of
 from harmonium.tables.correlated import (
     fit_normal as fit_normal,
@@ -28,12 +29,7 @@ from harmonium.tables.linear import (
     mean_states as mean_states,
     spread_draws as spread_draws,
 )
-from harmonium.tables.lost_links import (
-    LOOKED_AT as LOOKED_AT,
-    find_broken_order as find_broken_order,
-    find_collapse as find_collapse,
-    find_lost_links as find_lost_links,
-)
+from harmonium.tables.orders import LOOKED_AT as LOOKED_AT, find_broken_order as find_broken_order
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
     UNKNOWN as UNKNOWN,

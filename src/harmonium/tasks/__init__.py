@@ -40,7 +40,6 @@ from harmonium.tasks.prediction import (
     predict as predict,
     predict_column as predict_column,
 )
-from harmonium.tasks.refuted import beyond_seen as beyond_seen, without_refuted as without_refuted
 from harmonium.tasks.sampling import Sample as Sample, sample as sample, usual_sweeps as usual_sweeps
 from harmonium.tasks.singular_vectors import Directions as Directions, directions as directions
 from harmonium.tasks.sites import (

@@ -18,7 +18,6 @@ from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import exact_hamiltonian, has_hidden_states, has_posterior, posteriors
 from harmonium.tables import Table, mean_states, spread_draws
-from harmonium.tasks.refuted import beyond_seen, without_refuted
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
@@ -218,44 +217,14 @@ def _with_lines(
     done: Imputation,
     generator: torch.Generator,
 ) -> Imputation:
-    """Returns completions by the machine and its straight lines, without the cells that a row refutes."""
+    """Returns completions by the machine and its straight lines."""
     rows = read_rows(machine, X, "X")
     absent = by_column(machine, missing, len(rows))
     given = rows.masked_fill(absent, torch.nan)
-    if isinstance(encoder, Table):
-        done, given = _tell_anew(machine, encoder, given, absent, done, generator)
     mean = mean_states(machine, encoder, given, done.mean, generator)
     mean = torch.where(absent, mean, rows)
     draws = spread_draws(machine, encoder, done.mean, mean, done.draws)
     return Imputation(_nearest(machine, mean), mean, draws, done.method)
-
-
-def _tell_anew(
-    machine: BoltzmannMachine,
-    table: Table,
-    given: Tensor,
-    absent: Tensor,
-    done: Imputation,
-    generator: torch.Generator,
-) -> tuple[Imputation, Tensor]:
-    """Fills in rows anew without refuted cells where means lie beyond what training saw.
-
-    Returns:
-        What is found, and what rows show without these cells.
-    """
-    far = beyond_seen(table, torch.where(absent, done.mean, torch.nan)).nonzero().flatten()
-    if not len(far):
-        return done, given
-    kept = without_refuted(machine, table, given[far])
-    changed = (kept.isnan() & ~given[far].isnan()).any(1)
-    rows, kept = far[changed], kept[changed]
-    if not len(rows):
-        return done, given
-    given = given.index_copy(0, rows, kept)
-    anew = impute(machine, kept, unobserved(machine, kept), "exact", draws=len(done.draws), seed=generator)
-    for before, now in zip(done[:3], anew[:3], strict=True):
-        before[..., rows, :] = torch.where(absent[rows], now, before[..., rows, :])
-    return done, given
 
 
 def _sum_over_hidden(

@@ -35,7 +35,7 @@ from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_collapse, find_lost_links, fit_exactly
+from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_collapse, fit_exactly
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -223,11 +223,7 @@ def train(
             verdict = f"{collapse}; a third of --learning-rate, or another --seed, may mend it"
             raise Unfinished({**result, "verdict": verdict}, 1)
     if coding.label is None:
-        looked_at = spread(X, LOOKED_AT)
-        lost = find_lost_links(trained, looked_at, coding.encoder)
-        if lost is not None:
-            note(f"warning: {lost}: another --seed, more units (--hidden) or more --updates may mend it")
-        broken = find_broken_order(trained, looked_at, coding.encoder, settings.seed)
+        broken = find_broken_order(trained, spread(X, LOOKED_AT), coding.encoder, settings.seed)
         if broken is not None:
             note(f"warning: {broken}")
     return result
