@@ -67,16 +67,6 @@ LOGARITHMS = hm.tables.Table.fit(np.exp(REAL[:, :1]), {0: {"kind": "gaussian", "
 LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
 
 
-def order_of_draws(**seed: Any) -> Any:
-    """What is found of two columns in order, by a machine that knows nothing of it: letters, as a tensor."""
-    start = np.linspace(0.0, 1.0, 60)
-    columns = np.stack([start, start + 0.05], 1)
-    table = hm.tables.Table.fit(columns)
-    machine = hm.BoltzmannMachine([*table.layers, hm.Bernoulli(2)], seed=0)
-    found = hm.tables.find_broken_order(machine, torch.as_tensor(table.encode(columns)), table, **seed)
-    return torch.tensor([*(found or "nothing").encode()])
-
-
 def words_on_collapse(**seed: Any) -> Any:
     """What is found of a machine of random couplings, whose ln Z is annealed: letters, as a tensor."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)])
@@ -157,7 +147,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
     "planted_glass": lambda **s: torch.as_tensor(hm.data.planted_glass(4, **s)[1]),
-    "find_broken_order": order_of_draws,
     "find_collapse": words_on_collapse,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(

@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, taken, weights_of
-from harmonium.estimators._training import learner_for, warn_of_broken_order, warn_of_collapse
+from harmonium.estimators._training import learner_for, warn_of_collapse
 from harmonium.likelihood import (
     LogPartition,
     log_likelihood,
@@ -129,7 +129,6 @@ class DensityEstimator(BoltzmannEstimator):
             training.end()
             if whole:
                 warn_of_collapse(type(learner).__name__, learner._fitted, training.rule)
-                warn_of_broken_order(type(learner).__name__, learner._fitted)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
                 learner._calibrate(rows, weights)

@@ -24,7 +24,7 @@ from harmonium.estimators._intake import fit_codec
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Table, find_broken_order, find_collapse, fit_exactly
+from harmonium.tables import Codec, Table, find_collapse, fit_exactly
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
@@ -490,12 +490,3 @@ def warn_of_collapse(name: str, fitted: Fitted, rule: Rule | None) -> None:
             f"{name}: {collapse}; a third of the learning_rate, or another random_state, may mend it",
             ConvergenceWarning,
         )
-
-
-def warn_of_broken_order(name: str, fitted: Fitted) -> None:
-    """Warns where draws break an order of two columns that all rows keep."""
-    if fitted.rows is None or fitted.data_width < fitted.rows.shape[1]:
-        return
-    broken = find_broken_order(fitted.machine, fitted.rows, fitted.encoder, fitted.stream("order"))
-    if broken is not None:
-        _checks.warn(f"{name}: {broken}")

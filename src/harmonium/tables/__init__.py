@@ -29,7 +29,6 @@ from harmonium.tables.linear import (
     mean_states as mean_states,
     spread_draws as spread_draws,
 )
-from harmonium.tables.orders import LOOKED_AT as LOOKED_AT, find_broken_order as find_broken_order
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
     UNKNOWN as UNKNOWN,

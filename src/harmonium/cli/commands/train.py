@@ -35,7 +35,7 @@ from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import LOOKED_AT, Codec, find_broken_order, find_collapse, fit_exactly
+from harmonium.tables import Codec, find_collapse, fit_exactly
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -207,7 +207,6 @@ def train(
         raise
     if not options.is_leading():
         return {}
-    coding = Codec.of(run.machine)
     result = _summary(run, beginning, rule, watchers)
     if run.status == "interrupted":
         of = "" if exact else f" of {total}"
@@ -222,10 +221,6 @@ def train(
         if collapse is not None:
             verdict = f"{collapse}; a third of --learning-rate, or another --seed, may mend it"
             raise Unfinished({**result, "verdict": verdict}, 1)
-    if coding.label is None:
-        broken = find_broken_order(trained, spread(X, LOOKED_AT), coding.encoder, settings.seed)
-        if broken is not None:
-            note(f"warning: {broken}")
     return result
 
 
