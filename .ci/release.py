@@ -1,6 +1,6 @@
 """Builds and checks what a registry takes, and refuses where versions do not agree.
 
-``python .ci/release.py --tag v0.3.0`` compares the tag with the version in ``src/harmonium/__init__.py``,
+``python .ci/release.py --tag v0.4.0`` compares the tag with the version in ``src/harmonium/__init__.py``,
 with CITATION.cff, CHANGELOG.md and the recipe, builds wheel and sdist into dist/, and checks both by twine.
 ``docs/release.md`` has the steps around it.
 """
@@ -66,5 +66,5 @@ def main(tag: str) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--tag", required=True, help="of the release, such as v0.3.0")
+    parser.add_argument("--tag", required=True, help="of the release, such as v0.4.0")
     sys.exit(main(parser.parse_args().tag))

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from harmonium.machine import BoltzmannMachine as BoltzmannMachine, load as load
     from harmonium.training import TrainingRun as TrainingRun, train as train
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # The packages, and which of their names stand here. A package is imported when it, or a name it holds, is
 # first looked up: torch alone takes seconds.
