@@ -76,7 +76,7 @@ def tap_log_partition(
         X: visible states to start from, (starts, visible_width). 50 states of noise are starts too.
         solver: see ``meanfield.landscape``; of solvers other than "tap" all solutions count.
         order: see ``meanfield.tap``.
-        resolution: see ``meanfield.landscape``; solutions are told apart to a tenth of it.
+        resolution: see ``meanfield.landscape``; solutions a tenth of it apart are different ones.
         tolerance: see ``meanfield.naive``; so small that starts of one solution come to one point where
             sweeps crawl. Solutions are found in float64.
         damping: see ``meanfield.tap``.
