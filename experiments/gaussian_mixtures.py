@@ -23,6 +23,10 @@ the one above). That program divides energies by the batch size of 100 and not t
 Gaussian units at temperature 100, and steps in units of the mean variance. --updates N ends a run early, as
 those by chains diverge within some thousand updates; --compare records their gradient beside the exact one,
 and --only quadrature takes the exact one in the same recipe (docs/experiments_methods.md).
+
+--slow is the recipe that learns both mixtures: ln σ² at a hundredth of the rate (Melchior et al. 2017), steps
+of the mean variance, a cosine over all --updates, and else as published. It has a sixth sampler, whose
+proposals are as hot as in the first public program and whose test is at temperature 1.
 """
 
 from __future__ import annotations
@@ -53,13 +57,22 @@ KERNELS: dict[str, Kernel] = {
     "gibbs-langevin": GibbsLangevin(0.3, 5, "none"),
 }
 BATCH = 100
+SLOW = 0.01  # of the rate, for variances
 
 
-def paper_kernels(hot: bool) -> dict[str, Kernel]:
+def suffix(settings: argparse.Namespace) -> str:
+    """What a record's method is called beside that of another recipe."""
+    return "".join(f"_{name}" for name in ("hot", "slow") if getattr(settings, name, False))
+
+
+def paper_kernels(hot: bool, slow: bool) -> dict[str, Kernel]:
     """The paper's five samplers: α₀ is 10 before the division by the batch size."""
-    heat: dict[str, Any] = {"temperature": float(BATCH), "variance": "mean"} if hot else {}
+    heat: dict[str, Any] = {"variance": "mean"} if hot or slow else {}
+    heat |= {"temperature": float(BATCH)} if hot else {}
     step = 10 / BATCH
+    proposals = {"proposal_temperature": float(BATCH), **heat}
     return {
+        **({HOT_PROPOSALS: GibbsLangevin(step, 10, "metropolis", **proposals)} if slow else {}),
         "gibbs": Gibbs(),
         "langevin": Langevin(step, adjust=None, anneal=True, **heat),
         "langevin-adjusted": Langevin(step, anneal=True, **heat),
@@ -68,7 +81,8 @@ def paper_kernels(hot: bool) -> dict[str, Kernel]:
     }
 
 
-METHODS = ("quadrature", *KERNELS, "pcd")
+HOT_PROPOSALS = "gibbs-langevin-hot-proposals"
+METHODS = ("quadrature", *KERNELS, "pcd", HOT_PROPOSALS)
 PUBLISHED = ("gibbs", "langevin", "langevin-adjusted", "gibbs-langevin", "gibbs-langevin-metropolis")
 BUDGETS = {
     "quick": {"hidden": 64, "sweeps": 50, "updates": 800, "likelihood_updates": 5000},
@@ -159,7 +173,7 @@ def run(
     size, out = arguments.budget, arguments.out
     budget = dict(BUDGETS[size])
     budget["updates"] = arguments.updates or budget["updates"]
-    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot)
+    kernels = KERNELS if size == "quick" else paper_kernels(arguments.hot, arguments.slow)
     raw = torch.from_numpy(toy.gaussian_mixture(1000, kind, seed))
     mean, deviation = raw.mean(0), raw.std(0)
     if size == "paper":
@@ -169,8 +183,8 @@ def run(
     settings: dict[str, Any] = {"updates": budget["updates"], "batch_size": BATCH, "clip_norm": 10.0}
     settings |= OPTIMISERS[size]
     if size == "paper":
-        heat = "_hot" if arguments.hot else ""
-        settings |= {"run_dir": out / f"{kind}_{method}{heat}_{seed}", "resume": True}
+        settings |= {"run_dir": out / f"{kind}_{method}{suffix(arguments)}_{seed}", "resume": True}
+        settings |= {"rates": {"log_variance": SLOW}} if arguments.slow else {}
     if method == "quadrature":
         rule = hm.rules.quadrature()
         if size == "quick":
@@ -182,7 +196,8 @@ def run(
     else:
         rule = hm.rules.noise_cd(sweeps, kernel=kernel, chains=BATCH)
     variance = 1.0 if size == "paper" else 0.06 if method in KERNELS else 0.015
-    early = arguments.updates and method != "quadrature"  # a cosine over all updates hardly falls until then
+    # A cosine over all updates hardly falls until a run that is ended early.
+    early = arguments.updates and method != "quadrature" and not arguments.slow
     schedule = "constant" if early else "cosine"
     published = arguments.start == "published" or (arguments.start is None and size == "paper")
     hidden = budget["hidden"]
@@ -215,7 +230,8 @@ def run(
     variance = (deviation**2 / machine.layers[0].natural()[1]).tolist()
     return {
         "kind": kind, "method": method, "rule": rule.name, "bias": rule.bias, "seed": seed, **budget,
-        "start": "published" if published else "data", "hot": arguments.hot, "kernel": repr(kernel),
+        "start": "published" if published else "data", "hot": arguments.hot, "slow": arguments.slow,
+        "kernel": repr(kernel),
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
         "weights": weights.tolist(), "weight_error": float((weights - WEIGHTS).abs().max()),
         "near_a_mode": float((near.min(1).values < 4).float().mean()), "variances": variance,
@@ -251,6 +267,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=METHODS, help="repeatable")
     parser.add_argument("--start", choices=("data", "published"), help="default: the budget's")
     parser.add_argument("--hot", action="store_true", help="the program's temperature, with --budget paper")
+    parser.add_argument("--slow", action="store_true", help="variances at a hundredth of the rate, likewise")
     parser.add_argument("--updates", type=int, help="ends runs early, at a constant rate")
     parser.add_argument("--compare", action="store_true", help="records gradients beside the exact ones")
     parser.add_argument("--seeds", type=int, default=10)
@@ -262,11 +279,12 @@ def main() -> None:
     path = arguments.out / "results.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     done = {
-        (r["kind"], r["method"] + ("-hot" if r.get("hot") else ""), r["seed"], r["hidden"]): r
+        (r["kind"], r["method"] + suffix(argparse.Namespace(**r)), r["seed"], r["hidden"]): r
         for r in map(json.loads, lines)
     }
-    heat = "-hot" if arguments.hot else ""
-    names = arguments.only or list(PUBLISHED if arguments.budget == "paper" else METHODS)
+    heat = suffix(arguments)
+    some = (*PUBLISHED, HOT_PROPOSALS) if arguments.slow else PUBLISHED
+    names = arguments.only or list(some if arguments.budget == "paper" else METHODS[:-1])
     for seed in range(arguments.seeds):
         for name in names:
             for kind in KINDS:
@@ -279,7 +297,10 @@ def main() -> None:
                 if seed == 0:
                     machine.save(arguments.out / f"{kind}_{name}.safetensors", overwrite=True)
     picture(
-        arguments.out, budget, names, KERNELS if arguments.budget == "quick" else paper_kernels(arguments.hot)
+        arguments.out,
+        budget,
+        names,
+        KERNELS if arguments.budget == "quick" else paper_kernels(arguments.hot, arguments.slow),
     )
     print(
         "medians over seeds; gap: mean log-likelihood of fresh draws minus that of the true density, in nats"
