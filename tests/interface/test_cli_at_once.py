@@ -145,8 +145,8 @@ def test_a_label_is_learned_at_once(cli: CommandLine, folder: Path, labelled: tu
 
 
 CHAINS: dict[str, Any] = {
-    "updates": 3, "epochs": 2, "batch_size": 99, "learning_rate": 0.1, "schedule": "constant",
-    "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1, "penalty": "group=0.01",
+    "updates": 3, "epochs": 2, "batch_size": 99, "learning_rate": 0.1, "rate": "bias=0.5",
+    "schedule": "constant", "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1, "penalty": "group=0.01",
     "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2, "chains": 7, "replicas": 4,
     "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs", "step": 0.1, "inner": 2,
     "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1, "early_stopping": 3,
@@ -246,9 +246,11 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
         training.recipe, decided = recipe, TrainSettings().decided(recipe, rows)
         assert training.budget(rows) == (decided.updates, decided.learning_rate)
         assert recipe.clip_norm(estimator.clip_norm) == decided.clip_norm
-        for name in ("rule", "schedule", "optimizer", "averaging", "batch_size"):
+        for name in ("schedule", "averaging", "batch_size"):
             assert getattr(decided, name) == getattr(estimator, name)
-        assert decided.centred == training._make_rule(recipe.machine).centred
+        rule = training._make_rule(recipe.machine)
+        assert decided.optimizer == training.optimizer and decided.rule == recipe.defaults.rule
+        assert decided.centred == rule.centred and f"{decided.rule}(" in repr(rule)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
