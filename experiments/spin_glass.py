@@ -27,7 +27,7 @@ import harmonium as hm
 SIDE, CHAINS = 6, 64
 BETAS = np.linspace(1.1, 0.2, 19)
 NAMES = ("energy", "heat capacity", "q²")
-PER_SWEEP = 1000  # sweeps of the run that tells how many fit into the time
+PROBE = 1000  # sweeps of the run that tells how many fit into the time
 
 
 def glass() -> tuple[hm.BoltzmannMachine, np.ndarray, np.ndarray]:
@@ -175,9 +175,9 @@ def theirs(neighbours: np.ndarray, bonds: np.ndarray, sweeps: int, seed: int) ->
 def summary(runs: dict[str, list[Any]]) -> dict[str, Any]:
     """For every observable: means over seeds, their spread beside the errors that runs state, and z.
 
-    "z" is the difference of both programs' means over the error that follows from the spread of their seeds,
-    at every temperature; "within" the share of runs and temperatures within one and two stated errors of the
-    other program's mean, whose own error is a third of them.
+    "largest |z|" is of the differences of both programs' means over their stated errors, at all temperatures;
+    "within" the share of runs and temperatures within one and two stated errors of the other program's mean,
+    whose own error is a third of them.
     """
     made: dict[str, Any] = {}
     for name in (*NAMES, "P(q)"):
@@ -185,7 +185,7 @@ def summary(runs: dict[str, list[Any]]) -> dict[str, Any]:
             program: np.array([run[name] for run in each]) for program, each in runs.items()
         }  # (seeds, 2, …)
         mean = {program: values[:, 0].mean(0) for program, values in x.items()}
-        error = {program: values[:, 0].std(0, ddof=1) / len(values) ** 0.5 for program, values in x.items()}
+        error = {program: (values[:, 1] ** 2).sum(0) ** 0.5 / len(values) for program, values in x.items()}
         kept = np.minimum(*(values[:, 0].min(0) for values in x.values())) > (0.02 if name == "P(q)" else -9)
         z = (mean["ours"] - mean["theirs"]) / np.hypot(error["ours"], error["theirs"])
         row: dict[str, Any] = {"largest |z|": float(abs(z[kept]).max()), "comparisons": int(kept.sum())}
@@ -227,7 +227,7 @@ def main() -> None:
     }
     for run in programs.values():
         run(200, 0)  # compiles
-    speed = {name: run(PER_SWEEP // 5, 0)["seconds"] / (PER_SWEEP // 5) for name, run in programs.items()}
+    speed = {name: run(PROBE, 0)["seconds"] / PROBE for name, run in programs.items()}
     for seed in range(arguments.seeds):
         for name, run in programs.items():
             runs[name].append(run(max(100, int(arguments.seconds / speed[name])), seed + 1))
