@@ -324,7 +324,9 @@ def test_exact_rules_learn_a_lattice() -> None:
 FOLDER = Path(os.environ.get("HARMONIUM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "uai"
 
 
-@pytest.mark.parametrize("name", ["Grids_12", "Segmentation_11", "Segmentation_13", "DBN_11", "DBN_14"])
+@pytest.mark.parametrize(
+    "name", ["Grids_12", "Grids_13", "Segmentation_11", "Segmentation_13", "DBN_11", "DBN_14"]
+)
 def test_networks_of_the_uai_competition_have_their_published_log_partition(name: str) -> None:
     if not (FOLDER / f"{name}.uai").exists():
         pytest.skip(f"no {name}.uai in {FOLDER}")

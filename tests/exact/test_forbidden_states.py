@@ -78,11 +78,12 @@ def test_networks_with_zeros_have_the_sums_and_modes_of_enumeration(
 
 
 def test_evidence_leaves_the_network_of_the_others(tmp_path: Path) -> None:
-    """A factor of three variables becomes one of two, and both forms of the file are read."""
+    """A factor of three variables becomes one of two, one of none a constant; both forms of file are read."""
     values, factors = network(0, 0.1)
+    factors.append(([], np.array(1e-200)))
     factors.append(([4, 0, 2], np.random.default_rng(1).gamma(1, size=[values[i] for i in (4, 0, 2)])))
     path, evidence = write(tmp_path / "x.uai", values, factors), tmp_path / "x.uai.evid"
-    with pytest.raises(ValueError, match="at most two variables for factor 11"):
+    with pytest.raises(ValueError, match="at most two variables for factor 12"):
         hm.exchange.read(path)
     likely = max(weights(values, factors).items(), key=lambda item: item[1])[0]
     weight = {x: w for x, w in weights(values, factors).items() if (x[0], x[3]) == (likely[0], likely[3])}

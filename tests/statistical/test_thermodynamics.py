@@ -57,7 +57,7 @@ def glass(n: int, seed: int, fields: float, coupling: str) -> Case:
 
 
 def rbm() -> Case:
-    """Four visible and three hidden units of 0 and 1, with biases."""
+    """Four visible and three hidden units of 0 and 1, with biases and a constant of the energy."""
     random = np.random.default_rng(2)
     W, b = random.normal(size=(4, 3)), random.normal(size=7)
     machine = hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=None)
@@ -66,7 +66,8 @@ def rbm() -> Case:
         layer.set_finite_(bias=torch.from_numpy(part).float())
     x = states_of(*[(0, 1)] * 7)
     s = 2 * x - 1
-    energy = -(x @ b) - np.einsum("si,ij,sj->s", x[:, :4], W, x[:, 4:])
+    machine.constant = 25.0
+    energy = 25 - x @ b - np.einsum("si,ij,sj->s", x[:, :4], W, x[:, 4:])
     return Case(machine, x, energy, s @ s.T / 7, s.mean(1))
 
 
@@ -274,3 +275,17 @@ def test_refused(change: dict[str, Any], message: str) -> None:
     arguments = {"machine": ferromagnet(4), "betas": [0.4, 0.2], "chains": 8, "sweeps": 200} | change
     with pytest.raises((TypeError, ValueError), match=message):
         thermodynamics(**arguments)
+
+
+@pytest.mark.parametrize("betas", [None, [1.0, 0.5]])
+@pytest.mark.parametrize("name", ["layers.0.bias", "couplings.0.weight"])
+def test_forbidden_states_are_refused_by_name(name: str, betas: list[float] | None) -> None:
+    machine = hm.BoltzmannMachine([hm.Categorical(3, 3), hm.Categorical(2, 2)], seed=0)
+    with torch.no_grad():
+        machine.get_parameter(name)[1, 0] = -torch.inf
+    for use in (
+        lambda: thermodynamics(machine, betas, chains=8, sweeps=200),
+        lambda: Tempering(4).adapt(machine, chains=8, sweeps=200),
+    ):
+        with pytest.raises(ValueError, match=rf"machine: expected finite .* -inf in {name} at \[1, 0\]"):
+            use()

@@ -102,7 +102,7 @@ def thermodynamics(
         seed: an int or a generator.
 
     Raises:
-        TypeError, ValueError: other units, or an argument out of range.
+        TypeError, ValueError: other units, forbidden states (-inf), or an argument out of range.
 
     Examples:
         >>> import torch
@@ -174,7 +174,7 @@ def thermodynamics(
     single, paired, counts, accepted = (x / half for x in (single, paired, counts / 2, accepted / 2))
     column = beta.unsqueeze(1)
     values = {
-        "energy": _jackknife(single, lambda x: x[0] / units),
+        "energy": _jackknife(single, lambda x: (x[0] + machine.constant) / units),
         "heat capacity": _jackknife(single, lambda x: column**2 * (x[1] - x[0].square()) / units),
         "q²": _jackknife(paired, lambda x: x[1]),
         "q Binder": _jackknife(paired, lambda x: 1 - x[2] / (3 * x[1].square())),
