@@ -156,5 +156,5 @@ def test_adapted_temperatures_swap_equally_often():
     before, after = acceptance(even), acceptance(adapted)
     assert before.min() < 0.2 and before.max() > 0.75
     assert after.max() - after.min() < 0.1 and len(adapted.betas) == 6
-    with pytest.raises(ValueError, match="sweeps: expected an int of at least 28"):
+    with pytest.raises(ValueError, match="sweeps: expected an int of at least 35"):
         even.adapt(machine, sweeps=1, seed=0)

@@ -223,11 +223,11 @@ class Counting(hm.chains.Kernel):
         return hm.chains.Gibbs().step(hamiltonian, state, generator)
 
 
-@pytest.mark.parametrize("sweeps", [28, 100, 1000])
-def test_adapting_takes_a_quarter_of_the_run(sweeps: int) -> None:
+@pytest.mark.parametrize("sweeps", [35, 100, 1000])
+def test_adapting_takes_a_fifth_of_the_run(sweeps: int) -> None:
     counting = Counting()
     adapted = Tempering(5, kernel=counting).adapt(ferromagnet(4), chains=4, sweeps=sweeps)
-    assert 0 < counting.moved <= sweeps * 4 * 5 / 4 and adapted.kernel is counting
+    assert 0 < counting.moved <= sweeps * 4 * 5 / 5 and adapted.kernel is counting
 
 
 def test_temperatures_are_found_where_none_are_given() -> None:

@@ -35,7 +35,7 @@ class Replicas:
 
 
 _ROUNDS = (1, 1, 1, 2, 2)  # lengths of the rounds of ``adapt``: each begins nearer to the best temperatures
-_SHARE = 4  # sweeps of a run for one of ``adapt``, so that with its start it takes at most a third as long
+_SHARE = 5  # sweeps of a run for one of ``adapt``, so that with its start it takes at most a third as long
 
 
 @final
@@ -169,7 +169,7 @@ class Tempering(Kernel):
         Args:
             machine: whose distribution is tempered.
             chains: chains of the run that is prepared, at least 1.
-            sweeps: Sweeps of the run that is prepared, at least 28, of which a quarter is made here.
+            sweeps: Sweeps of the run that is prepared, at least 35, of which a fifth is made here.
             seed: an int or a generator.
 
         Raises:
