@@ -116,9 +116,10 @@ def surrogates(machine: hm.BoltzmannMachine, data: Data, budget: dict[str, Any])
     test, train = data.test[:1000], torch.from_numpy(data.X[: budget.get("rows", 1000)].astype(np.float32))
     starts = torch.from_numpy(data.X[: min(500, budget["starts"])].astype(np.float32))
     partition = hm.likelihood.tap_log_partition(machine, starts)
+    mean = partition.mean  # as in the paper, Eq. 37; its value is the sum over solutions
     result = {
-        "tap": float(hm.likelihood.tap_log_likelihood(machine, test, partition).mean()),
-        "tap_train": float(hm.likelihood.tap_log_likelihood(machine, train, partition).mean()),
+        "tap": float(hm.likelihood.tap_log_likelihood(machine, test, mean).mean()),
+        "tap_train": float(hm.likelihood.tap_log_likelihood(machine, train, mean).mean()),
         "tap_solutions_of_500": partition.solutions,
         "tap_converged": partition.converged,
         "weight_std": float(machine.couplings[0].weight.detach().std()),
