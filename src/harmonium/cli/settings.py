@@ -146,8 +146,8 @@ class RuleSettings(Checked):
     """The learning rule.
 
     Attributes:
-        rule: learning rule; pcd if not given.
-        sweeps: sweeps of the rule's chains at every update; if not given 10 for sequences, else 1.
+        rule: learning rule; pcd if not given, noise_cd for grey images in Gaussian units.
+        sweeps: of the rule's chains an update; if not given 10 for sequences, 20 for images, else its own.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.
         burn_in: sweeps that noise_cd leaves out of its average.

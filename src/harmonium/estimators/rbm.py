@@ -89,7 +89,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         schedule: Factor on the learning rate in ``fit``: "constant", "cosine", "warmup_cosine", "linear",
             "inverse_sqrt", or a callable ``(step, total) -> factor``. ``partial_fit`` has a constant rate.
         clip_norm: largest norm of the gradient, above 0; None: any. "auto": 1 beside units without a bound,
-            such as Gaussian ones, which one outlier would throw out of range, and any beside others.
+            which one outlier would throw out of range (10 for images), and any beside others.
         weight_decay: >= 0, of the couplings.
         averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in
             ``harmonium.train``; None: the last ones.

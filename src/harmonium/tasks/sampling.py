@@ -46,9 +46,9 @@ def sample(
             ``likelihood.HiddenStates`` takes; with ``given`` hidden states are weighted by what rows show. Of
             other machines each unit given those that come after it, where tables over their neighbours are
             small (trees, strips, narrow lattices). "auto": "exact" where ln Z is exact in at most 2^30 unit
-            updates, a quarter of a minute, or with ``given`` where it takes seconds, and else "gibbs". A name
-            in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow the
-            distribution as far as they have mixed.
+            updates, a quarter of a minute (with ``given`` seconds), but not after ``noise_cd``; else "gibbs".
+            A name in ``chains.Kernel.registry``: chains, one for each row, which begin at noise and follow
+            the distribution as far as they have mixed.
         sweeps: Sweeps of every chain, at least 0; not read for "exact". None: ``usual_sweeps``.
         seed: an int or a generator.
 
@@ -72,7 +72,8 @@ def sample(
     if given is not None:
         shown = machine.visible_rows(given, "given", missing=True).repeat_interleave(rows, 0)
     if method == "auto":
-        method = "exact" if has_posterior(machine.hamiltonian(), shown) else "gibbs"
+        density = "sweeps_from_noise" not in machine.metadata
+        method = "exact" if density and has_posterior(machine.hamiltonian(), shown) else "gibbs"
     if method == "exact":
         hamiltonian = exact_hamiltonian(machine)
         seen = nothing_seen(hamiltonian, rows) if shown is None else shown.double()
@@ -87,9 +88,6 @@ def sample(
 
 
 def usual_sweeps(machine: BoltzmannMachine) -> int:
-    """Returns the sweeps of chains from noise where none are given: 1,000, or what the machine has learned.
-
-    The latter are those of ``rules.noise_cd``, after which its chains look like the data.
-    """
+    """Returns the sweeps of chains where none are given: 1,000, or those that ``noise_cd`` has learned."""
     learned = machine.metadata.get("sweeps_from_noise")
     return learned if type(learned) is int and learned > 0 else 1000

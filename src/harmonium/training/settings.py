@@ -38,14 +38,14 @@ class Steps(Checked):
             units; repeatable.
         schedule: schedule of the learning rate; linear if not given.
         optimizer: optimiser, sgd or adam, or lbfgs to a tolerance on all rows for rules without noise; sgd if
-            not given, adam with a label.
+            not given, adam with a label or for grey images in Gaussian units.
         momentum: momentum of sgd, in [0, 1).
         weight_decay: L2 penalty on the couplings.
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; fields=0.02 is for biases; repeatable.
         clip_norm: largest norm of the gradient; if not given 1 beside units without a bound, such as
-            Gaussian ones, and any beside others.
+            Gaussian ones (10 for grey images), and any beside others.
         radius: largest norm of all parameters together, to which every update projects them.
         averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
             given.

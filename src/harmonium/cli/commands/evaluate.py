@@ -152,6 +152,8 @@ def evaluate(
                 results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
     if sets:
         notes.append(f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {fitted}")
+        if "sweeps_from_noise" in machine.metadata:
+            notes.append("log_likelihood: the machine has learned a sampler from noise, and no density")
     mixed: dict[str, Any] = {}
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
@@ -169,9 +171,7 @@ def evaluate(
     elif coding.alphabet is not None and table["method"] != "exact" and base is not None:
         first = _weighed(coding, read[base], chosen[0][1])
         if first is not None:
-            with working(
-                "running chains from noise"
-            ):  # a family trained too fast has a tight ln Z all the same
+            with working("running chains from noise"):  # a family trained too fast has a tight ln Z too
                 mixed = equilibrium(machine, *first, _LOOK, seed)[0]
             mixed = mixed if mixed["falls"] else {}
     if mixed and (remark := verdict.annealing_remark(table, mixed)) is not None:
