@@ -146,7 +146,7 @@ class RuleSettings(Checked):
     """The learning rule.
 
     Attributes:
-        rule: learning rule; pcd if not given, noise_cd for grey images in Gaussian units.
+        rule: learning rule; pcd if not given, noise_cd for images by --visible gaussian.
         sweeps: of the rule's chains an update; if not given 10 for sequences, 20 for images, else its own.
         chains: chains of the rule; the batch size if not given.
         replicas: temperatures of tempered_pcd.
@@ -236,7 +236,8 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         """True if nothing else is asked for than what is done with grey images beside Gaussian units."""
         layers = self.hidden_layers()
         one = layers is None or len(layers) == 1
-        return one and self.label is None and self.method != "exact" and self.rule in (None, IMAGES.rule)
+        asked = self.visible != "auto" and self.method != "exact" and self.rule in (None, IMAGES.rule)
+        return one and asked and self.label is None
 
     def decided(self, recipe: Recipe, rows: Rows, weights: Tensor | None = None) -> TrainSettings:
         """Returns the settings with what the data, (rows,) with weights, decide where nothing is given."""
