@@ -160,8 +160,9 @@ def ais(
     doubts = _list_doubts(estimate, chains, missed)
     for doubt in doubts:
         _checks.warn(doubt, RuntimeWarning)
-    if upper < estimate.lower:
-        estimate = estimate._replace(lower=-inf, upper=inf)
+    # An upper end within the error of the value is as good as the value: the interval has to hold it.
+    lower, upper = (-inf, inf) if upper < estimate.lower else (estimate.lower, max(upper, value))
+    estimate = estimate._replace(lower=lower, upper=upper)
     return estimate._replace(doubts=(*doubts, *([] if data is not None else [WITHOUT_DATA])))
 
 
