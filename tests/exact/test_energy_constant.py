@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -97,6 +99,21 @@ def test_a_machine_without_couplings_or_biases_counts_its_states() -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Spin(2)], seed=None)
     machine.constant = CONSTANT
     assert likelihood.exact_log_partition(machine) == pytest.approx(5 * log(2) - CONSTANT)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), True, "3", torch.tensor(2.5)])
+def test_a_constant_that_is_no_finite_number_is_refused_by_name(value: Any, tmp_path: Path) -> None:
+    machine = make(value)
+    for use in (
+        likelihood.exact_log_partition,
+        hm.tasks.minimise,
+        lambda m: m.random_states(1, seed=0),
+        lambda m: m.save(tmp_path / "m"),
+        lambda m: hm.exchange.write(m, tmp_path / "m.uai"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"machine\.constant: expected a (finite )?number"):
+            use(machine)
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_keep_every_digit_of_it(tmp_path) -> None:

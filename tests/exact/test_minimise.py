@@ -159,6 +159,8 @@ def test_graphs_without_weights_or_with_real_ones(tmp_path: Path, text: str, cut
         ("3 2\n1 2 0.5\n2 3\n", "line 3: expected two vertices and a finite weight, .*received '2 3'"),
         ("2 1\n1 2 1 1\n", "line 2: expected two vertices and a finite weight"),
         ("2 2\n1 2 1\n2 1 1\n", "every pair of units once"),
+        ("3 3\n1 2 1\n2 1 2\n2 3 1\n", "every pair of units once"),  # as many as three vertices have
+        ("3 3\n1 2 1\n1 1 2\n2 3 1\n", "different units"),
         ("0 1\n1 2 1\n", "at least one vertex"),
         ("two one\n1 2 1\n", "line 1: expected the numbers"),
         ("999999999 1\n1 2 1\n", "vertices"),
@@ -168,6 +170,12 @@ def test_damaged_graphs_are_refused(tmp_path: Path, text: str, message: str) -> 
     (tmp_path / "G").write_text(text)
     with pytest.raises(ValueError, match=message):
         hm.exchange.read(tmp_path / "G", form="gset")
+
+
+def test_a_weight_that_is_no_number_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "G").write_text("2 1\n1 2 nan\n")
+    with pytest.raises(ValueError, match=r"line 2: expected two vertices and a finite weight"):
+        hm.exchange.read(tmp_path / "G")
 
 
 def test_other_machines_are_no_graphs(tmp_path: Path) -> None:

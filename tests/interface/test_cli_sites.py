@@ -13,6 +13,7 @@ import torch
 import harmonium as hm
 from harmonium.cli.coding import learned_weights
 from harmonium.cli.commands import evaluate
+from harmonium.cli.commands.mutations import _listed
 from harmonium.cli.commands.sample import at_temperature
 from harmonium.report import sites
 from harmonium.tables import Codec
@@ -236,6 +237,61 @@ def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, 
     (tmp_path / "scan.csv").write_text(text)
     refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
     assert refused.startswith("--mutants: ") and said in refused
+
+
+OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected", "left_out"),
+    [
+        ("x.csv", "mutant,DMS_score\nA1C,1\nC2*,2\nA1C:C2*,3\nG3U,4\n", ["-CCGU", "-ACUU"], (2, 4, "C2*")),
+        ("x.tsv", "mutant\tDMS_score\nC2*\t1\nA1C:G3U\t2\n", ["-CCUU"], (1, 2, "C2*")),
+        ("x.csv", "mutant\nA1C\nU4*\n", ["-CCGU"], (1, 2, "U4*")),
+        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"], None),
+        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"], None),
+        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"], None),
+        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"], None),
+    ],
+)
+def test_lists_of_mutants_as_they_come(
+    name: str, text: str, expected: list[str], left_out: Any, tmp_path: Path
+) -> None:
+    """Rows of a table, or of a column alone; stop codons are left out with what was measured, and counted."""
+    (tmp_path / name).write_bytes(text.encode())
+    columns, notes = _listed(tmp_path / name, LETTERS)
+    names = columns["mutant"].values.tolist()
+    rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
+    assert hm.sequences.spell(rows, LETTERS) == expected
+    assert all(len(column.values) == len(names) for column in columns.values())
+    if left_out is None:
+        assert notes == []
+    else:
+        stops, total, first = left_out
+        assert notes == [f"mutant: {stops} of {total} have a stop codon, as {first}, and are left out"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "mutant,DMS_score\nA1C:A1G,1\nA1G,2\n",
+            "one letter at each site, received A1C and A1G in 'A1C:A1G'",
+        ),
+        ("mutant,DMS_score\nC2G,1\nA1C:C2G: A1G,2\n", "received A1C and A1G in .* as number 2"),
+        ("mutant,DMS_score\n,0\nA1C,1\n", "a name such as A24G in every row .* received none in row 1"),
+        ("mutant,DMS_score\nA1C,1\n,0\n", "received none in row 2; leave it out"),
+        ("mutant\nA1C\n\nG3U\n", "received none in row 2"),
+        ("mutant,DMS_score\n,1\n,2\n", "received none in row 1"),
+        ("mutant,DMS_score\nA1*,1\nC2*,2\n", "2 of 2 have a stop codon, as A1., and so none can be scored"),
+        ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* such as 'high'"),
+    ],
+)
+def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=f"mutants: .*{said}"):
+        names = _listed(tmp_path / "x.csv", LETTERS)[0]["mutant"].values.tolist()
+        hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
 
 
 def test_mutants_of_another_numbering_are_told_the_way_out(

@@ -806,6 +806,7 @@ def test_spins_become_bits_of_a_qubo_file(tmp_path):
         (QUBO.replace("1 2 -3", "1 4 -3"), "line 7: expected two bits below 4"),
         (QUBO.replace("1 2 -3", "1 2 nan"), "line 7: .* a finite value, received .*nan"),
         (QUBO.replace("1 2 -3", "1 2"), "line 7: "),
+        (QUBO.replace("constant 2.5", "constant nan"), "constant: expected a finite number, received nan"),
         (QUBO.replace("4 2 3", "4 2"), "line 3: expected 'p qubo 0 N nodes couplers'"),
         (QUBO.replace("4 2 3", "0 2 3"), "two bits below 0"),
         (QUBO.replace("4 2 3", "999999999 2 3"), "999999999 bits claims"),

@@ -75,7 +75,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "tasks.predict_column": (labelled, lambda m: tasks.predict_column(m, LABELLED, 2, 0)),
     "tasks.sample": (rbm, lambda m: tasks.sample(m, 2, seed=0)),
     "tasks.unusual_cells": (rbm, lambda m: tasks.unusual_cells(m, V.numpy())),
-    "chains.Tempering.adapt": (rbm, lambda m: chains.Tempering(3).adapt(m, chains=4, sweeps=4)),
+    "chains.Tempering.adapt": (rbm, lambda m: chains.Tempering(3).adapt(m, chains=4, sweeps=40)),
     "chains.diagnose": (rbm, lambda m: chains.diagnose(m, chains=4, sweeps=40)),
     "chains.local_search": (rbm, lambda m: chains.local_search(m, m.random_states(2, seed=0), seed=0)),
     "chains.run": (rbm, lambda m: chains.run(m, chains.Gibbs(), V, 2, seed=0)),
@@ -113,6 +113,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
         lambda m: meanfield.solution_tree(m, [rbm().hamiltonian(), m.hamiltonian()], [0, 1], V),
     ),
     "meanfield.tap": (rbm, lambda m: meanfield.tap(m, V)),
+    "chains.thermodynamics": (rbm, lambda m: chains.thermodynamics(m, [1.0, 0.5], chains=4, sweeps=40)),
     "coupled.meet": (rbm, lambda m: coupled.meet(m, coupled.Gibbs(), V, seed=0)),
 }
 NO_NUMBERS = {  # what takes a machine for its layers alone, or beside its own Hamiltonian

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,27 @@ def test_unknown_letters(tmp_path):
     assert read_alignment(path).codes.tolist() == [[1, 2, 0, 3, 4]]
     assert read_alignment(path, unknown="missing").codes.tolist() == [[1, 2, -1, 3, 4]]
     with pytest.raises(ValueError, match=r"line 2: .*'X' in 'a'"):
+        read_alignment(path, unknown="error")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (">a\nMKV?LAE\n>b\nMR-DLAE\n", ["MKV?LAE", "MR-DLAE"]),
+        (">a\nmk*dlae\n>b\nmr-dlae\n", ["MK?DLAE", "MR-DLAE"]),  # at the end it is left out
+        (">a\r\nMKvv?LAE*\r\n>b\r\nMR..?LAE*\r\n", ["MK?LAE", "MR?LAE"]),
+        ("# STOCKHOLM 1.0\na MKV?LAE\nb MRdDLAE\n#=GC RF xx~xxxx\n//\n", ["MK?LAE", "MRDLAE"]),
+        ("CLUSTAL W\n\na AC?U\nb ACGU\n", ["AC?U", "ACGU"]),
+    ],
+)
+def test_question_marks_and_stop_codons_are_unknown_as_x_is(text, expected, tmp_path):
+    path = wrote(tmp_path / "x.fa", text)
+    for unknown, stands in (("gap", 0), ("missing", -1)):
+        found = read_alignment(path, unknown=unknown)
+        known = [[stands if x == "?" else found.alphabet.index(x) for x in row] for row in expected]
+        assert found.codes.tolist() == known
+        assert found.ambiguous == "".join(expected).count("?")
+    with pytest.raises(ValueError, match=r"line \d: expected letters .*; give the alphabet '[-A-Z]+[?*]'"):
         read_alignment(path, unknown="error")
 
 
@@ -267,6 +289,26 @@ def test_weights_equal_a_count_of_all_pairs(compiled, threshold):
     alike = (codes[:, None] == codes[None]).mean(-1) >= threshold - 1e-12
     found = similarity_weights(codes, threshold)
     np.testing.assert_allclose(found.numpy(), 1 / alike.sum(1), atol=1e-12)
+
+
+@pytest.mark.parametrize(("threshold", "told"), [(0.2, "0.8"), (0.3, "0.7"), (0.8, None), (0.5, None)])
+def test_a_distance_given_as_a_likeness_is_told(compiled, threshold, told):
+    """Most pairs of unlike rows of a family agree in a fifth of their columns, which joins all of them."""
+    codes = family(60, 30) % 6
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        weights = similarity_weights(codes, threshold)
+    alike = (codes[:, None] == codes[None]).mean(-1) >= threshold - 1e-12
+    np.testing.assert_allclose(weights.numpy(), 1 / alike.sum(1), atol=1e-12)
+    assert len(caught) == (told is not None)
+    if told is not None:
+        said = f"their {threshold} is {told} here"
+        assert str(caught[0].message).endswith(said) and f"as {weights.sum():.3g}" in str(caught[0].message)
+
+
+def test_rows_that_are_unlike_at_a_low_threshold_are_no_mistake(compiled, recwarn):
+    assert similarity_weights(np.arange(40).reshape(10, 4), 0.2).tolist() == [1.0] * 10
+    assert len(recwarn) == 0
 
 
 def test_effective_numbers_of_a_published_split():

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.couplings import Dense, Sparse
 from harmonium.exchange._pairwise import of_machine
 from harmonium.exchange._variables import Variable, name_variables
@@ -40,11 +41,15 @@ class Quadratic(NamedTuple):
         Args:
             labels: Names of the variables; None: they have none.
         """
-        n, whole = len(self.linear), len(self.pairs) == len(self.linear) * (len(self.linear) - 1) // 2
+        n, different = len(self.linear), self.pairs.sort(1).values.unique(dim=0)
+        # As many pairs may have one twice, which ``Sparse`` refuses.
+        whole = len(self.pairs) == n * (n - 1) // 2 and torch.equal(
+            different, torch.triu_indices(n, n, 1).t()
+        )
         layer = Spin(n) if self.spins else Bernoulli(n)
         edges: Any = {(0, 0): Dense() if whole else Sparse(self.pairs)} if len(self.pairs) else []
         machine = BoltzmannMachine([layer], edges, [0], seed=None).double()
-        machine.constant = self.constant
+        machine.constant = _checks.real(self.constant, "constant")
         layer.bias.copy_(-self.linear)
         if len(self.pairs):
             J = -self.values

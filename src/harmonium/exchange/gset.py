@@ -36,7 +36,7 @@ class Gset(Format):
     @classmethod
     def recognises(cls, path: Path) -> bool:
         with path.open("rb") as file:
-            head = rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+[-+.\deE]+)?[ \t]*\r?(\n|$)"
+            head = rb"\s*\d+[ \t]+\d+[ \t]*\r?\n\s*\d+[ \t]+\d+([ \t]+\S+)?[ \t]*\r?(\n|$)"
             return re.match(head, file.read(200)) is not None
 
     @classmethod

@@ -255,7 +255,9 @@ class BoltzmannMachine(nn.Module):
         ]
         thetas = tuple(layer.natural() for layer in layers)
         J = CouplingMatrices(couplings)
-        hamiltonian = Hamiltonian(layers, self.graph, thetas, J, constant=self.constant)
+        hamiltonian = Hamiltonian(
+            layers, self.graph, thetas, J, constant=_checks.real(self.constant, "machine.constant")
+        )
         if checked and self.device.type != "meta":
             require_finite(hamiltonian, parameters, forbidden=forbidden)
         return hamiltonian
@@ -441,5 +443,5 @@ class BoltzmannMachine(nn.Module):
             config["edges"] = [{"layers": list(e), "kind": c.kind, **c.config()} for e, c in pairs]
             config["visible"] = list(self.visible)
         if self.constant:
-            config["constant"] = self.constant
+            config["constant"] = _checks.real(self.constant, "machine.constant")
         return config

@@ -154,9 +154,10 @@ def encode(
         code = {letter: 0 if unknown == "gap" else MISSING for letter in others} | code
     for i, sequence in enumerate(sequences):
         if wrong := set(sequence) - code.keys():
+            remedy = "write X for it, or give" if "X" in code else "give"  # where X is one of the wrong ones
             raise ValueError(
                 f"{place_of(i, min(wrong))}: expected letters of {known!r}, received {min(wrong)!r} in "
-                f"{names[i] or sequence[:20]!r}; write X for it, or give the alphabet '{known}{min(wrong)}'"
+                f"{names[i] or sequence[:20]!r}; {remedy} the alphabet '{known}{min(wrong)}'"
             )
     table = np.zeros(max(map(ord, code)) + 1, np.int8)
     for letter, number in code.items():

@@ -170,10 +170,10 @@ def _never_seen(coding: Codec, dataset: DataSet, source: str, mutants: Mutants) 
 
 def _listed(path: Path, alphabet: str) -> tuple[dict[str, Series], list[str]]:
     """Returns the columns of a table of mutants, by name, without stop codons, and a note about these."""
-    lines = path.read_text("utf-8", "replace").split("\n") if path.is_file() else []
-    if lines and lines[0].strip() == "mutant":  # a column alone
-        words = [line.strip() or None for line in "\n".join(lines[1:]).rstrip().split("\n")]
-        columns = {"mutant": Series("mutant", np.array(words, object), "str")}
+    lines = path.read_text("utf-8-sig", "replace").rstrip().split("\n") if path.is_file() else []
+    words = [line.strip().strip('"') or None for line in lines]
+    if words[:1] == ["mutant"]:  # a column alone
+        columns = {"mutant": Series("mutant", np.array(words[1:], object), "str")}
     else:
         columns = {str(cells.name): cells for cells in read(path).frame().columns}
     cells = columns.get("mutant")
@@ -187,6 +187,12 @@ def _listed(path: Path, alphabet: str) -> tuple[dict[str, Series], list[str]]:
         raise ValueError(
             f"mutants: expected a name such as A24G in every row of {path}, received none in row {row}; "
             "leave it out"
+        )
+    measured = columns.get(_MEASURED)
+    if measured is not None and not (measured.numeric or measured.missing.all()):
+        raise ValueError(
+            f"mutants: expected numbers in the column {_MEASURED} of {path}, received others, such as "
+            f"{measured.values[~measured.missing][0]!r}; rename it where they are labels"
         )
     names = cells.values.tolist()
     stops = np.array(["*" in str(name) and "*" not in alphabet for name in names])
