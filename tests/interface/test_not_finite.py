@@ -113,12 +113,13 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
         lambda m: meanfield.solution_tree(m, [rbm().hamiltonian(), m.hamiltonian()], [0, 1], V),
     ),
     "meanfield.tap": (rbm, lambda m: meanfield.tap(m, V)),
-    "chains.thermodynamics": (rbm, lambda m: chains.thermodynamics(m, [1.0, 0.5], chains=4, sweeps=40)),
+    "chains.thermodynamics": (rbm, lambda m: chains.thermodynamics(m, [1.0, 0.5], chains=8, sweeps=200)),
     "coupled.meet": (rbm, lambda m: coupled.meet(m, coupled.Gibbs(), V, seed=0)),
 }
 NO_NUMBERS = {  # what takes a machine for its layers alone, or beside its own Hamiltonian
     "tasks.by_column",
     "tasks.unobserved",
+    "tasks.usual_sweeps",
     "chains.initial_states",
     "chains.overlaps",
     "likelihood.missing_pseudo_likelihood",

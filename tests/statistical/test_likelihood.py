@@ -114,6 +114,28 @@ def test_contradicting_bounds_are_told():
     assert str(estimate).startswith(f"ln Z = {estimate.value:.3f} ±") and str(estimate).endswith("see doubts")
 
 
+@pytest.mark.parametrize(("coupling", "field"), [(4.0, 0.5), (4.0, 0.8), (6.0, 0.8), (5.0, 0.0)])
+def test_ln_z_by_tap_is_the_sum_over_valleys_and_not_their_mean(coupling, field):
+    """A ferromagnet in a field: two solutions, 15 nats or more apart, or as deep as each other without one.
+
+    Z is a sum over the number of spins that point up.
+    """
+    n = 15
+    machine = hm.BoltzmannMachine([hm.Spin(n)], {(0, 0): hm.Dense()}, seed=None).double()
+    weights = torch.full((n, n), coupling / n, dtype=torch.float64).fill_diagonal_(0)
+    machine.couplings[0].fill_(weights)
+    machine.layers[0].bias.data.fill_(field)
+    up = torch.arange(n + 1.0, dtype=torch.float64)
+    m = 2 * up - n
+    choices = torch.lgamma(torch.tensor(n + 1.0)) - torch.lgamma(up + 1) - torch.lgamma(n - up + 1)
+    truth = float((choices + coupling / n * (m**2 - n) / 2 + field * m).logsumexp(0))
+    found = hm.likelihood.tap_log_partition(machine, machine.random_states(50, seed=0)[0])
+    assert found.admissible == 2 and found.doubts == ()
+    assert found.value == pytest.approx(truth, abs=0.05)
+    if field:
+        assert found.value > found.mean + 5  # a mean of both is no ln Z
+
+
 def test_rows_that_weigh_more_than_the_estimate_of_z_show_it_to_be_too_low():
     """Rows at ln p = 2.5 and 2.75 put ln Z 3.3 nats above the estimate; a row twice counts once."""
     made = hm.BoltzmannMachine([hm.Bernoulli(4)], {(0, 0): hm.Dense()}, [0], seed=None)
