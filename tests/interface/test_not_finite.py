@@ -182,7 +182,10 @@ def test_a_number_that_is_none_is_refused_by_name(name: str) -> None:
             -inf,
             r"finite parameters, received -inf in couplings\.0\.weight at \[3, 1\]; exact sums and minimise",
         ),
-        (1e38, r"magnitudes below 2\^64, received 1e\+38 in couplings\.0\.weight at \[3, 1\]; divide all"),
+        (
+            1e38,
+            r"parameters of a norm below 2\^64, received 1e\+38 in couplings\.0\.weight at \[3, 1\]; divide all",
+        ),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -206,9 +209,21 @@ def test_what_overflows_in_natural_parameters_is_named_by_its_layer() -> None:
     machine = gaussian()
     machine.layers[0].log_variance.data[1] = -100.0  # 1/σ² is infinite in float32, and the mean over it nan
     with pytest.raises(
-        ValueError, match=r"received nan in the natural parameters of layers\.0 at \[1\]; make"
+        ValueError, match=r"received nan in the natural parameters of layers\.0 at \[1\]; bring"
     ):
         machine.hamiltonian()
+    machine.layers[0].log_variance.data[1] = -80.0  # 1/σ² is finite, and above 2^64
+    with pytest.raises(
+        ValueError, match=r"a norm below 2\^64, received 5\.54062e\+34 in the natural parameters of layers"
+    ):
+        machine.hamiltonian()
+
+
+def test_many_numbers_below_the_limit_are_refused_by_their_norm() -> None:
+    spins = BoltzmannMachine([hm.Spin(4)], {(0, 0): hm.Sparse([(0, 1), (1, 2), (2, 3), (0, 3)])}, seed=None)
+    spins.couplings[0].fill_(torch.full((4,), 1.8e19))
+    with pytest.raises(ValueError, match=r"expected parameters of a norm below 2\^64, received 1\.8e\+19"):
+        spins.hamiltonian()
 
 
 def test_large_numbers_that_are_taken_are_answered_rightly() -> None:

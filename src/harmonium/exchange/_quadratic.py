@@ -41,7 +41,7 @@ class Quadratic(NamedTuple):
         Args:
             labels: Names of the variables; None: they have none.
         """
-        n, different = len(self.linear), self.pairs.sort(1).values.unique(dim=0)
+        n, different = len(self.linear), torch.unique(self.pairs.sort(1).values, dim=0)
         # As many pairs may have one twice, which ``Sparse`` refuses.
         whole = len(self.pairs) == n * (n - 1) // 2 and torch.equal(
             different, torch.triu_indices(n, n, 1).t()

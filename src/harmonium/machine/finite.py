@@ -54,10 +54,10 @@ def require_finite(
         place = (bad if bool(bad.any()) else x.abs() == x.abs().max()).nonzero()[0].tolist()
         value = x[tuple(place)].item()
         expected, remedy = "finite parameters", "write a number"
+        if isfinite(value):  # itself too large, or one of many whose squares sum up to too much
+            expected, remedy = "parameters of a norm below 2^64", "divide all parameters by one number"
         if name not in parameters:
-            remedy = "make the parameters that they are computed from smaller"
-        elif isfinite(value):
-            expected, remedy = "magnitudes below 2^64", "divide all parameters by one number"
+            remedy = "bring the parameters that they are computed from nearer to 0"
         elif value == -inf and forbids:
             remedy = "exact sums and minimise take it, as a forbidden state; elsewhere write -50"
         elif value in (inf, -inf):
