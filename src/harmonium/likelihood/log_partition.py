@@ -33,8 +33,9 @@ class LogPartition(NamedTuple):
             it fails as often as a mean of positive weights is overrated by three of its standard errors.
         upper: the reverse-annealing estimate plus three of its standard errors, at least the value.
             E[exp(-estimate)] = 1/Z, so that it is too low by a nats with probability at most exp(-a), but
-            only if its chains started in the machine's own distribution. Infinite where no reverse run was asked for, and with ``lower``
-            where the two crossed, which says that they did not: then there is no interval.
+            only if its chains started in the machine's own distribution. Infinite where no reverse run was
+            asked for, and with ``lower`` where the two crossed, which says that they did not: then there is
+            no interval.
         doubts: all that speaks against the value and the bounds, one sentence each: the RuntimeWarnings of
             ``ais``, and that there were no data, where there were none. Empty where nothing was found.
     """
