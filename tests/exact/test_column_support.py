@@ -83,7 +83,7 @@ def test_the_density_of_a_column_integrates_to_1_with_its_tails(name: str, hidde
     machine, support = machine_of(codec, hidden), column.support
     assert support is not None and support.ends is not None
     (low, high), nodes = support.ends, np.polynomial.legendre.leggauss(60)
-    tail = np.unique(np.concatenate([np.linspace(0, 4, 20), np.geomspace(4, 60, 20)]))
+    tail = np.unique(np.concatenate([np.linspace(0, 4, 20), np.geomspace(4, 6000, 50)]))
     fall = [1 / (end.rate * end.slope) for end in support.tails(column.coding)]
     fall[0] = support.below if support.beyond[0] else fall[0]
     corners = np.concatenate(
@@ -426,3 +426,21 @@ def test_limits_of_a_file_of_kinds_hold_for_the_command(
         table = encoder_from_dict(hm.load(tmp_path / name).metadata["encoder"])
         (column,) = (c for c in table.columns if c.name == "x")
         np.testing.assert_allclose(column.support.ends[1], factor * frame["x"].max())
+
+
+def test_a_gap_between_two_crowds_of_cells_holds_next_to_nothing() -> None:
+    """Two modes far apart: the density at each is as by counting, and about one cell lies between them."""
+    random = np.random.default_rng(3)
+    x = np.concatenate([random.normal(-10, 1, 1000), random.normal(10, 1, 1000)])
+    (column,) = Codec.fit(
+        pandas.DataFrame({"x": x}), kinds={"x": {"kind": "gaussian", "transform": "quantile"}}
+    ).columns()
+    between = torch.special.ndtr(torch.from_numpy(column.coding.encode(np.array([[-6.0], [6.0]]))[:, 0]))
+    assert 0 < float(between.diff()) < 2 / len(x)
+    for mode in (-10.0, 10.0):
+        states = column.coding.encode(mode + np.linspace(-0.3, 0.3, 61)[:, None])
+        densities = np.exp(column.coding.log_slopes_at(states)[:, 0] - states[:, 0] ** 2 / 2) / np.sqrt(
+            2 * np.pi
+        )
+        counted = np.mean(np.abs(x - mode) < 0.3) / 0.6
+        assert abs(np.log(densities.mean() / counted)) < 0.15

@@ -26,6 +26,8 @@ _ABOVE = 3.0  # times as common as the next numbers, which tells it from one of 
 _CELLS = 20  # at least, with a common number: fewer fall together by chance in small columns
 _SHRUNK = 1e-3  # share of its states that a common number leaves between itself and the next
 _KNOT = 0.6  # standard deviations between two points of a normal column: shorter lines follow the noise
+_STEEP = 10.0  # times as steep as both neighbours, from which on a piece is a gap
+_CROWD = 20  # different cells on either side of a gap that is wider than them: 1 in 3^20 by chance
 _PIECES = 10  # lines at most for what is not zero
 
 
@@ -172,7 +174,8 @@ class Quantiles(Curved):
     def normal(cls, cells: Series, weights: Array | float = 1.0) -> Self:
         """Lays the quantiles of a column onto those of the normal distribution, at equal distances there.
 
-        A number of a share ``COMMON`` of the cells, with others on both sides, takes all of its quantiles.
+        A number of a share ``COMMON`` of the cells, with others on both sides, takes all of its quantiles. A
+        gap between two crowds of cells is a piece by itself, or it would have the cells of both crowds.
         """
         numbers = numbers_of(cells)
         seen, levels, shares = _levels(numbers, weights_of(cells, weights))
@@ -180,15 +183,21 @@ class Quantiles(Curved):
         number = max(5, 1 + round((scores[-1] - scores[0]) / _KNOT))
         knots = np.linspace(scores[0], scores[-1], min(number, len(scores)))
         many = common_among(shares, len(numbers))
-        if many.any():
-            widths = (1 - _SHRUNK) * shares[many, None] * np.array([-0.5, 0.5])
-            ends: Array = torch.special.ndtri(torch.from_numpy(levels[many, None] + widths)).numpy()
-            free = np.repeat(~many, np.where(many, 2, 1))
-            scores, seen = np.repeat(scores, 1 + many), np.repeat(seen, 1 + many)
-            scores[~free] = ends.ravel()
-            near = (knots[:, None] > ends[:, 0] - _KNOT / 2) & (knots[:, None] < ends[:, 1] + _KNOT / 2)
-            near[[0, -1]] = False
-            knots = np.unique([*knots[~near.any(1)], *ends.ravel()])
+        widths = (1 - _SHRUNK) * shares[many, None] * np.array([-0.5, 0.5])
+        ends: Array = torch.special.ndtri(torch.from_numpy(levels[many, None] + widths)).numpy()
+        free = np.repeat(~many, np.where(many, 2, 1))
+        scores, seen = np.repeat(scores, 1 + many), np.repeat(seen, 1 + many)
+        scores[~free] = ends.ravel()
+        spans = seen[_CROWD:] - seen[:-_CROWD]
+        wider = np.diff(seen)[_CROWD:-_CROWD] > np.maximum(spans[: -_CROWD - 1], spans[_CROWD + 1 :])
+        gaps = np.flatnonzero(wider) + _CROWD
+        pairs = np.column_stack([scores[gaps], scores[gaps + 1]])
+        ends = np.concatenate([ends, pairs])
+        flanks = pairs + 0.55 * _KNOT * np.array([-1, 1])  # which fall faster than a crowd's middle
+        knots = np.sort(np.concatenate([knots, flanks.ravel()]))
+        near = (knots[:, None] > ends[:, 0] - _KNOT / 2) & (knots[:, None] < ends[:, 1] + _KNOT / 2)
+        near[[0, -1]] = False
+        knots = np.unique([*knots[~near.any(1)], *ends.ravel()])
         return cls(tuple(np.interp(knots, scores, seen).tolist()), tuple(knots.tolist()))
 
     @classmethod
@@ -247,11 +256,14 @@ class Quantiles(Curved):
         """Returns the piece of the curve at each of x: its first point and state, its rise and width, and the
         slopes of points along states at both of its ends, as shares of its mean slope.
 
-        The logarithm of a slope is interpolated by cubics between the pieces of a run that rises.
+        The logarithm of a slope is interpolated by cubics between the pieces of a run that rises. A piece
+        steeper than both neighbours is a gap, and a run by itself: it would empty the pieces beside it.
         """
         rise, width = np.diff(self.points), np.diff(self.states)
         p, q, flat = np.ones(len(rise)), np.ones(len(rise)), rise == 0
-        for run in np.split(np.arange(len(rise)), np.flatnonzero(np.diff(flat)) + 1):
+        steep, gap = rise / width, np.zeros(len(rise))
+        gap[1:-1] = steep[1:-1] > _STEEP * np.maximum(steep[:-2], steep[2:])
+        for run in np.split(np.arange(len(rise)), np.flatnonzero(np.diff(flat + 2 * gap)) + 1):
             if not flat[run[0]]:
                 means = np.log(rise[run] / width[run])
                 wider = np.concatenate([means[:1], means, means[-1:]])
