@@ -158,8 +158,9 @@ def main(arguments: list[str]) -> int:
                     silent += 1
                     print(f"silent: {kind} {number}, order {order}, {value - truth:+.2f}", flush=True)
         for order, tally in tallies.items():
-            counts = ", ".join(str(tally[name]) for name in ("n", "off", "caught", "doubts", "alarms"))
+            counts = ", ".join(str(int(tally[name])) for name in ("n", "off", "caught", "doubts", "alarms"))
             print(f"{kind}, {order}: {counts}", flush=True)
+    print(f"{silent} failures")
     return int(silent > 0)
 
 

@@ -17,6 +17,7 @@ SLICES = {
     "damaged": ["--cases 60 --seed 3", "--cases 300 --seed 4 --only csv|tsv|kinds|table|parquet|feather"],
     "kills": ["--cases 2 --seed 5", "--cases 1 --seed 6 --signal TERM"],
     "ranks": ["--cases 1 --seed 7 --updates 600 --limit 200"],
+    "tap": ["--machines 1 --first 50 --kinds Hopfield pairs"],
     "writers": ["--cases 1 --seed 7"],
 }
 ELSEWHERE = {"devices": "test_campaign_devices.py"}
@@ -29,7 +30,7 @@ def test_every_campaign_has_a_short_run() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["annealing", "kills", "writers"])
+@pytest.mark.parametrize("name", ["annealing", "kills", "tap", "writers"])
 def test_a_short_run_finds_nothing(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for options in SLICES[name]:
         assert main([name, *options.split()]) == 0

@@ -56,7 +56,8 @@ def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(400, 3)))
     for options, variance in (((), 0.25), (("--initial-std", 0.01), 1.0)):
         run = tmp_path / str(variance)
-        cli.train(tmp_path / "x.npy", run, "--method", "chains", "--learning-rate", 0, *options)
+        still = ("--method", "chains", "--hidden", 5, "--updates", 3, "--learning-rate", 0)
+        cli("train", tmp_path / "x.npy", run, *still, *options)  # a machine that learned nothing, as it says
         layer = hm.load(run / "machine.safetensors").layers[0]
         assert layer.log_variance.exp().tolist() == pytest.approx([variance] * 3, abs=1e-4)
 

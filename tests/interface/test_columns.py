@@ -226,7 +226,8 @@ def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None
     assert spaced.coding.n_states == 5 and spaced.decode(np.array([[2.2]])).tolist() == [50]
     ranks = Column.fit(cells_of([0.5, 1, 5000] * 10))
     assert ranks.kind == "binomial" and ranks.encode(cells_of([5000.0, 0.5]))[:, 0].tolist() == [2, 0]
-    assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1, 5000]
+    assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1000.8, 3000.4]  # means between ranks
+    assert ranks.decode(np.array([[1.0], [2.0]]), drawn="cells").tolist() == [1, 5000]
     assert np.isnan(ranks.encode(cells_of([2.0]), beyond="line")).all()
     assert ranks.encode(cells_of([2.0, 4000.0]))[:, 0].tolist() == [1, 2]
     asked = Column.fit(cells_of([1.0, 2, 3] * 10), {"kind": "binomial", "largest": 9})

@@ -73,5 +73,5 @@ def test_results_have_html_beside_their_text() -> None:
 
 
 def test_what_is_not_a_mark_is_escaped() -> None:
-    result = hm.likelihood.LogPartition(1, 1, 1, 0, 2, True, ("a < b & c",))
+    result = hm.likelihood.LogPartition(1, 1, 1, 0, 2, ("a < b & c",))
     assert "a &lt; b &amp; c" in result._repr_html_()

@@ -60,7 +60,7 @@ def test_the_command_of_the_page_runs_at_small_size(cli: CommandLine, digits: Pa
     for option, value in changed.items():
         words[words.index(option) + 1] = value
     words[words.index("mnist") + 1] = str(run)
-    made = cli.succeed(*words, "--json").json
+    made = cli(*words, "--json").json
     assert made["layers"] == ["Spin(6272)", "Spin(6)", "Spin(5)"]
     assert made["rule"] == hm.rules.ucd_lmi(10).name
     assert made["bias"] == "unbiased" and made["updates"] == 2
@@ -73,7 +73,7 @@ def test_the_command_of_the_page_runs_at_small_size(cli: CommandLine, digits: Pa
     drawn = np.load(tmp_path / "m.npy")
     assert drawn.shape == (4, 784) and drawn.dtype == np.uint8
     words[words.index(str(run))] = str(tmp_path / "other")
-    assert cli.succeed(*words, "--rule-option", "pair_kernel=none", "--json").json["bias"] == "biased"
+    assert cli(*words, "--rule-option", "pair_kernel=none", "--json").json["bias"] == "biased"
 
 
 def test_command_and_experiment_are_one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:

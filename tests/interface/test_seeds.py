@@ -107,6 +107,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "ladder_of": lambda **s: hm.ladder.ladder_of(
         machine(), hm.rules.ptt(1, 8).gradient(machine(), ROWS, seed=0).state, **s
     ).memory.states[1][1],
+    "tap_log_partition": lambda **s: torch.tensor(
+        hm.likelihood.tap_log_partition(machine(), ROWS, **s).value
+    ),
     "annealed_bound": lambda **s: hm.likelihood.annealed_bound(
         hm.BoltzmannMachine([hm.Bernoulli(6), hm.Bernoulli(4), hm.Bernoulli(3)]), ROWS, 0.0, **s
     ),
@@ -148,6 +151,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
     "planted_glass": lambda **s: torch.as_tensor(hm.data.planted_glass(4, **s)[1]),
     "find_collapse": words_on_collapse,
+    "thermodynamics": lambda **s: hm.chains.thermodynamics(
+        machine(), [1.0, 0.5], chains=8, sweeps=200, **s
+    ).values["energy"].mean,
     "protein_family": lambda **s: torch.as_tensor(hm.data.protein_family(9, **s).samples),
     "kernel_distance": lambda **s: torch.tensor(
         hm.report.kernel_distance(

@@ -192,7 +192,7 @@ class Tempering(Kernel):
     def spaced(
         self, hamiltonian: Hamiltonian, start: Sequence[Tensor], sweeps: int, generator: torch.Generator
     ) -> Tempering:
-        """Returns the kernel that ``adapt`` makes for a run from these states, without checks."""
+        """Returns the kernel of ``adapt`` for a run from states, (chains, width_l) each, without checks."""
         kernel, state = self, self.init(hamiltonian, start, generator, sweeps)
         for share in _ROUNDS:
             length = sweeps // _SHARE * share // sum(_ROUNDS)

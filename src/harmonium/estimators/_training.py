@@ -487,6 +487,6 @@ def warn_of_collapse(name: str, fitted: Fitted, rule: Rule | None) -> None:
     collapse = find_collapse(fitted.machine, fitted.rows, seed=fitted.stream("collapse"))
     if collapse is not None:
         _checks.warn(
-            f"{name}: {collapse}; a third of the learning_rate, or another random_state, may mend it",
+            f'{name}: {collapse}; a third of the learning_rate, another random_state or rule="cd" may help',
             ConvergenceWarning,
         )

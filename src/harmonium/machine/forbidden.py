@@ -50,5 +50,5 @@ def penalise(hamiltonian: Hamiltonian, penalty: float | None = None) -> tuple[Ha
 
 
 def forbid(log_weights: Tensor, penalty: float) -> Tensor:
-    """Returns log-weights of a Hamiltonian by ``penalise``, with -inf where all states are forbidden."""
+    """Returns log-weights of a Hamiltonian by ``penalise``, of any shape, -inf where all is forbidden."""
     return torch.where(log_weights < -penalty / 2, -inf, log_weights) if penalty else log_weights

@@ -366,7 +366,7 @@ class Codec:
         return shares - torch.where(missing, 0.0, masses.cpu())
 
     def within(self, states: Tensor) -> Tensor:
-        """Returns states as they tell of other cells: beyond the range seen are those of its end."""
+        """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""
         if not isinstance(self.encoder, Table):
             return states
         low, high = (x.to(states) for x in self.encoder.ends_of_states())

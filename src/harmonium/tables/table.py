@@ -419,7 +419,7 @@ def states_of_cells(
 
 @torch.no_grad()
 def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
-    """Returns ln of the integral of each column's density as scores have it, (columns with a unit,) float64.
+    """Returns ln of the integral of each column's density as scores have it, (columns,) float64.
 
     A number of many cells has a probability in place of a density (``Quantiles``), which is exact where its
     column is normal. Scores divide by the integral of the whole. It is 1 of all other columns, and taken for

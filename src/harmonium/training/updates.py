@@ -156,7 +156,8 @@ class OneByOne(Updates):
                 diagnostics = dict(zip(noted, values, strict=True))
             else:
                 norm, diagnostics = float(size), {}
-            diagnostics = {**diagnostics, **self.note_clip(norm)}
+            if self.settings.clip_norm is not None:
+                diagnostics = {**diagnostics, **self.note_clip(norm)}
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
             problem = self.monitor.check_gradients(gradients, norm, diagnostics)
             if problem:

@@ -219,7 +219,7 @@ def train(
         with working("comparing with independent columns"):
             collapse = find_collapse(trained, *learned, seed=settings.seed)
         if collapse is not None:
-            verdict = f"{collapse}; a third of --learning-rate, or another --seed, may mend it"
+            verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
             raise Unfinished({**result, "verdict": verdict}, 1)
     return result
 
