@@ -99,8 +99,10 @@ def main() -> None:
 
                     more: list[str] = []
                     if layers == "one":
-                        pace = trained("--updates", "500")[0] / 500
-                        updates = arguments.updates or round(seconds / pace)
+                        updates = arguments.updates or 0
+                        if not updates:  # what a start costs is in both of these
+                            short, long = (trained("--updates", n, "--overwrite")[0] for n in ("500", "1500"))
+                            updates = 500 + round((seconds - short) / (long - short) * 1000)
                         more = ["--updates", str(updates), "--overwrite"]
                     seconds, status = trained(*more)
                     machine = hm.load(run / "machine.safetensors")
