@@ -91,7 +91,7 @@ GUARD = 1.0
 _BINARY, _DISCRETE, _REAL = 3.0, 0.75, 0.5
 _HIGHEST, _OTHERS = 0.3, 0.1  # rates of units of 0 and 1, at most, and of units without two values or states
 # Rate times the variance of all columns of 0 and 1 times the square of that along one line: 4,500 diverged on
-# clothes, 8,900 on photographs (docs/decisions/0018).
+# clothes. A third less than this is no safer and 5 nats worse (docs/experiments.md, the first command).
 _PACE = 3000.0
 _SEEN = 1024  # rows that tell these variances
 
