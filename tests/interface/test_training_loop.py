@@ -216,7 +216,7 @@ def test_the_history_has_the_share_of_updates_that_were_clipped(settings: dict[s
     limit = sorted(record["gradient_norm"] for record in free.history)[len(free.history) // 2]
     for every in (1, 7):
         run = train(machine(), data(), **told, clip_norm=limit, record_every=every)
-        assert run.engine == ("compiled" if not settings else "torch")
+        assert run.engine.startswith("torch" if settings else "compiled")
         if every == 1:
             clipped = [record["gradient_norm"] > limit for record in run.history]
             assert [record["clipped"] for record in run.history] == clipped
