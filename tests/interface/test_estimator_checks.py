@@ -36,6 +36,8 @@ def test_scikit_learn_check(estimator, check):
     name = check.func.__name__
     if name == "check_regressors_train":  # which asks for a fit that explains half of the variance
         estimator = clone(estimator).set_params(estimator__method="exact")
+    if isinstance(estimator, DBM) and name.startswith("check_sample_weight_equivalence"):
+        estimator = clone(estimator).set_params(rule="mean_field_pcd")  # whose clamped phase draws nothing
     changed = name in EPOCHS and "epochs" in estimator.get_params()
     check(estimator.set_params(epochs=EPOCHS[name]) if changed else estimator)
 
