@@ -52,7 +52,7 @@ _PASSES, _USUAL = 100, 2000  # passes, or else updates, that are enough for unit
 _LABEL_PASSES, _LABEL_UPDATES = 20, 1000  # of a machine with a label
 _DEEPER = 2.4  # times as many updates of a deep machine: two minutes of 784-300-100 on one core
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
-_IMAGE_UPDATES = 1000  # two minutes of one thread beside 784 pixels and 500 hidden units
+_IMAGE_UPDATES = 1000  # 2.5 minutes of one thread beside 784 pixels and 500 hidden units
 _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its tolerance in 65 to 80
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
