@@ -222,7 +222,7 @@ class Column:
         """Returns ln of the slope of the states along the cells, (rows,), at states (rows, width)."""
         slopes: Array = self.coding.log_slopes_at(states)[:, 0]
         for tail in self.open_tails:
-            out = tail.sign * (states[:, 0] - tail.state) > 0
+            out = tail.holds(states[:, 0])
             slopes[out] = tail.log_slopes(states[out, 0])
         return slopes
 
@@ -324,7 +324,7 @@ class Column:
             counts = rounded and isinstance(self.coding, Counts)
             cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
             for tail in self.open_tails if drawn else ():
-                out = tail.sign * (states[:, 0] - tail.state) > 0
+                out = tail.holds(states[:, 0])
                 cells[out] = tail.numbers(states[out, 0])
         if rounded and step is not None:
             cells = _round_to(cells, step)

@@ -61,6 +61,11 @@ class Tail(NamedTuple):
         """Returns the states of numbers beyond the end."""
         return self.state + self.sign * np.log1p(self.distances(numbers))
 
+    def holds(self, states: Array) -> Array:
+        """Marks states that lie beyond that of the end."""
+        beyond: Array = self.sign * (states - self.state) > 0
+        return beyond
+
     def numbers(self, states: Array) -> Array:
         """Returns the numbers of states beyond that of the end."""
         return self.end + self.sign * np.expm1(self.sign * (states - self.state)) / self.slope
