@@ -69,6 +69,14 @@ def test_both_doors_make_the_sampler_of_liao_and_others(cli: CommandLine, tmp_pa
         assert len(machine.metadata["encoder"]["mean"]) == 64
 
 
+def test_a_sampler_that_another_rule_trains_on_is_none_any_more(cli: CommandLine, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    cli.succeed("train", "digits", one, "--visible", "gaussian", "--hidden", 5, "--updates", 1)
+    assert hm.load(one).metadata["sweeps_from_noise"] == 20
+    cli("train", "--from", one, other, "--rule", "pcd", "--updates", 1)  # worse than columns alone
+    assert "sweeps_from_noise" not in hm.load(other).metadata
+
+
 def test_samples_are_the_means_after_as_many_sweeps_as_were_learned(cli: CommandLine, tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Gaussian(64), hm.Bernoulli(40)], seed=0)  # too many to sum
     machine.metadata = {

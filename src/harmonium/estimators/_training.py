@@ -37,7 +37,7 @@ from harmonium.training import (
     choose,
     learns_images,
     make_rule,
-    sweeps_from_noise,
+    note_sampler,
     train,
     train_slower,
 )
@@ -151,8 +151,7 @@ class Training:
         own = {name: value for name, value in own.items() if value is not None}
         centred = self.recipe.is_centred(kind, self.optimizer, options.centred)
         rule = make_rule(kind, self.optimizer, centred=centred, batch_size=options.batch_size, **own)
-        if sweeps := sweeps_from_noise(rule):
-            machine.metadata["sweeps_from_noise"] = sweeps
+        note_sampler(machine, rule)
         return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
 
     # A machine to train, and its rows

@@ -266,8 +266,13 @@ class Rule:
     @cached_property
     def learns_density(self) -> bool:
         """True if the rule learns the density of all visible layers, and no label or sampler from noise."""
-        sampler = isinstance(self.free, FreeChains) and self.free.start == "noise"
-        return self.density_share == 1 and self.temperature == 1 and not sampler
+        return self.density_share == 1 and self.temperature == 1 and self.sweeps_from_noise is None
+
+    @cached_property
+    def sweeps_from_noise(self) -> int | None:
+        """The sweeps after which chains from noise are what the rule learns; None: it has no such chains."""
+        free = self.free
+        return free.sweeps if isinstance(free, FreeChains) and free.start == "noise" else None
 
     @cached_property
     def gibbs_chains(self) -> FreeChains | None:

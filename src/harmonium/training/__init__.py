@@ -53,9 +53,9 @@ from harmonium.training.recipe import (
     learns_images as learns_images,
     make_rule as make_rule,
     name_objective as name_objective,
+    note_sampler as note_sampler,
     say_unused as say_unused,
     share_of as share_of,
-    sweeps_from_noise as sweeps_from_noise,
     updates_of as updates_of,
     warn_of_rough as warn_of_rough,
 )

@@ -416,9 +416,11 @@ def make_rule(
     return rules.from_options(rule, **({"centred": centred} if named else {}), **given)
 
 
-def sweeps_from_noise(rule: Rule) -> int | None:
-    """Returns the sweeps after which chains from noise are what a rule has learned; None: all chains are."""
-    return getattr(rule.free, "sweeps", None) if getattr(rule.free, "start", "") == "noise" else None
+def note_sampler(machine: BoltzmannMachine, rule: Rule) -> None:
+    """Notes in the metadata the sweeps of the sampler that a rule makes of a machine, or removes the note."""
+    machine.metadata.pop("sweeps_from_noise", None)  # of an earlier rule
+    if rule.sweeps_from_noise is not None:
+        machine.metadata["sweeps_from_noise"] = rule.sweeps_from_noise
 
 
 def say_unused(names: Sequence[str], method: str) -> str:

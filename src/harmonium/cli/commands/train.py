@@ -47,10 +47,10 @@ from harmonium.training import (
     check_rows,
     choose,
     name_objective,
+    note_sampler,
     refuse_run,
     say_unused,
     stream_seed,
-    sweeps_from_noise,
     train as fit,
     train_slower,
     updates_of,
@@ -118,8 +118,8 @@ def train(
         machine, X = beginning.machine, beginning.X
         settings, share = _decide(settings, beginning)
         rule = _make_rule(settings)
-        if settings.method == "chains" and (sweeps := sweeps_from_noise(rule)):
-            machine.metadata["sweeps_from_noise"] = sweeps
+        if settings.method == "chains":
+            note_sampler(machine, rule)
         if share is not None:
             rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
             machine.metadata["objective"] = name_objective(share)
