@@ -115,10 +115,11 @@ def published_start(hidden: int, seed: int) -> hm.BoltzmannMachine:
 
 
 class Clock:
-    """Counts the CPU seconds of a run, also across a kill and a resume."""
+    """Counts a run's CPU seconds and notes its variances, also across a kill and a resume."""
 
     def __init__(self) -> None:
         self.started = time.process_time()
+        self.curve: list[list[float]] = []
 
     @property
     def seconds(self) -> float:
@@ -128,13 +129,16 @@ class Clock:
         return False
 
     def __call__(self, update: hm.training.Update) -> None:
-        pass
+        if update.step % 500 == 0:
+            variances = update.machine.layers[0].natural()[1].detach().reciprocal().tolist()
+            self.curve.append([update.step, *variances])
 
-    def state_dict(self) -> dict[str, float]:
-        return {"seconds": self.seconds}
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "curve": self.curve}
 
-    def load_state_dict(self, state: dict[str, float]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.started = time.process_time() - state["seconds"]
+        self.curve = state["curve"]
 
 
 class Compared:
@@ -235,7 +239,7 @@ def run(
         "diverged": diverged, "log_likelihood": value, "truth": truth, "gap": value - truth,
         "weights": weights.tolist(), "weight_error": float((weights - WEIGHTS).abs().max()),
         "near_a_mode": float((near.min(1).values < 4).float().mean()), "variances": variance,
-        "acceptance": acceptance, "cpu_seconds": seconds,
+        "acceptance": acceptance, "cpu_seconds": seconds, "curve": clock.curve,
         **({"gradients": callbacks[0].rows} if callbacks else {}),
     }, machine  # fmt: skip
 

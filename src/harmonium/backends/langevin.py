@@ -43,10 +43,11 @@ def run_small_chains(
     n0, n1 = J.shape
     hidden = units_of(hamiltonian.thetas[1], [hamiltonian.layers[1].two_values])
     linear, precision = (theta.detach().double() for theta in hamiltonian.thetas[0])
-    units = [move.of_units(precision) for move in moves]  # numbers, or one a unit
-    keep, spread = (
-        np.stack([np.broadcast_to(each, n0) for each in part]) for part in zip(*units, strict=True)
-    )
+    kept = torch.tensor([move[:2] for move in moves], dtype=torch.float64).T.unsqueeze(2)
+    steps = [move.common or () for move in moves]  # in units of the mean variance
+    common = moves[0].common and torch.tensor(steps, dtype=torch.float64).T.unsqueeze(2)
+    units = moves[0]._replace(keep=kept[0], spread=kept[1], common=common).of_units(precision)
+    keep, spread = (part.expand(len(moves), n0).contiguous().numpy() for part in units)
     v, h = (x.detach().numpy().copy() for x in states)
     chains = len(v)
     shares = min(SHARES, chains)
