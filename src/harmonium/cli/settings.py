@@ -54,8 +54,8 @@ class Structure(Checked):
         hidden_kind: kind of hidden units.
         hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
-        initial_std: standard deviation of the first couplings; if not given 0.03, and a start from the data
-            beside Gaussian visible units.
+        initial_std: standard deviation of the first couplings; if not given 0.03, 0.27/√n beside n > 81
+            columns, and a start from the data beside Gaussian visible units.
         init: first parameters by name, such as orthogonal,logistic (Taniguchi et al. 2023): couplings normal
             or orthogonal, biases logistic (all) or data (the visible ones); normal,data if not given.
     """

@@ -94,8 +94,8 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         averaging: decay in (0, 1) of the running average of the parameters that ``machine_`` is, as in
             ``harmonium.train``; None: the last ones.
         initial_std: standard deviation of the first couplings, >= 0; beside Gaussian units and many hidden
-            ones it must be small, and may leave them on a saddle. None: 0.03, and beside Gaussian visible
-            units a start off the saddle (``harmonium.machine.init_from_data_``).
+            ones it must be small, and may leave them on a saddle. None: 0.03, 0.27/√n
+            beside n > 81 columns, and beside Gaussian visible units a start off it (``init_from_data_``).
         init: first parameters by name, of ``harmonium.machine.INITS`` and separated by commas: couplings
             "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
             "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.

@@ -57,7 +57,10 @@ _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its t
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
 _QUICK = 1 / 128
-_STD = 0.03  # of the first couplings, with which the budgets of decision 18 were measured
+_STD = 0.03  # of the first couplings: short trainings of tables need as much to leave the start
+_OF_ALL = (
+    0.27  # that times √columns, at most: by 0.03 clothes and photographs collapsed, by 0.01 they did not
+)
 
 
 class Defaults(NamedTuple):
@@ -90,9 +93,7 @@ GUARD = 1.0
 # How far a kind of machine goes for every row, as the learning rate times the updates.
 _BINARY, _DISCRETE, _REAL = 3.0, 0.75, 0.5
 _HIGHEST, _OTHERS = 0.3, 0.1  # rates of units of 0 and 1, at most, and of units without two values or states
-# Rate times the variance of all columns of 0 and 1 times the square of that along one line: 4,500 diverged on
-# clothes. A third less than this is no safer and 5 nats worse (docs/experiments.md, the first command).
-_PACE = 3000.0
+_PACE = 30.0  # rate times ‖C‖²: clothes, of 1,770, hold at 0.017, photographs, of 31,800, at 0.002
 _SEEN = 1024  # rows that tell these variances
 
 
@@ -181,15 +182,16 @@ class Recipe:
         Args:
             rows: visible states.
             weights: row weights, (rows,); None means uniform.
-            std: standard deviation of normal couplings; None: 0.03, and without ``init`` beside Gaussian
-                units a start off the saddle (``harmonium.machine.init_from_data_``).
+            std: standard deviation of normal couplings; None: 0.03, 0.27/√n beside n > 81 columns, and
+                without ``init`` beside Gaussian units a start off the saddle (``init_from_data_``).
             generator: Noise of couplings and biases.
         """
+        columns = sum(self.machine.layers[l].width for l in self.machine.visible)
+        known_std = min(_STD, _OF_ALL / columns**0.5) if std is None else std
         if self.init is not None:
-            known_std = _STD if std is None else std
             init_by_name_(self.machine, self.init, rows, generator, weights, std=known_std)
             return
-        normal_(self.machine, _STD if std is None else std, generator)
+        normal_(self.machine, known_std, generator)
         if self.images:  # variances of 1, those of the noise: many pixels have less, and some have none
             return
         if std is None:
@@ -201,9 +203,9 @@ class Recipe:
         """Returns the highest learning rate, for batches of 100 rows or more.
 
         Chains have to follow what couplings learn. They lag where many columns vary together, as pixels of
-        clothes do, and then the machine collapses. So beside 0/1 units the rate is 3,000 / (λ² Σ λᵢ), at
-        most 0.3, with the eigenvalues λᵢ of the covariance of the columns and λ the largest of them. Spins,
-        whose values lie twice as far apart, have a quarter of what their image in 0 and 1 has.
+        clothes do, and then the machine collapses. So beside 0/1 units the rate is 30 / ‖C‖², at most 0.3,
+        with the covariance C of the columns. Spins, whose values lie twice as far apart, have a quarter of
+        what their image in 0 and 1 has.
 
         Args:
             rows: visible states, of which at most 1,024, evenly spaced, are looked at; NaN counts as the
@@ -214,8 +216,7 @@ class Recipe:
         if not self.discrete:
             return _OTHERS
         wide = max(_width_of(machine.layers[l]) for l in machine.visible)
-        eigenvalues = _eigenvalues(rows, weights) / wide**2
-        spread = float(eigenvalues.max() ** 2 * eigenvalues.sum())
+        spread = _squared_norm(rows, weights) / wide**4
         rate = _HIGHEST if spread * _HIGHEST <= _PACE else _PACE / spread
         other = _width_of(machine.layers[machine.hidden[0]]) if machine.hidden else wide
         return rate / (wide * other) ** 2
@@ -480,13 +481,12 @@ def _width_of(layer: Layer) -> float:
     return high - low
 
 
-def _eigenvalues(rows: Rows, weights: Tensor | None) -> Tensor:
-    """Returns the eigenvalues of the covariance of all columns, without some that are 0."""
+def _squared_norm(rows: Rows, weights: Tensor | None) -> float:
+    """Returns the sum of the squares of all covariances of two columns, variances included."""
     places = torch.linspace(0, len(rows) - 1, min(len(rows), _SEEN), dtype=torch.float64).long()
     v = rows.take(places).double().cpu()
     share = (~v.isnan()).double() if weights is None else ~v.isnan() * weights[places].cpu().unsqueeze(1)
     total = share.sum(0)
     mean = (share * v.nan_to_num(nan=0.0)).sum(0) / torch.where(total > 0, total, 1.0)
     v = (share / total.max()).sqrt() * torch.where(v.isnan(), 0.0, v - mean)
-    found: Tensor = torch.linalg.eigvalsh(v.T @ v if len(v) > v.shape[1] else v @ v.T)
-    return found
+    return float((v.T @ v if len(v) > v.shape[1] else v @ v.T).square().sum())
