@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from ucd_common import earlier, figure, normal_machine, parser, write
+from ucd_common import PUBLISHED_PAIRS, earlier, figure, normal_machine, parser, write
 
 import harmonium as hm
 from harmonium.learning import ExpectationRequest
@@ -40,6 +40,7 @@ POINTS = {"quick": 6, "paper": 10}
 RATE, PUBLISHED = 0.02, 0.2
 rules = hm.rules
 RULES = {"ucd": rules.ucd(), "cd-1": rules.cd(1), "pcd-1": rules.pcd(1, CHAINS)}
+ALG_3 = rules.ucd(pair_kernel=PUBLISHED_PAIRS)
 LONGER = {f"cd-{k}": rules.cd(k) for k in (2, 5, 10)}
 WARM = rules.ucd(start="persistent")
 
@@ -72,6 +73,7 @@ def stages_of(updates: int, points: int) -> dict[str, dict[str, list[Stage]]]:
             **{f"{name} {PUBLISHED}": once[name](PUBLISHED) for name in ("cd-1", "pcd-1", *LONGER)},
             "pcd then ucd": [Stage(RULES["pcd-1"], PUBLISHED, 500, 250), Stage(WARM, RATE, 1000, 250)],
             f"ucd {PUBLISHED}": once["ucd"](PUBLISHED),
+            f"ucd alg. 3 {PUBLISHED}": [Stage(ALG_3, PUBLISHED, updates, every)],
         },
     }
 

@@ -14,6 +14,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import harmonium as hm
+from harmonium.coupled import CommonNoise, Gibbs, Maximal
+
+PUBLISHED_PAIRS = Gibbs(Maximal(common_noise=True), CommonNoise())  # Alg. 3 of Qiu et al. 2020
 
 
 def parser(
