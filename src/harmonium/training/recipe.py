@@ -57,8 +57,8 @@ _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its t
 # Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
 # where chains take 0.7 s; 12 units took 10 s and were no better.
 _QUICK = 1 / 128
-# Of the first couplings, as short trainings of tables need it, and that times √columns at most: by 0.03 pixels
-# of clothes and photographs collapsed, by 0.01 they did not.
+# Of the first couplings, as short trainings of tables need it, and that times √columns at most: by 0.03
+# clothes and photographs collapsed, by 0.01 they did not.
 _STD, _STD_OF_ALL = 0.03, 0.27
 
 
