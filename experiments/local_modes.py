@@ -185,7 +185,8 @@ def error(budget: dict[str, int]) -> list[dict[str, Any]]:
                 total = Statistics(hamiltonian)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the capped fraction is reported below
-                    outcome = estimator.add(ExpectationRequest(hamiltonian, v, generator(seed), total))
+                    request = ExpectationRequest(hamiltonian, v, generator(seed), total, complete=True)
+                    outcome = estimator.add(request)
                 found.append(flat(total))
                 diagnostics.append(outcome.diagnostics)
             seconds = (time.process_time() - started) / budget["replicates"]

@@ -69,7 +69,8 @@ def bias(digits: np.ndarray) -> dict[str, dict[str, float]]:
 
     def of(expectation: hm.learning.Expectation, v: torch.Tensor) -> torch.Tensor:
         total = Statistics(hamiltonian)
-        expectation.add(ExpectationRequest(hamiltonian, v, generator, total))
+        complete = not bool(v.isnan().any())
+        expectation.add(ExpectationRequest(hamiltonian, v, generator, total, complete))
         return total.products[0]
 
     found: dict[str, dict[str, float]] = {}

@@ -109,7 +109,8 @@ def variances(
     for group in torch.arange(ROWS).chunk(GROUPS):
         part = [x[group] for x in chains] if keeps else None
         total = Statistics(hamiltonian)
-        rule.free.add(ExpectationRequest(hamiltonian, X[group], generator, total, state=part))
+        request = ExpectationRequest(hamiltonian, X[group], generator, total, complete=True, state=part)
+        rule.free.add(request)
         estimates.append([total.thetas[0][0], total.thetas[1][0], total.products[0]])
     names = ("visible_biases", "hidden_biases", "couplings")
     return {
