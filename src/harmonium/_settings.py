@@ -145,6 +145,8 @@ def settings_of(owner: Any) -> dict[str, Setting]:
             found[name] = replace(
                 setting, help=_with_words(documented.get(name, setting.help), setting.words)
             )
+        for name in documented.keys() & found.keys() - get_annotations(base).keys():  # what it tells anew
+            found[name] = replace(found[name], help=_with_words(documented[name], found[name].words))
     return found
 
 

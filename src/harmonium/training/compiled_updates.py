@@ -39,7 +39,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         choice.COMPILED and total >= choice.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
     ):
         return False
-    if settings.shards is not None or settings.transform is not None or settings.precision != "float32":
+    if settings.distributed is not None or settings.transform is not None or settings.precision != "float32":
         return False
     if (
         any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple, final
@@ -22,7 +23,6 @@ from harmonium.training.divergence import Snapshot, TrainingDiverged
 from harmonium.training.history import Record
 from harmonium.training.optimizers import Adam, unhooked
 from harmonium.training.penalties import L2
-from harmonium.training.seeds import as_seed
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import Run
@@ -231,20 +231,23 @@ def train_exactly(
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     if optimizer is None:
         optimizer = partial(CentredAdam, machine, unit_means(machine, v), learning_rate)
+    usual = {"record_every": every, "evaluate_every": every, "progress": False}
+    given = usual | {name: value for name, value in watch.items() if value is not None}
+    known = {field.name for field in fields(Settings)}
     settings = Settings(
-        rule=ExactGradient(machine, roots, objective),  # type: ignore[arg-type]
+        rule=ExactGradient(machine, roots, objective),
         updates=updates + (earlier[-1]["step"] if earlier else 0),
         batch_size=EXACT_BATCH,
         optimizer=optimizer,
         learning_rate=learning_rate,
         schedule=schedule,
         penalties=[L2(decay, (edge,)) for edge, decay in zip(edges, decays, strict=True) if decay],
-        transform=None,
-        seed=as_seed(seed),
+        seed=seed,
+        weights=weights,
+        **{name: value for name, value in given.items() if name in known},
     )
-    usual = {"record_every": every, "evaluate_every": every, "progress": False}
-    options = usual | {name: value for name, value in watch.items() if value is not None}
-    return Run(machine, v, settings, weights=weights, earlier=earlier, **options).train()
+    own = {name: value for name, value in given.items() if name not in known}
+    return Run(machine, v, settings, earlier=earlier, **own).train()
 
 
 class ExactFit(NamedTuple):

@@ -169,7 +169,7 @@ class RecordedUpdates(Updates):
                 self.begin = None
                 self.monitor.watch(self._v, self.density)
             self._key_draws(step)
-            self.state.generator.manual_seed(stream_seed(self.settings.seed, "rule", step))
+            self.state.generator.manual_seed(stream_seed(self.settings.root, "rule", step))
             scale = self.scale(step)
             self.climber.set_scale(scale)
             self._recording.advance()
@@ -242,7 +242,7 @@ class RecordedUpdates(Updates):
     def _key_draws(self, step: int) -> None:
         """Sets the noise of draws from grey levels, a function of the seed and the update."""
         if self._draws is not None:
-            self._draws.manual_seed(stream_seed(self.settings.seed, "transform", step))
+            self._draws.manual_seed(stream_seed(self.settings.root, "transform", step))
 
     def _make_sender(self) -> Sender:
         """Returns what sends the rows of the next update while one is made, in the narrower of two types."""

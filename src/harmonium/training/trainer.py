@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
-from inspect import signature
 from typing import Any, final
 
-import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._progress import show_progress
-from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
+from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
-from harmonium.learning import Rule, Sharded, rules
+from harmonium.learning import Rule, Sharded
 from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.training.batch_source import RowBatches, digest, make_batch_source
-from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
+from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
-from harmonium.training.history import Metric, Record, Validation
+from harmonium.training.history import Record, Validation
 from harmonium.training.lbfgs import check_search
-from harmonium.training.optimizers import Ascent, OptimizerFactory, RunningAverage, factors_of
-from harmonium.training.penalties import Penalty
+from harmonium.training.optimizers import Ascent, RunningAverage, factors_of
 from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
 from harmonium.training.run_directory import RunDirectory
-from harmonium.training.schedules import Schedule
-from harmonium.training.seeds import as_seed, stream_seed
-from harmonium.training.settings import Settings, Transform, move
+from harmonium.training.seeds import stream_seed
+from harmonium.training.settings import Settings, move, with_settings
 from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
 from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
@@ -43,46 +37,8 @@ _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a 
 _STREAM_EVALUATE = 1000  # updates between evaluations of a stream, whose epochs have no known length
 
 
-def train(
-    machine: BoltzmannMachine,
-    X: Any,
-    *,
-    rule: Rule | str,
-    weights: Any = None,
-    updates: int | None = None,
-    epochs: int | None = None,
-    batch_size: int = 100,
-    optimizer: str | OptimizerFactory = "sgd",
-    learning_rate: float = 0.05,
-    rates: Mapping[str, float] | Sequence[str] | None = None,
-    schedule: str | Schedule = "constant",
-    momentum: float = 0.0,
-    clip_norm: float | None = None,
-    radius: float | None = None,
-    weight_decay: float = 0.0,
-    l1: float = 0.0,
-    penalties: Penalty | str | Sequence[Penalty | str] | None = None,
-    averaging: float | None = None,
-    ladder: bool | Ladder = False,
-    transform: Transform | None = None,
-    rule_state: Any = None,
-    seed: int | torch.Generator = 0,
-    device: str | torch.device | None = None,
-    precision: str = "float32",
-    validation: Any = None,
-    validation_weights: Any = None,
-    metrics: Mapping[str, Metric] | None = None,
-    evaluate_every: int | None = None,
-    record_every: int | None = None,
-    callbacks: Sequence[Callback] = (),
-    run_dir: str | os.PathLike[str] | None = None,
-    checkpoint_every: int | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool | None = None,
-    distributed: Distributed = None,
-    shards: int = SHARDS,
-) -> TrainingRun:
+@with_settings(Settings)
+def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
     """Train a machine by stochastic ascent of the mean log-likelihood, or of its weighted mean.
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
@@ -96,85 +52,8 @@ def train(
             state, with ``updates`` and without ``weights`` and ``batch_size``. Data in memory are
             checked before the first update, others batch by batch. NaN is an entry that was not observed (all
             columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
-        rule: Rule that estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a
-            recipe, ``"pcd"``, for its own settings.
-        weights: Row weights, (rows,), finite, at least 0 and not all 0; only their ratios count. The
-            mean is Σ w ln p(v) / Σ w, of which a batch gives an unbiased estimate. Rows of weight 0 are never
-            read but to be checked, and belong to no epoch. None means uniform.
-        updates: Length of the run, >= 1; or
-        epochs: Passes over the data, >= 1. Exactly one of the two.
-        batch_size: Rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
-            one an epoch, so that all are full and every row appears once an epoch; a batch of at least all
-            rows is the whole data set in its own order. Permutations of more than 4,194,304 rows are not
-            drawn from all, but computed from a key (``docs/distributed.md``).
-        optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
-            minimises, which then sets its own learning rates. ``"lbfgs"`` is for rules without noise, such as
-            pseudo_likelihood: it reads all rows at every update, whatever ``batch_size``, and ends the run
-            where the gradient is within the tolerance of ``training.LBFGS``.
-        learning_rate: Learning rate of the named optimisers, >= 0.
-        rates: Factors >= 0 of the learning rate by parameter, such as ``{"log_variance": 0.01}``: the
-            variances of Gaussian units fall much faster than local chains can follow (Melchior et al. 2017).
-            A name is that of a parameter, ``"layers.0.log_variance"``, or the last part of it for all layers.
-            Small machines then make their updates one by one, and not in compiled calls.
-        schedule: Factor of the learning rates: ``"constant"``, ``"cosine"`` and ``"linear"`` (to 0 at the
-            end), ``"warmup_cosine"`` (rising over the first twentieth), ``"inverse_sqrt"``
-            (1 / sqrt(1 + step / 1000)), or a callable ``(step, total) -> factor``.
-        momentum: Momentum of ``"sgd"``, in [0, 1).
-        clip_norm: Largest Euclidean norm of the gradient, over all parameters together and after decay terms.
-        radius: Radius of a ball around 0, > 0. Every update ends with the projection of all learned
-            parameters together to it: their Euclidean norm is at most the radius. Unbiased gradients then
-            have bounded second moments (Qiu et al. 2020, Alg. 2, Cor. 2). None: no projection.
-        weight_decay: Strength >= 0; adds -weight_decay · W to the gradient of the couplings W.
-        l1: Strength >= 0; adds -l1 · sign(W) to the gradient of the couplings.
-        penalties: Other penalties on couplings, such as ``training.GroupLasso(0.01)``, or ``"group=0.01"``.
-        averaging: Decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
-            that it forgets where the machine started.
-        ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
-            samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
-            (FORMULAS §8). A ``Ladder`` without rungs has their spacing and largest number.
-        transform: Function that makes visible states of a batch at every update, ``(rows, generator) ->
-            states``: for instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a
-            function of the seed and the step. None: the rows are states.
-        rule_state: State to start the rule with, ``TrainingRun.rule_state`` of an earlier run, whose chains
-            go on. A resumed run goes on with its own. None: the rule starts afresh.
-        seed: Seed of the order of the rows and of the rule's noise: an int in [0, 2**63), or a generator, of
-            which one is drawn. To resume, the generator has to be where it was.
-        device: Device to train on; the machine is moved there. None: where it is. Data stay where they are,
-            and batches are sent.
-        precision: Precision of the fields that the rule computes: "float32", "tf32" or "bf16", see
-            ``harmonium.backends.precision``. Statistics and parameters are in the machine's own.
-        validation: Rows for the metrics, as ``X``, few enough to be held as floats. Metrics get them as they
-            are, NaN where not observed.
-        validation_weights: Weights of these rows, as ``weights``. Metrics do not get them, nor rows of
-            weight 0.
-        metrics: Callables ``(machine, validation)`` by name that return a value for every row, such as
-            ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
-            ``validation_weights`` also a number. With ``averaging`` they judge the average.
-        evaluate_every: Updates between two evaluations; None: an epoch, 1000 with a stream. The end
-            of the run is always evaluated.
-        record_every: Updates between two records of the history; None: 100, or a hundredth of a shorter run.
-        callbacks: Objects called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
-        run_dir: Folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
-            ``checkpoint-previous.safetensors``, ``history.jsonl``, and at the end of the run
-            ``machine.safetensors``, with averaging ``averaged.safetensors``, with ``ladder``
-            ``ladder.safetensors``. One process at a time trains in it, that of its ``lock.json``.
-        checkpoint_every: Updates between two checkpoints; None: about a minute of training. One is also
-            written at the end, on Ctrl-C and on SIGTERM.
-        resume: continue from the checkpoint in ``run_dir``, or start where it holds none. Where the last one
-            is damaged, the one before is taken, with a warning. The settings must be the same; ``updates`` or
-            ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
-            stays stopped.
-        overwrite: remove the files of the run that ``run_dir`` holds, at the first record or checkpoint.
-        progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook, and
-            elsewhere a plain line every half a minute.
-        distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
-            machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
-            evaluates and calls callbacks. A callback that stops, or a signal to any of them, ends the run in
-            all after the next update. None: this process by itself, with one stream of noise in place of one
-            for each shard.
-        shards: Parts into which each batch and its chains are cut with ``distributed``, each with noise of
-            its own: a power of two that the number of processes divides and that divides every number of
-            chains, at most the rows of a batch. Another number gives other bits of the same distribution.
+        settings: keywords, those of ``training.Settings``; ``rule`` and one of ``updates`` and ``epochs``
+            have to be given.
 
     Returns:
         The outcome. After a Ctrl-C or SIGTERM the status is "interrupted", and the current update was
@@ -198,12 +77,7 @@ def train(
         >>> run.status, run.updates
         ('completed', 50)
     """
-    given, parts = dict(locals()), as_shards(distributed, shards)
-    given |= {"rule": rules.from_options(rule), "seed": as_seed(seed)}
-    watch = {name: value for name, value in given.items() if name in signature(Run).parameters}
-    given |= {"ladder": ladder is not False, "shards": None if parts is None else shards}
-    settings = Settings(**{setting.name: given[setting.name] for setting in fields(Settings)})
-    return Run(**watch, settings=settings, parts=parts).train()
+    return Run(machine, X, settings).train()
 
 
 @final
@@ -213,15 +87,12 @@ class Run:
     Args:
         machine: Machine, trained in place.
         X: Rows or a stream.
-        settings: Settings by which a run is recognised; ``updates`` counts those before it too.
-        parts: shards into which batches and chains are cut; None: they are not.
+        settings: its settings; ``updates`` counts those before it too.
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
         earlier: Records of updates that were made before; this run goes on counting from the last of them.
         notes: Numbers for the records after so many updates that are known before.
         spent: Seconds of the search that led to this run, from which its own go on; a resumed run has them.
-
-    Further arguments are those of ``train``, which documents them.
 
     Raises:
         TypeError, ValueError: a malformed argument, as ``train``. Nothing was trained or written.
@@ -233,69 +104,48 @@ class Run:
         X: Any,
         settings: Settings,
         *,
-        weights: Any = None,
-        ladder: bool | Ladder = False,
-        rule_state: Any = None,
-        device: str | torch.device | None = None,
-        validation: Any = None,
-        validation_weights: Any = None,
-        metrics: Mapping[str, Metric] | None = None,
-        evaluate_every: int | None = None,
-        record_every: int | None = None,
-        callbacks: Sequence[Callback] = (),
-        run_dir: str | os.PathLike[str] | None = None,
-        checkpoint_every: int | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-        progress: bool | None = None,
-        parts: Shards | None = None,
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
         earlier: Sequence[Record] = (),
         notes: Mapping[int, Mapping[str, float]] | None = None,
         spent: float = 0.0,
     ) -> None:
-        rhythm = {"evaluate": evaluate_every, "record": record_every, "checkpoint": checkpoint_every}
-        for name, every in rhythm.items():
-            if every is not None:
-                _checks.positive_int(every, f"{name}_every")
-        if run_dir is None and (resume or overwrite):
-            raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
-        if resume and overwrite:
-            raise ValueError("resume, overwrite: expected at most one of them to be True")
+        parts = as_shards(settings.distributed, settings.shards)
         self.machine, self.settings, self.show = machine, settings, show
         self.notes = notes or {}
-        self.run_dir, self.resume, self.overwrite = run_dir, resume, overwrite
-        rule, seed = settings.rule, settings.seed
+        self.run_dir = settings.run_dir
+        rule: Any = settings.rule
+        seed = settings.root
         self.sharded = None if parts is None else Sharded(rule, parts)
         self.group = Group() if parts is None else parts.group
-        move(machine, device)
-        self.evaluate = Validation(validation, validation_weights, metrics, machine)
-        self.progress = progress if self.group.is_rank_zero else False
-        self.callbacks = tuple(callbacks) if self.group.is_rank_zero else ()
+        move(machine, settings.device)
+        self.evaluate = Validation(
+            settings.validation, settings.validation_weights, settings.metrics, machine
+        )
+        self.progress = settings.progress if self.group.is_rank_zero else False
+        self.callbacks = tuple(settings.callbacks) if self.group.is_rank_zero else ()
         self.keeper: KeptLadder | None = None
-        if self.group.is_rank_zero and ladder is not False:
-            _checks.instance(ladder, "ladder", bool | Ladder, "True, False or a ladder.Ladder")
-            self.keeper = KeptLadder(
-                Ladder() if isinstance(ladder, bool) else ladder, partial(stream_seed, seed, "ladder")
-            )
+        if self.group.is_rank_zero and settings.ladder is not False:
+            kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
+            self.keeper = KeptLadder(kept, partial(stream_seed, seed, "ladder"))
             self.callbacks = (*self.callbacks, self.keeper)
         self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         if not self.learned:
             raise ValueError("machine: expected a parameter with requires_grad=True, received none")
         require_distribution(machine.hamiltonian())
-        assert settings.optimizer is not None and settings.learning_rate is not None  # Settings sees to it
         rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
         factors = factors_of(settings.rates, self.learned)
         ascent = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
         if ascent.search:
             check_search(rule, settings.schedule, settings.clip_norm, radius)
         size = sys.maxsize if ascent.search else settings.batch_size
-        feed = make_batch_source(machine, X, weights, size, seed, transformed=settings.transform is not None)
+        feed = make_batch_source(
+            machine, X, settings.weights, size, seed, transformed=settings.transform is not None
+        )
         epochs, updates = settings.epochs, settings.updates
         self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
-        self.evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
-        self.record_every = record_every or max(1, min(100, self.total // 100))
-        self.checkpoint_every = checkpoint_every
+        self.evaluate_every = settings.evaluate_every or feed.per_epoch or _STREAM_EVALUATE
+        self.record_every = settings.record_every or max(1, min(100, self.total // 100))
+        self.checkpoint_every = settings.checkpoint_every
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
         averaged = None if self.average is None else self.average.machine
         judged = self.judged
@@ -314,8 +164,8 @@ class Run:
             self.state.history.records = [*earlier]
             self.state.step, self.state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
         self.state.seconds = max(self.state.seconds, spent)
-        if rule_state is not None:
-            self.state.begin_from(rule_state)
+        if settings.rule_state is not None:
+            self.state.begin_from(settings.rule_state)
         compiled = served(self.state, settings, self.total, ascent)
         self.obstacle = find_obstacle(self.state, settings, self.total)
         recorded = RecordedUpdates if self.obstacle is None else OneByOne
@@ -398,9 +248,9 @@ class Run:
             with group.on_rank_zero() as leads:
                 if leads:
                     self.directory = RunDirectory(
-                        self.run_dir, identity, resume=self.resume, overwrite=self.overwrite
+                        self.run_dir, identity, resume=settings.resume, overwrite=settings.overwrite
                     )
-                    if self.resume:
+                    if settings.resume:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()
         self.condition()

@@ -90,7 +90,7 @@ class Updates(ABC):
     def transform(self, v: Tensor) -> Tensor:
         """Returns the rows of the next update, (rows, width), as the transform of the run makes them."""
         assert self.settings.transform is not None
-        key = stream_seed(self.settings.seed, "transform", self.state.step)
+        key = stream_seed(self.settings.root, "transform", self.state.step)
         return self.settings.transform(v, _random.as_generator(key))
 
     def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class OneByOne(Updates):
         batch = self._take_own_rows() or self._take_batch()
         generator = state.generator
         if self.renews:
-            key = stream_seed(settings.seed, "rule", state.step)
+            key = stream_seed(settings.root, "rule", state.step)
             # Shards only draw seeds from it, which are read.
             generator = torch.Generator() if isinstance(state.rule, Sharded) else generator
             generator.manual_seed(key)
