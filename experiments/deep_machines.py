@@ -17,6 +17,7 @@ import argparse
 import json
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def main() -> None:
                         more = ["--updates", str(updates), "--overwrite"]
                     seconds, status = trained(*more)
                     machine = hm.load(run / "machine.safetensors")
-                    config = json.loads((run / "config.json").read_text("utf-8"))
+                    config = tomllib.loads((run / "run.toml").read_text("utf-8"))["run"]
                 grid = (
                     arguments.pictures
                     and arguments.pictures / f"{name}-{'-'.join(map(str, hidden))}-{seed}.png"

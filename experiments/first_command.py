@@ -21,6 +21,7 @@ import os
 import resource
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,7 +141,7 @@ def run(name: str, seed: int, updates: int | None, runs: Path) -> dict[str, Any]
     record |= {"begun_anew": told.count("begins anew"), "cpu_seconds": seconds}
     if not found:
         return record | {"status": told.strip().splitlines()[-1]}
-    config = json.loads((folder / "config.json").read_text())
+    config = tomllib.loads((folder / "run.toml").read_text())["run"]
     record |= {"status": found["status"], "rate": config["learning_rate"], "updates": found["updates"]}
     judged, _, told = call("evaluate", folder, test, "--base", train)
     return record | (judge(judged) if judged else {"status": told.strip().splitlines()[-1]})

@@ -293,8 +293,6 @@ def png_edit(random: Random, content: bytes) -> bytes:
 
 EDITS: dict[str, Edit] = {
     "machine": machine_edit,
-    "run machine.json": json_edit,
-    "resume config.json": json_edit,
     "resume lock.json": json_edit,
     "run checkpoint.safetensors": machine_edit,
     "resume checkpoint.safetensors": machine_edit,

@@ -21,7 +21,7 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.cli.coding import naming, source_of
-from harmonium.cli.runs import describe, load_machine, require_same_encoding
+from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, Scale, Standardise, read
 from harmonium.tables import Codec
 
@@ -136,12 +136,11 @@ def machine_kinds() -> list[Kind]:
             machine.save(folder / f"{i}")
             saved.append((folder / f"{i}").read_bytes())
         run_dir = folder / "run"
-        machine = _trained(run_dir, UPDATES, resume=False)
-        (run_dir / "machine.json").write_text(json.dumps(describe(machine), indent=2) + "\n")
+        _trained(run_dir, UPDATES, resume=False)
         run = {path.name: path.read_bytes() for path in sorted(run_dir.iterdir()) if path.is_file()}
         dead = {"process": 1 << 22, "host": socket.gethostname(), "since": "2026-01-01 00:00:00+00:00"}
         run["lock.json"] = json.dumps(dead).encode()
-    unfinished = {name: run[name] for name in ("machine.json", "checkpoint.safetensors")}
+    unfinished = {name: run[name] for name in ("checkpoint.safetensors",)}
     alone = {name: content for name, content in run.items() if name != "checkpoint-previous.safetensors"}
 
     def resumed(target: str, **more: Any) -> Kind:
@@ -155,11 +154,10 @@ def machine_kinds() -> list[Kind]:
     machines = [{"m.safetensors": content} for content in saved]
     return [
         Kind("machine", "m.safetensors", machines, _load, _sample, sealed=True, share=20),
-        opened("machine.json", share=8),
         opened("checkpoint.safetensors", sealed=True, share=8),
         resumed("checkpoint.safetensors", sealed=True, share=4),
         resumed("history.jsonl", share=3),
-        resumed("config.json", share=1),
+        resumed("run.toml", share=1),
         resumed("lock.json", share=1),
     ]
 
@@ -210,7 +208,6 @@ def _open(path: Path) -> Any:
     Codec.of(machine)
     source_of(machine)
     machine.metadata = {"encoder": {"kind": "Identity"}}
-    require_same_encoding(path.parent, machine)
     return _content(machine)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_never_stopped(side: str, tm
     for updates in (13, 50, 90):
         run = trained(updates, run_dir=tmp_path, resume=True, checkpoint_every=11, **settings)
     assert bits(run) == bits(whole)
-    assert json.loads((tmp_path / "config.json").read_text())["engine"] == "compiled"
+    assert tomllib.loads((tmp_path / "run.toml").read_text())["run"]["engine"] == "compiled"
 
 
 def test_a_run_goes_on_without_numba_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ NOT_SERVED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", NOT_SERVED)
 def test_other_runs_are_made_one_by_one(name: str, tmp_path: Path) -> None:
     trained(3, run_dir=tmp_path, **NOT_SERVED[name])
-    assert json.loads((tmp_path / "config.json").read_text())["engine"] == "torch"
+    assert tomllib.loads((tmp_path / "run.toml").read_text())["run"]["engine"] == "torch"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_other_machines_are_made_one_by_one(layers: Any, tmp_path: Path) -> None
         machine, DATA, rule=hm.rules.pcd(), updates=3, batch_size=7, run_dir=tmp_path, learning_rate=1e-3,
         progress=False,
     )  # fmt: skip
-    assert json.loads((tmp_path / "config.json").read_text())["engine"] == "torch"
+    assert tomllib.loads((tmp_path / "run.toml").read_text())["run"]["engine"] == "torch"
 
 
 def test_a_frozen_parameter_and_rows_with_holes_are_left_to_updates_one_by_one(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_frozen_parameter_and_rows_with_holes_are_left_to_updates_one_by_one(t
         X = DATA.copy()
         X[0, 0] = np.nan if holes else X[0, 0]
         hm.train(machine, X, rule=hm.rules.pcd(), updates=3, run_dir=tmp_path / name, progress=False)
-        assert json.loads((tmp_path / name / "config.json").read_text())["engine"] == "torch"
+        assert tomllib.loads((tmp_path / name / "run.toml").read_text())["run"]["engine"] == "torch"

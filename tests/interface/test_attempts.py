@@ -13,7 +13,7 @@ from harmonium.training import TrainingDiverged, TrainingRun, read_checkpoint, t
 
 X = torch.tensor(hm.data.bars_and_stripes())
 RATE = 270.0  # diverges at once, after two updates at a third of it, and after 16 at a ninth
-FILES = ("machine.safetensors", "checkpoint.safetensors", "config.json")
+FILES = ("machine.safetensors", "checkpoint.safetensors", "run.toml")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 

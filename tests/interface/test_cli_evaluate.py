@@ -14,6 +14,7 @@ from harmonium.cli.mixing import until_all_meet
 from harmonium.cli.scores import work_of_rows
 from harmonium.data import Rows
 from harmonium.sums import log2_states
+from harmonium.training.checkpoint import write_checkpoint
 
 from .command_line import CommandLine
 
@@ -177,13 +178,10 @@ def test_an_unfinished_run_gives_its_checkpoint(cli: CommandLine, tmp_path: Path
         assert answer.json["results"] == expected
         assert "unfinished" in answer.stderr and "20 updates" in answer.stderr
 
-    description = (run / "machine.json").read_text()
-    (run / "machine.json").write_text(description.replace('"n_units": 5', '"n_units": 6'))
+    content = hm.training.read_checkpoint(run / "checkpoint.safetensors")
+    content["description"]["layers"][1]["n_units"] = 6
+    write_checkpoint(run / "checkpoint.safetensors", content)
     assert "makes no machine" in cli.refuse("evaluate", run, "digits")
-    (run / "machine.json").write_text("{")
-    assert "damaged" in cli.refuse("evaluate", run, "digits")
-    (run / "machine.json").unlink()
-    assert "--resume" in cli.refuse("evaluate", run, "digits")
     (run / "checkpoint.safetensors").unlink()
     assert "neither" in cli.refuse("evaluate", run, "digits")
 

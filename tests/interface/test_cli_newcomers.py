@@ -129,7 +129,7 @@ def test_a_mistake_is_answered(
     answer = cli.refuse(*arguments)
     assert [word for word in words if word not in answer] == [], answer
     assert Path("old.csv").read_text() == "mine"
-    assert not Path("new", "machine.json").exists()
+    assert not Path("new", "run.toml").exists()
 
 
 def test_a_frame_without_a_library_names_one(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -152,9 +152,8 @@ def test_every_machine_has_every_section(
     if name == "ising.safetensors":
         assert "the machine names none; --data FILE gives some" in page.text
     else:
-        config = json.loads((runs / name / "config.json").read_text())
-        assert config["process"].keys() == {"command", "python", "processor", "threads"}
-        for told in (config["rule"], config["versions"]["torch"], config["process"]["processor"]):
+        config = tomllib.loads((runs / name / "run.toml").read_text())
+        for told in (config["run"]["rule"], *config["made_with"].values()):
             assert told in page.text
 
 

@@ -19,9 +19,9 @@ import harmonium as hm
 from harmonium._settings import Checked, Count, Interval, Setting, settings_of
 from harmonium.chains import Kernel
 from harmonium.cli.options import Chains
-from harmonium.cli.run_file import as_toml
 from harmonium.cli.settings import RuleSettings, TrainSettings
 from harmonium.learning import rules
+from harmonium.training import as_toml
 from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine

@@ -244,7 +244,7 @@ def test_mistakes_are_one_line_and_leave_no_run(
     data, *options = arguments
     message = cli.refuse("train", data, tmp_path / "run", *options)
     assert [part for part in parts if part not in message] == []
-    assert not (tmp_path / "run" / "machine.json").exists()
+    assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
 def test_divergence_ends_with_status_1_after_five_attempts(cli: CommandLine, tmp_path: Path) -> None:

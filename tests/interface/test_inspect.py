@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -142,5 +142,5 @@ def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> N
     assert "exists; --overwrite" in cli.refuse("inspect", run)
     page = cli.succeed("report", run, "--sweeps", 50, "--mixing-sweeps", 20, "--json").json
     assert "Along the training" in Path(page["file"]).read_text()
-    assert json.loads((run / "config.json").read_text())["ladder"] == 1
+    assert tomllib.loads((run / "run.toml").read_text())["run"]["ladder"] == 1
     assert "holds a run" in cli.refuse("train", BARS, run)

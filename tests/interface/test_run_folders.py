@@ -316,7 +316,7 @@ def test_a_folder_replaced_by_that_of_another_run_is_left_alone(tmp_path: Path) 
 
 
 def test_files_left_by_a_kill_go_and_folders_stay(tmp_path: Path) -> None:
-    for name in ("config.json", "checkpoint.safetensors", "history.jsonl", "machine.safetensors"):
+    for name in ("run.toml", "checkpoint.safetensors", "history.jsonl", "machine.safetensors"):
         (tmp_path / f".{name}.abcd1234").write_bytes(b"left")
         (tmp_path / f".{name}.folder").mkdir()
         (tmp_path / f".{name}.folder" / "mine").write_bytes(b"mine")
@@ -337,7 +337,7 @@ def short_run(folder, **options):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "config.json", "checkpoint.safetensors"])
+@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "run.toml", "checkpoint.safetensors"])
 def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(name, overwrite, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "precious.txt").write_text("precious\n" * 100)
@@ -367,7 +367,7 @@ def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["lock.json", "config.json"])
+@pytest.mark.parametrize("name", ["lock.json", "run.toml"])
 @pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]"])
 def test_a_file_of_something_else_is_refused_and_kept(name, content, overwrite, tmp_path):
     (tmp_path / name).write_text(content)

@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import threading
+import tomllib
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
 
 VISIBLE, HIDDEN = 6, 4
 CHECKPOINTS = {"checkpoint.safetensors", "checkpoint-previous.safetensors"}
-FILES = {"config.json", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
+FILES = {"run.toml", *CHECKPOINTS, "history.jsonl", "machine.safetensors", "averaged.safetensors"}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -385,12 +386,11 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     for name, trained in (("machine", outcome.machine), ("averaged", outcome.averaged_machine)):
         loaded = hm.load(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(x, y) for x, y in zip(loaded.parameters(), trained.parameters(), strict=True))
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert config["rule"] == "pcd(1, chains=8)" and config["batch_size"] == 5 and config["X"][:2] == [23, 6]
-    assert config["machine"] == ["Bernoulli(6)", "Bernoulli(4)"] and config["versions"].keys() == {
-        "harmonium",
-        "torch",
-    }
+    record = tomllib.loads((tmp_path / "run.toml").read_text())
+    made = record["run"]
+    assert record["batch_size"] == 5 and made["rule"] == "pcd(1, chains=8)" and made["X"][:2] == [23, 6]
+    assert made["machine"] == ["Bernoulli(6)", "Bernoulli(4)"]
+    assert record["made_with"].keys() == {"harmonium", "torch", "python", "processor", "products"}
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == outcome.history
 
@@ -441,12 +441,12 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     ) as caught:
         run(tmp_path, callbacks=[fill_the_disk])
     assert caught.value.errno == errno.ENOSPC
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", *CHECKPOINTS, "history.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"run.toml", *CHECKPOINTS, "history.jsonl"}
     monkeypatch.undo()
     assert_same(run(None), run(tmp_path, resume=True))
 
 
-@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.safetensors"), (0, "config.json")])
+@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.safetensors"), (0, "run.toml")])
 def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
     message = f"{name} could not be written (File too large); no checkpoint had been written"
 

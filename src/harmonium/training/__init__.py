@@ -61,10 +61,18 @@ from harmonium.training.recipe import (
 )
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,
+    EVENTS as EVENTS,
     PREVIOUS as PREVIOUS,
     RunDirectory as RunDirectory,
     refuse_run as refuse_run,
-    remove_leftovers as remove_leftovers,
+)
+from harmonium.training.run_toml import (
+    RUN_FILE as RUN_FILE,
+    as_toml as as_toml,
+    key_of as key_of,
+    made_with as made_with,
+    read_run_file as read_run_file,
+    setting_lines as setting_lines,
 )
 from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Schedule
 from harmonium.training.seeds import stream_seed as stream_seed

@@ -15,7 +15,7 @@ from harmonium._states import RECORDS, field_names, leaves
 from harmonium._storage import OtherVersion, pack, replace_file, unpack
 
 FORMAT = "harmonium checkpoint"
-VERSION = 2  # of the layout of a checkpoint: raised where an older file could be misread
+VERSION = 3  # of the layout of a checkpoint: raised where an older file could be misread
 
 
 class DamagedCheckpoint(ValueError):
@@ -151,6 +151,7 @@ _PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "products": ("a name or None", lambda x: x is None or type(x) is str),
     "history": ("a number of records, with sums and counts by name", _is_history),
     "generator": ("a tensor", lambda x: type(x) is Tensor),
+    "description": ("a dict", lambda x: type(x) is dict),
     "machine": ("tensors by name", lambda x: _is_by_name(x, Tensor)),
     "averaged": ("tensors by name or None", lambda x: x is None or _is_by_name(x, Tensor)),
     "optimizer": ("a dict", lambda x: type(x) is dict),

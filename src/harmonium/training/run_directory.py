@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import platform
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +18,23 @@ from harmonium._storage import (
     MACHINE,
     replace_file,
 )
-from harmonium.backends import processor
 from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
 from harmonium.training.lock import NO_LINK, Lock, say_link
+from harmonium.training.run_toml import RUN_FILE, read_run_file, tables
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
 PREVIOUS = "checkpoint-previous.safetensors"
-AVERAGED = "averaged.safetensors"
-_CONFIG, _HISTORY = "config.json", "history.jsonl"
-_FILES = (_CONFIG, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
+AVERAGED, EVENTS = "averaged.safetensors", "tensorboard"
+_HISTORY = "history.jsonl"
+_FILES = (RUN_FILE, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
 
 class RunDirectory:
-    """A folder with ``config.json``, two checkpoints, ``history.jsonl`` and, in the end, the machine.
+    """A folder with ``run.toml``, two checkpoints, ``history.jsonl`` and, in the end, the machine.
 
     ``lock.json`` is there while a process trains in it. The last checkpoint and the one before are kept, so
     that damage to one does not lose the run; the older is renamed before the newer comes into its place, and
@@ -48,6 +43,7 @@ class RunDirectory:
     Args:
         path: the folder; created with its parents.
         settings: fingerprint of the run, by which it is recognised on resuming.
+        text: its settings as ``run.toml`` has them.
         resume: whether to continue the run that the folder may hold.
         overwrite: whether to remove the files of the run that it may hold, once this one has something to
             write: what is refused at its first update removes nothing. Other files are left alone.
@@ -61,15 +57,21 @@ class RunDirectory:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], settings: Mapping[str, Any], *, resume: bool, overwrite: bool
+        self,
+        path: str | os.PathLike[str],
+        settings: Mapping[str, Any],
+        text: str,
+        *,
+        resume: bool,
+        overwrite: bool,
     ) -> None:
         self.path = Path(path)
         self.checkpoint = self.path / CHECKPOINT
         self.saved_step: int | None = None
         self._previous = self.path / PREVIOUS
         self._next = self.path / "checkpoint-next.safetensors"
-        self._settings = dict(settings)
-        self._config = self.path / _CONFIG
+        self._settings, self._text = dict(settings), text
+        self._config = self.path / RUN_FILE
         self._history = self.path / _HISTORY
         self._machine = self.path / MACHINE
         self._averaged = self.path / AVERAGED
@@ -92,14 +94,15 @@ class RunDirectory:
             if file.is_symlink():
                 raise ValueError(say_link(file))
         alone = [file for file in files if file.exists()] == [self._config]
-        if alone and not _is_settings(self._config):
+        if alone and not _is_run_file(self._config):
             raise ValueError(
                 f"run_dir: expected a folder of a run's own, {self._config} is a file of something else; "
                 "choose another folder"
             )
         if not (resume or overwrite):
             refuse_run(self.path)
-        self._replaced = [file for file in files if overwrite and file.exists()]
+        events = (self.path / EVENTS).glob("events.out.tfevents.*")  # TensorBoard would draw those of both
+        self._replaced = [file for file in (*files, *events) if overwrite and file.exists()]
         self._next.unlink(missing_ok=True)
         for file in (*files, self._next):
             remove_leftovers(file)
@@ -164,16 +167,11 @@ class RunDirectory:
             )
 
     def write_config(self) -> None:
-        """Writes ``config.json``: the settings, the versions of what runs them, and the process.
-
-        In the place of another run it is written once that is removed.
-        """
-        if self._replaced:
-            return
-        versions = {name: version(name) for name in ("harmonium", "torch")}
-        text = json.dumps({**self._settings, "versions": versions, "process": _process()}, indent=2)
-        with self._name_failures(self._config):
-            replace_file(self._config, f"{text}\n".encode())
+        """Writes ``run.toml``; in the place of another run once that is removed."""
+        if not self._replaced:
+            with self._name_failures(self._config):
+                content = f"{self._text}{tables(self._settings)}"
+                replace_file(self._config, content.encode("utf-8", "surrogateescape"))
 
     def append(self, state: TrainingState) -> None:
         """Appends the last record of a run to ``history.jsonl``, and any that were lost there."""
@@ -287,24 +285,12 @@ class RunDirectory:
                 replace_file(self._history, content)
 
 
-def _is_settings(path: Path) -> bool:
-    """Returns whether a file is the ``config.json`` of a run."""
+def _is_run_file(path: Path) -> bool:
+    """Returns whether a file is the ``run.toml`` of a run."""
     try:
-        settings = json.loads(path.read_bytes())
-        return "harmonium" in settings["versions"] and "process" in settings
-    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        return "harmonium" in read_run_file(path)["made_with"]
+    except (OSError, ValueError, TypeError, KeyError):
         return False
-
-
-def _process() -> dict[str, Any]:
-    """Describes this process, without a time, so that a resumed run leaves identical bytes."""
-    program, *arguments = sys.argv or ["python"]
-    return {
-        "command": shlex.join([Path(program).name, *arguments]),
-        "python": platform.python_version(),
-        "processor": processor(),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def refuse_run(folder: Path, *others: str) -> None:
@@ -315,7 +301,7 @@ def refuse_run(folder: Path, *others: str) -> None:
     """
     held = [name for name in (*_FILES, *others) if (folder / name).exists()]
     # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
-    if held not in ([], [_CONFIG]):
+    if held not in ([], [RUN_FILE]):
         raise ValueError(
             f"run_dir: {folder} already holds a run ({held[0]}); resume=True continues it, overwrite=True "
             "replaces it"

@@ -109,6 +109,7 @@ class Watching(Checked):
             ``epochs`` may change under a schedule that does not depend on them. A run that a callback stopped
             stays stopped.
         overwrite: remove the files of the run that ``run_dir`` holds, at the first record or checkpoint.
+        run_file: Settings in ``run.toml`` in place of these, for who knows more of the run, as the command.
         progress: True shows a progress line on stderr, False none; None: in a terminal or a notebook, and
             elsewhere a plain line every half a minute.
     """
@@ -123,6 +124,7 @@ class Watching(Checked):
     checkpoint_every: Count | None = None
     resume: bool = False
     overwrite: bool = False
+    run_file: str | None = None
     progress: bool | None = None
 
 
@@ -209,7 +211,7 @@ class Settings(Watching, Steps):
         if self.rates and self.optimizer not in ("sgd", "adam"):
             raise ValueError(
                 'rates: expected with optimizer="sgd" or "adam", as any other sets its own, '
-                f"received {self.rates} with {_plain(self.optimizer)}"
+                f"received {self.rates} with {as_plain(self.optimizer)}"
             )
         for name in ("learning_rate", "schedule", "optimizer"):
             if getattr(self, name) is None:
@@ -244,7 +246,7 @@ class Settings(Watching, Steps):
     def as_dict(self) -> dict[str, Any]:
         """The settings that determine updates, as numbers and strings, to recognise them on resuming."""
         apart = {*settings_of(Watching), "weights", "rule_state", "device", "distributed"}
-        content = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in apart}
+        content = {f.name: as_plain(getattr(self, f.name)) for f in fields(self) if f.name not in apart}
         shards = None if self.distributed is None else content["shards"]
         return {**content, "ladder": int(self.ladder is not False), "shards": shards}
 
@@ -287,7 +289,8 @@ def with_settings(
     return decorate
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """Returns a value as a number or text, a callable by its name."""
     if value is None or isinstance(value, str):
         return value
     if hasattr(value, "__index__"):

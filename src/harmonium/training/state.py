@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +146,7 @@ class TrainingState:
             "products": backends.backend_name(),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
+            "description": _description(self.machine),
             "machine": dict(self.machine.state_dict()),
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -241,6 +243,12 @@ def _find_not_finite(value: Any, where: str = "") -> str:
     return ""
 
 
+def _description(machine: BoltzmannMachine) -> dict[str, Any]:
+    """Returns layers and metadata of a machine, as they come back from JSON."""
+    found: dict[str, Any] = json.loads(json.dumps({**machine.config(), "metadata": machine.metadata}))
+    return found
+
+
 def _move(value: Any, device: torch.device) -> Any:
     """Returns a tree with its tensors on a device."""
     return map_leaves(lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, value)
@@ -257,12 +265,13 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
     del content["updates"], content["epochs"]
     if not isinstance(settings.optimizer, str):
         content["optimizer"] = f"{type(optimizer).__name__}({optimizer.defaults})"
-    config, device = machine.config(), machine.device
+    config, device, metadata = machine.config(), machine.device, _description(machine)["metadata"]
     graph = [config["edges"], config["visible"]] if "edges" in config else []  # no chain of dense couplings
     return {
         **content,
         **state.batches.identity(),
         "machine": [str(layer) for layer in machine.layers] + graph,
+        **{name: metadata.get(name) for name in ("encoder", "label", "objective")},
         "requires_grad": [name for name, parameter in machine.named_parameters() if parameter.requires_grad],
         "dtype": str(machine.dtype),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,

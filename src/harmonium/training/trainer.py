@@ -27,6 +27,7 @@ from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
 from harmonium.training.run_directory import RunDirectory
+from harmonium.training.run_toml import describe
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings, move, with_settings
 from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
@@ -247,9 +248,9 @@ class Run:
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
-                    self.directory = RunDirectory(
-                        self.run_dir, identity, resume=settings.resume, overwrite=settings.overwrite
-                    )
+                    text = settings.run_file or describe(settings)
+                    folder = {"resume": settings.resume, "overwrite": settings.overwrite}
+                    self.directory = RunDirectory(self.run_dir, identity, text, **folder)
                     if settings.resume:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()

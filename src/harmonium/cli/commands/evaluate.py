@@ -14,7 +14,6 @@ from harmonium.cli import options
 from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
 from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import (
     BASE_ROWS,
     CHUNK_ROWS,
@@ -25,6 +24,7 @@ from harmonium.cli.scores import (
     spread_weighed,
     whole,
 )
+from harmonium.cli.settings import settings_of_run
 from harmonium.data import DataSet, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
 from harmonium.meanfield import SOLVERS

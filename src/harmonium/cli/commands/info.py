@@ -43,7 +43,7 @@ def _notes(backend: backends.Backend) -> list[str]:
         notes.append(
             f"runs of at least {choice.LEAST_UPDATES} updates of small machines, two-valued, categorical "
             "or Gaussian units beside one layer of two-valued hidden ones, make many in one compiled call; "
-            "config.json of a run has its engine"
+            "run.toml of a run has its engine"
         )
     else:
         notes.append(

@@ -12,8 +12,8 @@ from harmonium.cli import options
 from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
-from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import score_cells
+from harmonium.cli.settings import settings_of_run
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
 from harmonium.tables import Labels, OneOf

@@ -27,9 +27,8 @@ from harmonium.cli.coding import (
     without_units,
 )
 from harmonium.cli.output import Unfinished, note, working
-from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread, spread_weighed
-from harmonium.cli.settings import TrainSettings
+from harmonium.cli.settings import TrainSettings, settings_in_force
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
@@ -38,6 +37,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec, find_collapse, fit_exactly
 from harmonium.training import (
     AVERAGED,
+    EVENTS,
     Callback,
     Recipe,
     Steps,
@@ -97,7 +97,7 @@ def train(
     run_dir = Path(str(settings.run_dir))
     options.set_threads(settings.threads)
     if not (resume or overwrite) and options.is_leading():
-        refuse_run(run_dir, runs.DESCRIPTION, runs.RUN_FILE)
+        refuse_run(run_dir)
     if config is not None:
         stored.warn_of_differences()
     settings.hidden_layers(), _make_rule(settings)  # before the data are read, which may take long
@@ -133,11 +133,8 @@ def train(
         note(f"warning: {say_unused([name.replace('_', '-') for name in names], settings.method)}")
     if exact and not options.is_leading():
         return {}
-    if resume:
-        runs.require_same_encoding(run_dir, machine)
-        if not overwrite and not run_dir.exists():
-            note(f"there is nothing to resume in {run_dir}: a new run starts")
-    text = stored.text(settings)
+    if resume and not overwrite and not run_dir.exists():
+        note(f"there is nothing to resume in {run_dir}: a new run starts")
     total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
     validation, every = None if held is None else held.all(), settings.evaluate_every
     if settings.until_correlation is not None and not exact:
@@ -146,9 +143,9 @@ def train(
         validation, every = spread(X, 1) if held is None else validation, every or max(1, total // _LOOKS)
     watchers: list[Callback] = []
 
-    def watched(overwrite: bool) -> list[Callback]:
+    def watched() -> list[Callback]:
         """Returns new callbacks, as every attempt of training needs them."""
-        watchers[:] = [runs.Describe(run_dir, overwrite, text)]
+        watchers.clear()
         if settings.early_stopping is not None and metrics is not None and not exact:
             watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
         if settings.until_correlation is not None and not exact:
@@ -157,7 +154,7 @@ def train(
             from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
 
             drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+            watchers.append(callbacks.TensorBoard(run_dir / EVENTS, pictures=drawn and drawn.pictures))
         return watchers
 
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
@@ -169,6 +166,7 @@ def train(
         "evaluate_every": every or (sys.maxsize if exact else None),  # the end at any rate
         "run_dir": run_dir,
         "checkpoint_every": settings.checkpoint_every,
+        "run_file": stored.text(settings),
     }
     folder: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
     steps = {field.name: getattr(settings, field.name) for field in fields(Steps)}
@@ -185,7 +183,7 @@ def train(
             weights=beginning.weights,
             distributed=None if settings.shards is None else "auto",
             shards=SHARDS if settings.shards is None else settings.shards,
-            callbacks=watched(overwrite),
+            callbacks=watched(),
             resume=resume,
             overwrite=overwrite,
             **watch,
@@ -195,7 +193,7 @@ def train(
         if exact:
             rule = rules.exact()
             with working("summing over the hidden units"):
-                seen = watched(overwrite)
+                seen = watched()
                 run = fit_exactly(
                     beginning.recipe, X, beginning.weights, share, callbacks=seen, **folder, **watch
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Any
 
 from harmonium._storage import MACHINE
 from harmonium.report.page.charts import Chart, chart
-from harmonium.training import RESERVED, Record, read_lines
+from harmonium.training import RESERVED, RUN_FILE, Record, read_lines, read_run_file
 
 _ERROR = "_standard_error"
 _NORMS = (("gradient", "gradient_norm"), ("weights", "weight_norm"))
@@ -32,9 +31,9 @@ class RunRecord:
 
     Attributes:
         name: The folder's name.
-        config: What ``config.json`` holds; empty where there is none.
+        config: What ``run.toml`` holds; empty where there is none.
         history: the lines of ``history.jsonl``.
-        date: when training began, or last went on: the time of ``config.json``.
+        date: when training began, or last went on: the time of ``run.toml``.
         finished: whether the run has written its machine.
     """
 
@@ -54,15 +53,13 @@ class RunRecord:
         """
         if not run.exists():
             raise FileNotFoundError(f"RUN: there is no file or folder {run}")
-        config, history = run / "config.json", run / "history.jsonl"
+        config, history = run / RUN_FILE, run / "history.jsonl"
         if run.is_file():
             return cls(run.stem, {}, [], _read_date(run), True)
         if not config.exists() and not (run / MACHINE).exists():
-            raise FileNotFoundError(f"RUN: {run} holds no run: neither config.json nor {MACHINE}")
+            raise FileNotFoundError(f"RUN: {run} holds no run: neither {RUN_FILE} nor {MACHINE}")
         try:
-            settings = json.loads(config.read_text("utf-8")) if config.exists() else {}
-            if not isinstance(settings, dict):
-                raise ValueError(f"expected settings by name, received {type(settings).__name__}")
+            settings = read_run_file(config) if config.exists() else {}
         except ValueError as error:
             raise ValueError(f"RUN: {config} is damaged ({error})") from error
         lines = history.read_bytes().splitlines(keepends=True) if history.exists() else []
@@ -103,20 +100,23 @@ class RunRecord:
         return sum(last) / len(last) if last else None
 
     def settings(self) -> dict[str, str]:
-        """Returns everything of ``config.json`` but what tells data apart, in words."""
+        """Returns everything of ``run.toml``, in words."""
         plain: dict[str, str] = {}
-        for name, value in self.config.items():
-            if name in ("versions", "process"):
-                plain |= {inner: str(text) for inner, text in value.items()}
-            elif name == "X":
-                plain["data"] = f"{value[0]} rows of {value[1]} columns"
-            elif name == "machine":
+        tables = (self.config.get(name) for name in ("run", "made_with"))
+        flat = {
+            **self.config,
+            **{k: v for table in tables if isinstance(table, dict) for k, v in table.items()},
+        }
+        for name, value in flat.items():
+            if name == "X" and isinstance(value, list):
+                plain["rows"] = f"{value[0]} of {value[1]} columns"
+            elif name == "machine" and isinstance(value, list):
                 plain["layers"] = ", ".join(part for part in value if isinstance(part, str))
                 edges = next((part for part in value if isinstance(part, list)), [])
                 joins = (f"{'–'.join(map(str, edge['layers']))} {edge['kind']}" for edge in edges)
                 plain["edges"] = ", ".join(joins) or "a chain, dense"
-            elif name != "requires_grad":
-                plain[name] = "none" if value is None else str(value)
+            elif name not in ("run", "made_with"):
+                plain[name] = "; ".join(map(str, value)) if isinstance(value, list) else str(value)
         return {name.replace("_", " "): text for name, text in {**plain, "date": self.date}.items()}
 
 
