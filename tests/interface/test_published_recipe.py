@@ -125,8 +125,5 @@ def test_the_paper_s_budget_runs_at_small_size(
     config = tomllib.loads((out / record["run"] / "run" / "run.toml").read_text())
     assert (config["schedule"], config["learning_rate"]) == ("inverse_sqrt", 0.01)
     assert "clip_norm" not in config
-        "inverse_sqrt",
-        0.01,
-    ) and "clip_norm" not in config
     machine = hm.load(out / record["run"] / "run" / "machine.safetensors")
     assert [str(layer) for layer in machine.layers] == ["Spin(6272)", "Spin(6)", "Spin(5)"]

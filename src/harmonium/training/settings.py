@@ -85,7 +85,7 @@ class Steps(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Watching(Checked):
-    """What judges a run and where it is kept; none of it changes an update.
+    """Describes how a run is judged, followed and kept; none of it changes an update.
 
     Attributes:
         validation: Rows for the metrics, as X, few enough to be held as floats. Metrics get them as they
