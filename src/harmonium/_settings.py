@@ -128,9 +128,9 @@ def settings_of(owner: Any) -> dict[str, Setting]:
     Args:
         owner: a dataclass, or a function whose parameters are settings.
     """
-    hints, kinds = get_type_hints(owner, include_extras=True), get_type_hints(owner)
     found: dict[str, Setting] = {}
     for base in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
+        hints, kinds = get_type_hints(base, include_extras=True), get_type_hints(base)
         documented, panel = _documented(base), base.__dict__.get("PANEL")
         method = base.__dict__.get("METHOD")
         for name in get_annotations(base):
@@ -138,9 +138,11 @@ def settings_of(owner: Any) -> dict[str, Setting]:
                 continue
             parts = (hints[name], *get_args(hints[name]))
             told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
-            setting = told[0] if told else Setting()
-            setting = replace(setting, kind=kinds[name], method=setting.method or method, panel=panel)
-            if choices := [x for part in parts if get_origin(part) is Literal for x in get_args(part)]:
+            setting = told[0] if told else found.get(name, Setting())
+            uses, title = setting.method or method, panel or setting.panel
+            setting = replace(setting, kind=kinds[name], method=uses, panel=title)
+            choices = [x for part in parts if get_origin(part) is Literal for x in get_args(part)]
+            if choices and setting.takes is None:
                 setting = replace(setting, takes=choices)
             found[name] = replace(
                 setting, help=_with_words(documented.get(name, setting.help), setting.words)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from harmonium._settings import settings_of
 from harmonium.estimators import RBM, RBMOutlier
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
@@ -101,8 +102,8 @@ TRAINING = {
 
 
 def test_the_options_of_chains_are_all_listed_above() -> None:
-    declared = RBM()._declared()
-    assert {name for name, about in declared.items() if about["method"] == "chains"} == set(TRAINING)
+    declared = settings_of(RBM)
+    assert {name for name, setting in declared.items() if setting.method == "chains"} == set(TRAINING)
 
 
 @short

@@ -6,7 +6,6 @@ import pickle
 import re
 import warnings
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
 import harmonium as hm
+from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
-from harmonium.estimators._options import option
 from harmonium.training import Recipe, TrainingDiverged
 
 torch.set_num_threads(1)
@@ -251,7 +249,7 @@ def test_training_that_goes_on_refuses_what_it_would_not_read(kind, name) -> Non
 class Sparse(RBM):
     """An estimator with one more parameter, as ``docs/design.md`` has it."""
 
-    l1: float = option(0.0, Interval(Real, 0, None, closed="left"), train=True)
+    l1: AtLeast0 = 0.0
 
 
 def test_a_parameter_is_one_line() -> None:

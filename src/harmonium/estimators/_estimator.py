@@ -3,38 +3,123 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from math import isinf
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import Interval as Numbers, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from harmonium import _checks, tasks
+from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, settings_of
 from harmonium.data import Encoder, Identity, encoder_from_dict
 from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, taken, validated
-from harmonium.estimators._options import Options
 from harmonium.estimators._training import Training, structure_of
+from harmonium.layers import Layer
+from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import Codec, Table
+from harmonium.tables import UNKNOWN, Codec, Table
 from harmonium.tasks import unobserved
-from harmonium.training import warn_of_rough
+from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
 
 
-class BoltzmannEstimator(Options, BaseEstimator, ABC):
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Options:
+    """The parameters that any training reads."""
+
+    visible: Annotated[str | Mapping[Any, str], Setting(ChainMap({"auto": None}, Layer.registry))] = "auto"
+    unknown: Annotated[str, Setting(UNKNOWN)] = "missing"
+    binarise: Annotated[str | None, Setting(("sample",))] = None
+    hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
+    hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
+    method: Annotated[str, Setting(METHODS)] = "auto"
+    warm_start: bool = False
+    log_partition: Literal["auto", "exact", "ais"] = "auto"
+    ais_chains: Annotated[int, Setting(Interval(2, whole=True))] = 100
+    ais_temperatures: Count = 1000
+    dtype: Annotated[str | None, Setting(("float32", "float64"))] = None
+    verbose: int = 0
+    device: str | torch.device | None = None
+    random_state: Any = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _ByChains:
+    """The parameters that training by chains alone reads."""
+
+    METHOD: ClassVar[str] = "chains"
+    rule: Annotated[str | Rule, Setting(("auto", *rules.RECIPES))] = "auto"
+    sweeps: Count | None = None
+    chains: Count | None = None
+    batch_size: Count = 100
+    epochs: Count | None = None
+    max_updates: Count | None = None
+    centred: bool | None = None
+    learning_rate: AtLeast0 | None = None
+    optimizer: Annotated[str | OptimizerFactory, Setting(("auto", "sgd", "adam"))] = "auto"
+    schedule: Annotated[str | Schedule, Setting(SCHEDULES)] = PLAIN.schedule
+    clip_norm: Annotated[float | Literal["auto"] | None, Setting(Interval(0.0, closed="neither"))] = "auto"
+    weight_decay: AtLeast0 = 0.0
+    averaging: Share | None = PLAIN.averaging
+    initial_std: AtLeast0 | None = PLAIN.initial_std
+    init: str | None = None
+    early_stopping: bool = False
+    validation_fraction: Share = 0.1
+    n_iter_no_change: Count = 10
+    on_divergence: Literal["slower", "raise"] = "slower"
+
+
+_MEANT = {bool: "boolean", NoneType: None, Sequence: "array-like", Callable: callable}
+
+
+def constraints_of(name: str, setting: Setting) -> list[Any]:
+    """Returns what a parameter may be, in the terms of scikit-learn's ``_parameter_constraints``."""
+    if name in ("verbose", "random_state"):
+        return [name]
+    allowed: list[Any] = []
+    takes, union = setting.takes, get_origin(setting.kind) in (Union, UnionType)
+    if isinstance(takes, Interval):
+        ends = [None if isinf(end) else end for end in (takes.low, takes.high)]
+        closed = "left" if takes.whole or (takes.closed == "both" and ends[1] is None) else takes.closed
+        allowed.append(Numbers(Integral if takes.whole else Real, *ends, closed=closed))
+    elif takes is not None:
+        allowed.append(StrOptions(set(takes)))
+    for kind in get_args(setting.kind) if union else (setting.kind,):
+        origin = get_origin(kind) or kind
+        if origin is Literal and isinstance(takes, Interval):
+            allowed.append(StrOptions(set(get_args(kind))))
+        elif origin in _MEANT:
+            allowed.append(_MEANT[origin])
+        elif takes is None or origin not in (int, float, str, Literal):
+            allowed.append({int: Integral, float: Real}.get(origin, origin))
+    return allowed
+
+
+class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
 
-    Another parameter of an estimator is a field of its class, made by ``option``.
+    A parameter is a field, which ``RBM`` documents. One by the name of a setting of ``train`` is passed on.
     """
+
+    @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        """The values that each parameter may have, as scikit-learn checks them."""
+        known = settings_of(type(self))
+        return {field.name: constraints_of(field.name, known[field.name]) for field in fields(self)}
 
     _fitted: Fitted | None = None
     _samples_images = False  # which leaves no density

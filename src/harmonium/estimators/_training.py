@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, final
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._random import as_generator
+from harmonium._settings import list_unused
 from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
@@ -31,6 +32,7 @@ from harmonium.training import (
     EarlyStopping,
     OptimizerFactory,
     Recipe,
+    Settings,
     TrainingRun,
     Update,
     check_rows,
@@ -38,11 +40,13 @@ from harmonium.training import (
     learns_images,
     make_rule,
     note_sampler,
+    say_unused,
     train,
     train_slower,
 )
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # A machine is still learning where the second half of the updates brought more than this share of all that
@@ -179,7 +183,8 @@ class Training:
             )
         fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label, X)
         assert self.recipe is not None
-        self.options._warn_of_unused(self.recipe.method)
+        if unused := list_unused(self.options, self.recipe.method):
+            _checks.warn(f"{type(self.options).__name__}: {say_unused(unused, self.recipe.method)}")
         self.rule = None if self.exact else self._make_rule(fitted.machine)
         labels, dtype = None if label is None else label[1], fitted.machine.dtype
         codec = Codec(fitted.encoder, fitted.data_layers)
@@ -219,7 +224,7 @@ class Training:
             label=None if label is None else label[0],
             method=options.method if whole else "chains",
             init=options.init,
-            steered=bool(options._list_unused("exact")),
+            steered=bool(list_unused(options, "exact")),
         )
         seed = int(check_random_state(options.random_state).randint(2**31 - 1))
         double = recipe.label and recipe.method == "chains" and getattr(X, "dtype", None) == np.float64
@@ -325,6 +330,8 @@ class Training:
         updates, rate = self.budget(learned, None if weights is None else weights[kept], whole)
         first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
 
+        own = {each.name for each in fields(options)} - _DECIDED
+        passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
         plain = self.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
 
         def attempt(factor: float) -> TrainingRun:
@@ -351,7 +358,7 @@ class Training:
                 progress=options.verbose > 0,
                 **validation,
                 clip_norm=recipe.clip_norm(options.clip_norm),
-                **options._train_settings(),
+                **passed,
             )
 
         if options.on_divergence == "raise":

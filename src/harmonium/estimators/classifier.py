@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
-from typing import Any, Self, final
+from typing import Annotated, Any, Literal, Self, final
 
 import numpy as np
 import torch
@@ -14,12 +13,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from harmonium._random import as_generator
 from harmonium._rows import Rows
+from harmonium._settings import Count, Interval, Setting
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import (
     Array,
@@ -32,7 +31,6 @@ from harmonium.estimators._intake import (
     weights_of,
 )
 from harmonium.estimators._neighbours import from_neighbours
-from harmonium.estimators._options import COUNT, option
 from harmonium.estimators._training import learner_for
 from harmonium.estimators.rbm import RBM
 from harmonium.layers import Categorical
@@ -116,14 +114,14 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         ((3, 64), array([8, 8, 8]))
     """
 
-    n_hidden: int | None = option(None, COUNT, None)
+    n_hidden: Count | None = None
     _: KW_ONLY
-    objective: str = option("hybrid", StrOptions(set(OBJECTIVES)))
-    joint: float = option(OBJECTIVES["hybrid"], Interval(Real, 0, 1, closed="both"))
-    class_weight: Any = option(None, dict, StrOptions({"balanced"}), None)
-    missing_label: Any = option(None, str, Integral, Real, None)
-    unlabelled: str = option("auto", StrOptions({"auto", "neighbours", "density"}))
-    missing_cells: str = option("auto", StrOptions(set(PREDICT_METHODS)))
+    objective: Annotated[str, Setting(OBJECTIVES)] = "hybrid"
+    joint: Annotated[float, Setting(Interval(0.0, 1.0))] = OBJECTIVES["hybrid"]
+    class_weight: Annotated[dict[Any, float] | str | None, Setting(("balanced",))] = None
+    missing_label: str | int | float | None = None
+    unlabelled: Literal["auto", "neighbours", "density"] = "auto"
+    missing_cells: Annotated[str, Setting(PREDICT_METHODS)] = "auto"
     optimizer: str | OptimizerFactory = LABEL.optimizer
     averaging: float | None = LABEL.averaging
     initial_std: float | None = LABEL.initial_std

@@ -10,7 +10,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._options import option
 
 
 @final
@@ -48,7 +47,7 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         (2, 6)
     """
 
-    n_hidden: Sequence[int] = option((100, 50), "array-like")
+    n_hidden: Sequence[int] = (100, 50)
 
     # Hidden layers
     # ----------------------------------------------------------------------------

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Real
-from typing import Any, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
 import torch
 from sklearn.base import OutlierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from harmonium._random import as_generator
+from harmonium._settings import Count, Interval, Setting
 from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
-from harmonium.estimators._options import COUNT, option
 from harmonium.likelihood import LogPartition
 from harmonium.tables import Table
 from harmonium.tasks import impute, unobserved
@@ -64,9 +62,9 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
         array([ 1, -1])
     """
 
-    n_hidden: int | None = option(None, COUNT, None)
+    n_hidden: Count | None = None
     _: KW_ONLY
-    contamination: float | str = option("auto", StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right"))
+    contamination: Annotated[float | Literal["auto"], Setting(Interval(0.0, 0.5, "right"))] = "auto"
 
     _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset", "_fall", "_least_share")
 

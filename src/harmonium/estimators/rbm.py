@@ -12,9 +12,9 @@ from sklearn.utils import check_array
 from torch import Tensor
 
 from harmonium._rows import refuse_blank
+from harmonium._settings import Count
 from harmonium.estimators._density import DensityEstimator
 from harmonium.estimators._fitted import posterior_means
-from harmonium.estimators._options import COUNT, option
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import visible_means_given
 
@@ -153,7 +153,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         2
     """
 
-    n_hidden: int | None = option(None, COUNT, None)
+    n_hidden: Count | None = None
     _samples_images = True
 
     # Hidden units and reconstructions

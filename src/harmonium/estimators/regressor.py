@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from harmonium import _checks
 from harmonium.data import Frame, Series, frame_of, is_frame
 from harmonium.estimators._intake import Array
-from harmonium.estimators._options import COUNT
 from harmonium.estimators.rbm import RBM
 
 
@@ -47,7 +48,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's own name
         "estimator": [RBM, None],
-        "draws": [COUNT],
+        "draws": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 

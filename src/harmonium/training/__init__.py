@@ -76,6 +76,6 @@ from harmonium.training.run_toml import (
 )
 from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Schedule
 from harmonium.training.seeds import stream_seed as stream_seed
-from harmonium.training.settings import Steps as Steps
+from harmonium.training.settings import Settings as Settings, Steps as Steps
 from harmonium.training.state import TrainingRun as TrainingRun
 from harmonium.training.trainer import train as train

@@ -31,7 +31,7 @@ class RunRecord:
 
     Attributes:
         name: The folder's name.
-        config: What ``run.toml`` holds; empty where there is none.
+        config: What ``run.toml`` holds, its tables within; empty where there is none.
         history: the lines of ``history.jsonl``.
         date: when training began, or last went on: the time of ``run.toml``.
         finished: whether the run has written its machine.
@@ -60,7 +60,9 @@ class RunRecord:
             raise FileNotFoundError(f"RUN: {run} holds no run: neither {RUN_FILE} nor {MACHINE}")
         try:
             settings = read_run_file(config) if config.exists() else {}
-        except ValueError as error:
+            for table in ("run", "made_with"):  # what the run came to wins over what was asked
+                settings |= settings.pop(table, {})
+        except (TypeError, ValueError) as error:
             raise ValueError(f"RUN: {config} is damaged ({error})") from error
         lines = history.read_bytes().splitlines(keepends=True) if history.exists() else []
         try:
@@ -102,12 +104,7 @@ class RunRecord:
     def settings(self) -> dict[str, str]:
         """Returns everything of ``run.toml``, in words."""
         plain: dict[str, str] = {}
-        tables = (self.config.get(name) for name in ("run", "made_with"))
-        flat = {
-            **self.config,
-            **{k: v for table in tables if isinstance(table, dict) for k, v in table.items()},
-        }
-        for name, value in flat.items():
+        for name, value in self.config.items():
             if name == "X" and isinstance(value, list):
                 plain["rows"] = f"{value[0]} of {value[1]} columns"
             elif name == "machine" and isinstance(value, list):
@@ -115,7 +112,7 @@ class RunRecord:
                 edges = next((part for part in value if isinstance(part, list)), [])
                 joins = (f"{'–'.join(map(str, edge['layers']))} {edge['kind']}" for edge in edges)
                 plain["edges"] = ", ".join(joins) or "a chain, dense"
-            elif name not in ("run", "made_with"):
+            else:
                 plain[name] = "; ".join(map(str, value)) if isinstance(value, list) else str(value)
         return {name.replace("_", " "): text for name, text in {**plain, "date": self.date}.items()}
 
