@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -27,7 +27,7 @@ from harmonium.cli.coding import (
     without_units,
 )
 from harmonium.cli.output import Unfinished, note, working
-from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread, spread_weighed
+from harmonium.cli.scores import CORRELATION, Metric, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings, settings_in_force
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
@@ -46,6 +46,7 @@ from harmonium.training import (
     callbacks,
     check_rows,
     choose,
+    key_of,
     name_objective,
     note_sampler,
     refuse_run,
@@ -100,131 +101,173 @@ def train(
         refuse_run(run_dir)
     if config is not None:
         stored.warn_of_differences()
-    settings.hidden_layers(), _make_rule(settings)  # before the data are read, which may take long
-    if settings.until_correlation is not None and settings.early_stopping is not None:
-        raise ValueError(
-            f"early_stopping: expected none with --until-correlation, received {settings.early_stopping}; "
-            "either of them ends the run and chooses its machine"
-        )
+    _check(settings)
     stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
     device = options.as_device(options.own_device(settings.device))
-    if settings.from_run is None:
-        settings.share(settings.label)
     with working("reading the data"):
-        if settings.from_run is None:
-            beginning = Beginning.new(settings, stored.kinds)
-        else:
-            beginning = Beginning.trained(settings)
-        machine, X = beginning.machine, beginning.X
-        settings, share = _decide(settings, beginning)
-        rule = _make_rule(settings)
-        if settings.method == "chains":
-            note_sampler(machine, rule)
-        if share is not None:
-            rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
-            machine.metadata["objective"] = name_objective(share)
-        held = _held_out(machine, settings)
-        # Where hidden units can be summed out, the likelihood itself is at hand.
-        followed = settings.metric or ("likelihood" if settings.method == "exact" and share is None else None)
-        metrics = None if held is None else metrics_of(Codec.of(machine), followed, held, settings.seed)
-    exact = settings.method == "exact"
+        plan = _prepare(settings, stored.kinds)
+    settings = plan.settings
     if unused := list_unused(settings, settings.method):
-        names = [f"--{(settings_of(TrainSettings)[name].option or name).lstrip('-')}" for name in unused]
-        note(f"warning: {say_unused([name.replace('_', '-') for name in names], settings.method)}")
-    if exact and not options.is_leading():
+        names = [f"--{key_of(name, settings_of(TrainSettings)[name]).replace('_', '-')}" for name in unused]
+        note(f"warning: {say_unused(names, settings.method)}")
+    if plan.exact and not options.is_leading():
         return {}
     if resume and not overwrite and not run_dir.exists():
         note(f"there is nothing to resume in {run_dir}: a new run starts")
-    total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
-    validation, every = None if held is None else held.all(), settings.evaluate_every
-    if settings.until_correlation is not None and not exact:
-        agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
-        metrics = {CORRELATION: agreement, **(metrics or {})}
-        validation, every = spread(X, 1) if held is None else validation, every or max(1, total // _LOOKS)
-    watchers: list[Callback] = []
-
-    def watched() -> list[Callback]:
-        """Returns new callbacks, as every attempt of training needs them."""
-        watchers.clear()
-        if settings.early_stopping is not None and metrics is not None and not exact:
-            watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
-        if settings.until_correlation is not None and not exact:
-            watchers.append(_until(settings.until_correlation))
-        if settings.tensorboard:
-            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
-
-            drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-            watchers.append(callbacks.TensorBoard(run_dir / EVENTS, pictures=drawn and drawn.pictures))
-        return watchers
-
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
-    watch: dict[str, Any] = {
-        "seed": stream_seed(as_root(settings.seed), "train"),
-        "device": device,
-        "validation": validation,
-        "metrics": metrics,
-        "evaluate_every": every or (sys.maxsize if exact else None),  # the end at any rate
-        "run_dir": run_dir,
-        "checkpoint_every": settings.checkpoint_every,
-        "run_file": stored.text(settings),
-    }
-    folder: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-    steps = {field.name: getattr(settings, field.name) for field in fields(Steps)}
-    rate: float = steps.pop("learning_rate")
-
-    def attempt(factor: float, *, resume: bool, overwrite: bool) -> TrainingRun:
-        """Trains by chains at this times the learning rate."""
-        return fit(
-            machine,
-            X,
-            rule=rule,
-            **steps,
-            learning_rate=rate * factor,
-            weights=beginning.weights,
-            distributed=None if settings.shards is None else "auto",
-            shards=SHARDS if settings.shards is None else settings.shards,
-            callbacks=watched(),
-            resume=resume,
-            overwrite=overwrite,
-            **watch,
-        )
-
     try:
-        if exact:
-            rule = rules.exact()
-            with working("summing over the hidden units"):
-                seen = watched()
-                run = fit_exactly(
-                    beginning.recipe, X, beginning.weights, share, callbacks=seen, **folder, **watch
-                )
-        else:
-            with init_process_group(device):
-                run = train_slower(attempt, machine, run_dir=run_dir, learning_rate=rate, **folder)
+        run = _fit(plan, device, stored.text(settings), resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
         note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
         raise
     if not options.is_leading():
         return {}
-    result = _summary(run, beginning, rule, watchers)
+    result = _summary(run, plan)
     if run.status == "interrupted":
-        of = "" if exact else f" of {total}"
+        of = "" if plan.exact else f" of {plan.total}"
         note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again}")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
-    trained = run.averaged_machine or run.machine
-    learned = spread_weighed(X, beginning.weights, _JUDGED)
-    if learned is not None and rule.learns_density and not exact:
-        with working("comparing with independent columns"):
-            collapse = find_collapse(trained, *learned, seed=settings.seed)
-        if collapse is not None:
-            verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
-            raise Unfinished({**result, "verdict": verdict}, 1)
+    if (collapse := _find_collapse(run, plan)) is not None:
+        verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
+        raise Unfinished({**result, "verdict": verdict}, 1)
     return result
 
 
-def _until(correlation: float) -> callbacks.EarlyStopping:
-    """Returns what ends a run at a correlation, or where it no longer rises."""
-    return callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=correlation)
+@final
+@dataclass
+class Plan:
+    """A training that can begin.
+
+    Attributes:
+        settings: what is in force, the data's choices included.
+        beginning: the machine with its data.
+        rule: the learning rule, of training by chains.
+        share: weight of ln p(rest, label) in what is learned; None: there is no label.
+        metrics: Metrics by name, the one to follow first; None: there are none.
+        validation: Rows that they judge.
+        watchers: callbacks of the last attempt.
+    """
+
+    settings: TrainSettings
+    beginning: Beginning
+    rule: Rule
+    share: float | None
+    metrics: dict[str, Metric] | None
+    validation: Tensor | None
+    watchers: list[Callback] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """True if the machine is trained without chains."""
+        return self.settings.method == "exact"
+
+    @property
+    def total(self) -> int:
+        """Updates of training by chains."""
+        settings = self.settings
+        return settings.updates or updates_of(
+            settings.epochs or 1, len(self.beginning.X), settings.batch_size
+        )
+
+    def watched(self) -> list[Callback]:
+        """Returns new callbacks, as every attempt of training needs them."""
+        self.watchers.clear()
+        settings, made = self.settings, self.watchers
+        if settings.early_stopping is not None and self.metrics is not None and not self.exact:
+            made.append(callbacks.EarlyStopping(next(iter(self.metrics)), settings.early_stopping))
+        if settings.until_correlation is not None and not self.exact:
+            goal = settings.until_correlation
+            made.append(callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=goal))
+        if settings.tensorboard:
+            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
+
+            start = self.beginning
+            drawn = SampleImages.of(start.machine, start.X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
+            folder = Path(str(settings.run_dir)) / EVENTS
+            made.append(callbacks.TensorBoard(folder, pictures=drawn and drawn.pictures))
+        return made
+
+
+def _check(settings: TrainSettings) -> None:
+    """Refuses settings that do not go together before the data are read, which may take long."""
+    settings.hidden_layers(), _make_rule(settings)
+    if settings.until_correlation is not None and settings.early_stopping is not None:
+        raise ValueError(
+            f"early_stopping: expected none with --until-correlation, received {settings.early_stopping}; "
+            "either of them ends the run and chooses its machine"
+        )
+    if settings.from_run is None:
+        settings.share(settings.label)
+
+
+def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
+    """Reads the data and begins a machine, or goes on with one."""
+    fresh = settings.from_run is None
+    beginning = Beginning.new(settings, kinds) if fresh else Beginning.trained(settings)
+    machine, X = beginning.machine, beginning.X
+    settings, share = _decide(settings, beginning)
+    exact, rule = settings.method == "exact", _make_rule(settings)
+    if not exact:
+        note_sampler(machine, rule)
+    if share is not None:
+        rule = rules.hybrid(rule, range(len(machine.visible) - 1), share)
+        machine.metadata["objective"] = name_objective(share)
+    held = _held_out(machine, settings)
+    # Where hidden units can be summed out, the likelihood itself is at hand.
+    followed = settings.metric or ("likelihood" if exact and share is None else None)
+    metrics = None if held is None else metrics_of(Codec.of(machine), followed, held, settings.seed)
+    plan = Plan(settings, beginning, rule, share, metrics, None if held is None else held.all())
+    if settings.until_correlation is not None and not exact:
+        agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
+        plan.metrics = {CORRELATION: agreement, **(metrics or {})}
+        plan.validation = spread(X, 1) if held is None else plan.validation
+        every = settings.evaluate_every or max(1, plan.total // _LOOKS)
+        plan.settings = replace(settings, evaluate_every=every)
+    return plan
+
+
+def _fit(plan: Plan, device: torch.device, text: str, *, resume: bool, overwrite: bool) -> TrainingRun:
+    """Trains the machine of a plan, by exact sums or by chains, in its folder."""
+    settings, beginning, run_dir = plan.settings, plan.beginning, Path(str(plan.settings.run_dir))
+    every = settings.evaluate_every
+    watch: dict[str, Any] = {
+        "seed": stream_seed(as_root(settings.seed), "train"),
+        "device": device,
+        "validation": plan.validation,
+        "metrics": plan.metrics,
+        "evaluate_every": every or (sys.maxsize if plan.exact else None),  # the end at any rate
+        "run_dir": run_dir,
+        "checkpoint_every": settings.checkpoint_every,
+        "run_file": text,
+    }
+    folder: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
+    X, weights = beginning.X, beginning.weights
+    if plan.exact:
+        with working("summing over the hidden units"):
+            seen = plan.watched()
+            return fit_exactly(beginning.recipe, X, weights, plan.share, callbacks=seen, **folder, **watch)
+    steps = {each.name: getattr(settings, each.name) for each in fields(Steps)}
+    rate: float = steps.pop("learning_rate")
+    shards = {} if settings.shards is None else {"distributed": "auto", "shards": settings.shards}
+
+    def attempt(factor: float, **again: bool) -> TrainingRun:
+        """Trains by chains at this times the learning rate."""
+        given = {**steps, **shards, **watch, **again, "learning_rate": rate * factor}
+        seen = plan.watched()
+        return fit(beginning.machine, X, rule=plan.rule, weights=weights, callbacks=seen, **given)
+
+    with init_process_group(device):
+        return train_slower(attempt, beginning.machine, run_dir=run_dir, learning_rate=rate, **folder)
+
+
+def _find_collapse(run: TrainingRun, plan: Plan) -> str | None:
+    """Returns what shows that chains left a machine worse than independent columns; None: it is not."""
+    learned = spread_weighed(plan.beginning.X, plan.beginning.weights, _JUDGED)
+    if learned is None or plan.exact or not plan.rule.learns_density:
+        return None
+    with working("comparing with independent columns"):
+        return find_collapse(run.averaged_machine or run.machine, *learned, seed=plan.settings.seed)
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
@@ -270,13 +313,12 @@ def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None
     return rows_of(coding, coding.read(settings.validation), missing=True)
 
 
-def _summary(
-    run: TrainingRun, beginning: Beginning, rule: Rule, watchers: Sequence[Callback]
-) -> dict[str, Any]:
+def _summary(run: TrainingRun, plan: Plan) -> dict[str, Any]:
     """Returns the outcome of a run."""
     assert run.run_dir is not None
+    beginning, rule = plan.beginning, plan.rule
     best: dict[str, Any] = {}
-    for each in watchers:
+    for each in plan.watchers:
         if isinstance(each, callbacks.EarlyStopping) and each.best is not None:
             best = {"best": {each.metric: each.best, "updates": each.best_step}}
     return {
@@ -291,7 +333,7 @@ def _summary(
         "layers": [str(layer) for layer in run.machine.layers],
         **(
             {"training": "exact, by sums over the hidden states"}
-            if beginning.recipe.method == "exact"
+            if plan.exact
             else {"rule": rule.name, "bias": rule.bias}
         ),
         "metrics": run.metrics,
