@@ -18,11 +18,11 @@ import typer
 from harmonium import _checks, backends
 from harmonium._settings import settings_of
 from harmonium.backends import processor
-from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.runs import RUN_FILE
 from harmonium.cli.settings import Structure, TrainSettings
 from harmonium.machine import load
+from harmonium.tables import Codec
 
 _HEAD = """\
 # A run of harmonium, in full. The same run once more, in another folder:
@@ -205,7 +205,7 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
         if (typed.from_run / RUN_FILE).is_file():
             return RunFile.read(typed.from_run / RUN_FILE).without_structure()
         if typed.from_run.is_file():
-            source = source_of(load(typed.from_run))[0]
+            source = Codec.of(load(typed.from_run)).source
             return RunFile({} if source is None else {"data": source})
     return RunFile()
 

@@ -17,25 +17,17 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import (
-    naming,
-    naming_alphabet,
-    read_kinds,
-    rows_of,
-    weighted,
-    weights_of,
-    without_units,
-)
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
 from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
+from harmonium.data.beside import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, find_collapse, fit_exactly
+from harmonium.tables import Codec, find_collapse, fit_exactly, read_kinds, without_units
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -69,7 +61,6 @@ EXAMPLES = (
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
 _JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
-_PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
 def train(
@@ -106,7 +97,7 @@ def train(
             f"early_stopping: expected none with --until-correlation, received {settings.early_stopping}; "
             "either of them ends the run and chooses its machine"
         )
-    stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
+    stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
     device = options.as_device(options.own_device(settings.device))
     if settings.from_run is None:
         settings.share(settings.label)
@@ -154,10 +145,7 @@ def train(
         if settings.until_correlation is not None and not exact:
             watchers.append(_until(settings.until_correlation))
         if settings.tensorboard:
-            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
-
-            drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))
         return watchers
 
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
@@ -269,7 +257,7 @@ def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None
     coding = Codec.of(machine)
-    return rows_of(coding, coding.read(settings.validation), missing=True)
+    return coding.observed_rows(coding.read(settings.validation), missing=True)
 
 
 def _summary(
@@ -336,8 +324,7 @@ class Beginning:
             "missing_words": settings.missing_words or (),
             "known": without_units(kinds),
         }
-        with naming_alphabet(settings.alphabet):
-            dataset = read(data, labels_apart=label is None, **reading)
+        dataset = read(data, labels_apart=label is None, **reading)
         dataset.warn_of_unseen_words()
         dataset = weighted(dataset, settings.weights, settings.reweight)
         if settings.alphabet is not None and dataset.alignment is None:
@@ -345,17 +332,16 @@ class Beginning:
         for decided in () if dataset.alignment is None else dataset.alignment.notes:
             note(f"{dataset.name}: {decided}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
-        with naming(dataset.name):
-            codec = Codec.fit(
-                rest,
-                settings.visible,
-                kinds,
-                binarise=settings.binarise,
-                seed=settings.seed,
-                unknown=settings.unknown or "missing",
-                missing=False,
-                images=settings.may_learn_images,
-            )
+        codec = Codec.fit(
+            rest,
+            settings.visible,
+            kinds,
+            binarise=settings.binarise,
+            seed=settings.seed,
+            unknown=settings.unknown or "missing",
+            missing=False,
+            images=settings.may_learn_images,
+        )
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
             codec = codec.with_label(labels)
@@ -371,16 +357,14 @@ class Beginning:
             init=settings.init,
             steered=bool(list_unused(settings, "exact")),
         )
-        with naming(dataset.name):
-            rest, labels = codec.learnable(rest, labels)
-        weights, machine = weights_of(rest, settings.reweight), recipe.machine
+        rest, labels = codec.learnable(rest, labels)
+        weights, machine = rest.row_weights(settings.reweight), recipe.machine
         generator = as_generator(stream_seed(as_root(settings.seed), "couplings"))
-        with naming(dataset.name):
-            rows = codec.rows(rest, machine.dtype, labels, shown="anything")
-            if recipe.method == "chains":
-                std = settings.initial_std
-                std = recipe.defaults.initial_std if std is None else std
-                recipe.start_(rows, weights, std, generator)
+        rows = codec.rows(rest, machine.dtype, labels, shown="anything")
+        if recipe.method == "chains":
+            std = settings.initial_std
+            std = recipe.defaults.initial_std if std is None else std
+            recipe.start_(rows, weights, std, generator)
         about = _description(dataset, data, settings)
         if settings.missing_words is not None:
             about["missing_words"] = split_words(settings.missing_words)
@@ -398,11 +382,10 @@ class Beginning:
         machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
         coding = Codec.of(machine, settings.unknown)
         dataset = weighted(coding.read(data), settings.weights, settings.reweight)
-        with naming(dataset.name):
-            rest, labels = coding.learnable(*coding.apart(dataset))
-            coding, weights = coding.widened(rest), weights_of(rest, settings.reweight)
-            X = coding.rows(rest, machine.dtype, labels, shown="anything")
-            check_rows(machine, X, "X")
+        rest, labels = coding.learnable(*coding.apart(dataset))
+        coding, weights = coding.widened(rest), rest.row_weights(settings.reweight)
+        X = coding.rows(rest, machine.dtype, labels, shown="anything")
+        check_rows(machine, X, dataset.name)
         about = _description(dataset, data, settings)
         if coding.names is not None:
             about["names"] = list(coding.names)
