@@ -259,7 +259,7 @@ class Run:
             if every is not None:
                 _checks.positive_int(every, f"{name}_every")
         if run_dir is None and (resume or overwrite):
-            raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
+            raise ValueError("run_dir: expected a folder with resume or overwrite, received None")
         if resume and overwrite:
             raise ValueError("resume, overwrite: expected at most one of them to be True")
         self.machine, self.settings, self.show = machine, settings, show
