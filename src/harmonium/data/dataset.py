@@ -238,7 +238,7 @@ class DataSet:
         try:
             return similarity_weights(np.nan_to_num(self.numbers(), nan=-1), threshold)
         except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from error
+            raise ValueError(f"{self.name}: {str(error).removeprefix('X: ')}") from error
 
     def in_order(self, names: Collection[str], needed: Collection[str], source: str) -> DataSet:
         """Returns the data with their columns in the order of some names, of which not all are needed.

@@ -523,6 +523,7 @@ class Codec:
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
         return states_of_cells([self.label], [labels], unknown)
 
+    @_naming_data
     def states(self, dataset: DataSet) -> Tensor:
         """Returns data as visible states of the machine, (rows, visible width), NaN where a cell is missing.
 
@@ -537,6 +538,7 @@ class Codec:
         self.machine.check_rows(states, dataset.name, missing=True)
         return states
 
+    @_naming_data
     def observed_rows(self, dataset: DataSet, *, missing: bool = False, beyond: str = "end") -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
