@@ -60,8 +60,7 @@ def sample(
             noise_cd.
         data: rows from which the chains start; noise if not given.
         given: rows with this value in a column or label; repeatable.
-        means: means given the hidden units, or drawn states; if not given means in a .png of a machine that
-            has learned images by noise_cd, else states.
+        means: means given the hidden units, or states; if not given means in a .png after noise_cd alone.
         temperature: draw from p^(1/temperature), below 1 likelier rows; of units of two values or categories.
     """
     mover = chains.make_kernel() or Gibbs()
