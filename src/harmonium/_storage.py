@@ -34,7 +34,7 @@ def check_free(path: Path, overwrite: bool) -> None:
         FileExistsError: it may not.
     """
     if path.exists() and not overwrite:
-        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+        raise FileExistsError(f"path: {path} exists; overwrite replaces it")
 
 
 def write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any], *, overwrite: bool) -> None:

@@ -20,10 +20,10 @@ from PIL import Image
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.coding import naming, source_of
 from harmonium.cli.runs import load_machine
 from harmonium.data import Rows, Scale, Standardise, read
 from harmonium.tables import Codec
+from harmonium.tables.codec import naming
 
 from ._exchanged import exchanged_kinds
 from ._kind import Files, Kind
@@ -179,7 +179,7 @@ def _trained(run_dir: Path, updates: int, *, resume: bool) -> hm.BoltzmannMachin
 def _read(path: Path) -> Any:
     found = read(path)
     if found.samples.dtype.kind == "O":  # a number became text or a missing cell, which makes a table
-        with naming(str(path)):
+        with naming(found):
             return [cells.values.tolist() for cells in found.frame().columns]
     rows = Rows.of(found.samples, dtype=torch.float64)
     sums = [float(chunk.sum()) for chunk in rows.chunks(max(1, (1 << 20) // rows.width))]
@@ -205,8 +205,7 @@ def _load(path: Path) -> Any:
 def _open(path: Path) -> Any:
     with redirect_stderr(io.StringIO()):
         machine, _ = load_machine(path.parent, False, torch.device("cpu"))
-    Codec.of(machine)
-    source_of(machine)
+    assert Codec.of(machine).source is None or Codec.of(machine).image_shape is not None
     machine.metadata = {"encoder": {"kind": "Identity"}}
     return _content(machine)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -15,12 +14,12 @@ from unittest.mock import patch
 import numpy as np
 
 import harmonium as hm
-from harmonium.cli.coding import naming, read_kinds, states_of
 from harmonium.cli.commands.train import Beginning
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, _frame_files, read
 from harmonium.data.frame import Frame, series_of
-from harmonium.tables import Codec, Table
+from harmonium.tables import Codec, Table, read_kinds
+from harmonium.tables.codec import naming
 
 from ._kind import Kind
 
@@ -51,10 +50,7 @@ def table_kinds() -> list[Kind]:
     found = [
         _kind("table.csv", [{"table.csv": x} for x in texts], share=10),
         _kind("table.tsv", [{"table.tsv": tabs}], share=4),
-        *(
-            _kinds_file(name, content, commas)
-            for name, content in (("kinds.json", _JSON), ("kinds.toml", _TOML))
-        ),
+        _kinds_file("kinds.toml", _TOML, commas),
         _machine_kind(commas),
     ]
     for library, needs in _LIBRARIES.items():
@@ -101,7 +97,6 @@ def _frame(library: str, suffix: str) -> bytes:
         return _frame_files.frame_bytes(Frame(tuple(columns)), suffix)
 
 
-_JSON = json.dumps(KINDS).encode()
 _TOML = b"""x = "gaussian"
 count = { kind = "binomial", largest = 9 }
 
@@ -129,7 +124,7 @@ def _kind(
 def encoded(path: Path, kinds: Any = None) -> Any:
     """The states of a table, and its cells as they come back from them."""
     found: DataSet = read(path, labels_apart=False)
-    with naming(str(path)):
+    with naming(found):
         frame = found.frame()
         table = Table.fit(frame, kinds)
         states = table.encode(frame)
@@ -139,7 +134,7 @@ def encoded(path: Path, kinds: Any = None) -> Any:
 
 def _kinds_file(target: str, content: bytes, table: bytes) -> Kind:
     def use(path: Path) -> Any:
-        return encoded(path.with_name("table.csv"), read_kinds(path))
+        return encoded(path.with_name("table.csv"), read_kinds(str(path)))
 
     def command(path: Path) -> list[str]:
         run = path.with_name("run")
@@ -160,7 +155,7 @@ def _machine_kind(table: bytes) -> Kind:
 
     def command(path: Path) -> list[str]:
         out = path.with_name("full.csv")
-        told = ["--sweeps", "1", "--draws", "1", "--out", str(out), "--overwrite"]
+        told = ["--sweeps", "1", "--out", str(out), "--overwrite"]
         return ["impute", str(path), str(path.with_name("table.csv")), *told]
 
     files = {"m.safetensors": content, "table.csv": table}
@@ -169,7 +164,7 @@ def _machine_kind(table: bytes) -> Kind:
 
 def _states(path: Path) -> Any:
     coding = Codec.of(hm.load(path))
-    states = states_of(coding, coding.read(str(path.with_name("table.csv")))).nan_to_num(-1.0)
+    states = coding.states(coding.read(str(path.with_name("table.csv")))).nan_to_num(-1.0)
     rows, labels = coding.decode(states)
     assert isinstance(rows, Frame) and labels is not None
     return states.tolist(), [cells.values.tolist() for cells in (*rows.columns, labels)]

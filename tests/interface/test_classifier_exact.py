@@ -129,7 +129,7 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for() ->
         lambda trees: trees.predict_column(HOLED, "height"),
     ]
     for ask in asked:
-        with pytest.warns(UserWarning, match='objective="joint"') as told:
+        with pytest.warns(UserWarning, match="the objective joint") as told:
             ask(made)
         assert len(told) == 1
         with warnings.catch_warnings():

@@ -36,21 +36,27 @@ def test_sparse_data(cli: CommandLine, tmp_path: Path) -> None:
     assert cli.succeed("data", tmp_path / "s.npz", "--json").json["sparse"] is True
     cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.npz")
     assert (sparse.load_npz(tmp_path / "t.npz") != matrix).nnz == 0
-    cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.npy", "--grid", tmp_path / "t.png",
-                "--image-shape", "5x6")  # fmt: skip
+    cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.npy")
+    cli.succeed("data", tmp_path / "s.npz", "--out", tmp_path / "t.png", "--image-shape", "5x6")
     np.testing.assert_array_equal(np.load(tmp_path / "t.npy"), matrix.toarray())
 
 
 def test_a_grid_of_the_first_rows(cli: CommandLine, tmp_path: Path) -> None:
-    cli.succeed("data", "digits", "--grid", tmp_path / "g.png", "--rows", 6, "--columns", 2)
+    cli.succeed("data", "digits", "--out", tmp_path / "g.png")
     with Image.open(tmp_path / "g.png") as image:
-        assert image.size == (2 * 51 + 3, 3 * 51 + 3)
+        assert image.size == (10 * 51 + 3, 10 * 51 + 3)
+
+
+def test_rows_are_written_as_the_images_that_they_are(cli: CommandLine, tmp_path: Path) -> None:
+    np.save(tmp_path / "flat.npy", np.arange(12).reshape(2, 6))
+    cli.succeed("data", tmp_path / "flat.npy", "--image-shape", "2x3", "--out", tmp_path / "images.npz")
+    assert cli.succeed("data", tmp_path / "images.npz", "--json").json["image_shape"] == "2x3"
 
 
 def test_mistakes(cli: CommandLine, tmp_path: Path) -> None:
     assert "no such file" in cli.refuse("data", tmp_path / "nothing.npy")
-    assert ".npy or .npz" in cli.refuse("data", "digits", "--out", tmp_path / "d.txt")
-    assert "--image-shape" in cli.refuse("data", "gaussian-mixture", "--grid", tmp_path / "g.png")
+    assert ".npy" in cli.refuse("data", "digits", "--out", tmp_path / "d.txt")
+    assert "--image-shape" in cli.refuse("data", "gaussian-mixture", "--out", tmp_path / "g.png")
     (tmp_path / "d.npy").write_text("mine")
     assert "--overwrite" in cli.refuse("data", "digits", "--out", tmp_path / "d.npy")
     assert "d.npy" in cli.refuse("data", tmp_path / "d.npy")

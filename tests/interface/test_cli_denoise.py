@@ -31,13 +31,12 @@ def test_it_says_how_much_noise_was_removed(cli: CommandLine, run: Path, tmp_pat
     assert 0 < result["wrong_after"] < result["wrong_before"] < 0.15 or result["wrong_after"] == 0
     for method in hm.tasks.DENOISE_METHODS:
         out = tmp_path / f"{method}.png"
-        cli.succeed(*arguments, "--method", method, "--rows", 4, "--columns", 4, "--sweeps", 5, "--out", out)
+        cli.succeed(*arguments, "--method", method, "--rows", 4, "--sweeps", 5, "--out", out)
         with Image.open(out) as image:
             # Given, truth and result below one another, under a title and beside their names.
             assert image.width > 4 * 54 + 6 + 24 and image.height > 3 * (54 + 6) + 24
-    first = cli.succeed(*arguments, "--value", "mean", "--out", tmp_path / "a.npy")
-    assert first.json["value"] == "mean"
-    cli.succeed(*arguments, "--value", "mean", "--out", tmp_path / "b.npy")
+    for name in ("a.npy", "b.npy"):
+        cli.succeed(*arguments, "--out", tmp_path / name)
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 

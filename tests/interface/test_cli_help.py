@@ -67,7 +67,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from harmonium.cli import options
-from harmonium.cli.coding import states_of
 from harmonium._settings import Count, Setting
 
 EXAMPLES = ("harmonium planted run digits --rows 10",)
@@ -92,7 +91,7 @@ def planted(
         plain: without the machine.
     \"""
     coding, source = run.load()
-    v = states_of(coding, coding.read(data))[:rows]
+    v = coding.states(coding.read(data))[:rows]
     result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
     return result if plain else {"machine": source, **result}
 """

@@ -19,7 +19,7 @@ FILES = {
     "fewer.csv": "age,city\n31,Ulm\n",
     "kinds.toml": 'agee = "gaussian"\n',
     "bell.toml": 'age = "normal"\n',
-    "most.json": '{"age": {"kind": "binomial", "most": 3}}',
+    "most.toml": 'age = { kind = "binomial", most = 3 }',
     "broken.toml": "age gaussian\n",
     "kinds.yaml": "age: gaussian\n",
 }
@@ -46,7 +46,7 @@ MISTAKES = {
     "no such label": ([*TRAIN, "--label", "town"], ["--label: ", "'age', 'city', 'score'", "'town'"]),
     "a real label": (
         [*TRAIN, "--label", "score"],
-        ["--label: ", "'score'", "real numbers", "--column score"],
+        ["--label: ", "'score'", "real numbers", "can be predicted"],
     ),
     "one class": (["train", "one_class.csv", "new", "--label", "y"], ["--label: ", "two classes", "['u']"]),
     "a label by its name": (
@@ -61,9 +61,9 @@ MISTAKES = {
     "a share": ([*TRAIN, "--label", "city", "--joint", "2"], ["--joint: ", "[0.0, 1.0]", "2"]),
     "a column of --kinds": ([*TRAIN, "--kinds", "kinds.toml"], ["--kinds: ", "'age'", "'agee'"]),
     "a kind": ([*TRAIN, "--kinds", "bell.toml"], ["--kinds: ", "gaussian", "'age'", "'normal'"]),
-    "an option of a kind": ([*TRAIN, "--kinds", "most.json"], ["'age'", "among largest", "most=3"]),
+    "an option of a kind": ([*TRAIN, "--kinds", "most.toml"], ["'age'", "among largest", "most=3"]),
     "no TOML": ([*TRAIN, "--kinds", "broken.toml"], ["--kinds: ", "broken.toml", 'age = "gaussian"']),
-    "another format": ([*TRAIN, "--kinds", "kinds.yaml"], ["--kinds: ", ".toml or .json", "kinds.yaml"]),
+    "another format": ([*TRAIN, "--kinds", "kinds.yaml"], ["--kinds: ", "no TOML", "kinds.yaml"]),
     "no file of kinds": ([*TRAIN, "--kinds", "k.toml"], ["--kinds: ", "there is no k.toml"]),
     "a rule's option": ([*TRAIN, "--rule-option", "sweep=3"], ["--rule-option: ", "k, chains", "'sweep'"]),
     "half an option": ([*TRAIN, "--rule-option", "k"], ["--rule-option: ", "NAME=VALUE", "k, chains"]),
@@ -80,7 +80,7 @@ MISTAKES = {
     ),
     "nothing to predict": (
         ["predict", "run", "table.csv", "--out", "p.csv"],
-        ["--column", "without --label"],
+        ["--column: ", "a name for a machine that has no label"],
     ),
     "no such column": (
         ["predict", "run", "table.csv", "--out", "p.csv", "--column", "town"],
@@ -113,7 +113,7 @@ MISTAKES = {
     "half a value": (["sample", "run", "--out", "s.csv", "--given", "city"], ["--given: ", "COLUMN=VALUE"]),
     "draws that are means": (
         ["impute", "run", "table.csv", "--out", "f.csv", "--imputations", "3", "--value", "mean"],
-        ["--imputations: ", "--value draw", "mean"],
+        ["--imputations: ", "the value draw", "mean"],
     ),
 }
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli.coding import learned_weights
 from harmonium.cli.commands import evaluate
-from harmonium.cli.commands.mutations import _listed
+from harmonium.cli.commands.mutations import _read_mutants
 from harmonium.cli.commands.sample import at_temperature
 from harmonium.report import sites
 from harmonium.tables import Codec
@@ -64,13 +63,13 @@ def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_pat
     dataset = hm.data.read(family)
     weights = hm.sequences.similarity_weights(dataset.samples, 0.6)
     coding = Codec.of(hm.load(tmp_path / "near"))
-    torch.testing.assert_close(learned_weights(coding, dataset), weights)
+    torch.testing.assert_close(coding.learned_weights(dataset), weights)
     hm.data.write_weights(tmp_path / "own.txt", torch.arange(1.0, 201.0))
     cli.succeed("train", family, tmp_path / "own", *few, "--weights", tmp_path / "own.txt")
-    own = learned_weights(Codec.of(hm.load(tmp_path / "own")), dataset)
+    own = Codec.of(hm.load(tmp_path / "own")).learned_weights(dataset)
     torch.testing.assert_close(own, torch.arange(1.0, 201.0).double())
     cli.succeed("train", family, tmp_path / "plain", *few)
-    assert learned_weights(Codec.of(hm.load(tmp_path / "plain")), dataset) is None
+    assert Codec.of(hm.load(tmp_path / "plain")).learned_weights(dataset) is None
 
     told = cli.succeed(
         "evaluate", tmp_path / "near", family, "--mixing", "--mixing-sweeps", 16, "--json"
@@ -245,9 +244,9 @@ OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
 @pytest.mark.parametrize(
     ("name", "text", "expected", "left_out"),
     [
-        ("x.csv", "mutant,DMS_score\nA1C,1\nC2*,2\nA1C:C2*,3\nG3U,4\n", ["-CCGU", "-ACUU"], (2, 4, "C2*")),
-        ("x.tsv", "mutant\tDMS_score\nC2*\t1\nA1C:G3U\t2\n", ["-CCUU"], (1, 2, "C2*")),
-        ("x.csv", "mutant\nA1C\nU4*\n", ["-CCGU"], (1, 2, "U4*")),
+        ("x.csv", "mutant,DMS_score\nA1C,1\nC2*,2\nA1C:C2*,3\nG3U,4\n", ["-CCGU", "-ACUU"], (2, 4)),
+        ("x.tsv", "mutant\tDMS_score\nC2*\t1\nA1C:G3U\t2\n", ["-CCUU"], (1, 2)),
+        ("x.csv", "mutant\nA1C\nU4*\n", ["-CCGU"], (1, 2)),
         ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"], None),
         ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"], None),
         ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"], None),
@@ -259,16 +258,16 @@ def test_lists_of_mutants_as_they_come(
 ) -> None:
     """Rows of a table, or of a column alone; stop codons are left out with what was measured, and counted."""
     (tmp_path / name).write_bytes(text.encode())
-    columns, notes = _listed(tmp_path / name, LETTERS)
-    names = columns["mutant"].values.tolist()
+    notes = list[str]()
+    names, measured = _read_mutants(tmp_path / name, LETTERS, notes)
     rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
     assert hm.sequences.spell(rows, LETTERS) == expected
-    assert all(len(column.values) == len(names) for column in columns.values())
+    assert measured is None or len(measured) == len(names)
     if left_out is None:
         assert notes == []
     else:
-        stops, total, first = left_out
-        assert notes == [f"mutant: {stops} of {total} have a stop codon, as {first}, and are left out"]
+        stops, total = left_out
+        assert notes == [f"mutant: {stops} of {total} have a stop codon, and are left out"]
 
 
 @pytest.mark.parametrize(
@@ -279,18 +278,16 @@ def test_lists_of_mutants_as_they_come(
             "one letter at each site, received A1C and A1G in 'A1C:A1G'",
         ),
         ("mutant,DMS_score\nC2G,1\nA1C:C2G: A1G,2\n", "received A1C and A1G in .* as number 2"),
-        ("mutant,DMS_score\n,0\nA1C,1\n", "a name such as A24G in every row .* received none in row 1"),
-        ("mutant,DMS_score\nA1C,1\n,0\n", "received none in row 2; leave it out"),
-        ("mutant\nA1C\n\nG3U\n", "received none in row 2"),
-        ("mutant,DMS_score\n,1\n,2\n", "received none in row 1"),
-        ("mutant,DMS_score\nA1*,1\nC2*,2\n", "2 of 2 have a stop codon, as A1., and so none can be scored"),
-        ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* such as 'high'"),
+        ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
+        ("mutant,DMS_score\nA1C,1\n,0\n", "received '' as number 2"),
+        ("mutant,DMS_score\nA1*,1\nC2*,2\n", "2 of 2 have a stop codon"),
+        ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* 'high'"),
     ],
 )
 def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=f"mutants: .*{said}"):
-        names = _listed(tmp_path / "x.csv", LETTERS)[0]["mutant"].values.tolist()
+        names, _ = _read_mutants(tmp_path / "x.csv", LETTERS, [])
         hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
 
 
@@ -306,7 +303,7 @@ def test_mutants_of_another_numbering_are_told_the_way_out(
         (tmp_path / "scan.csv").write_text(f"mutant\n{name}\n")
         refused = cli.refuse("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
         assert f"--mutants: {said}" in refused
-        assert refused.endswith("the wild type is P7/17-24, numbered from 17; --first sets that")
+        assert refused.endswith("first sets the number of its first letter")
 
 
 def test_distances_of_the_made_up_family_are_for_it_alone(cli: CommandLine, run: Path) -> None:
@@ -367,7 +364,7 @@ def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tm
         "mutations", run, "--wild-type", "Q7"
     )
     cli.train("bars-and-stripes", tmp_path / "other")
-    assert "RUN: expected a machine of sequences" in cli.refuse("mutations", tmp_path / "other")
+    assert "RUN: expected one of sequences" in cli.refuse("mutations", tmp_path / "other")
     for command in ("contacts", "couplings"):
         more = ("--out", tmp_path / "x.csv") if command == "couplings" else ()
         assert "expected one of sequences" in cli.refuse(command, tmp_path / "other", *more)
@@ -540,19 +537,6 @@ def test_a_temperature_is_refused_where_it_has_no_meaning(cli: CommandLine, tmp_
     options = ("--out", tmp_path / "x.npy", "--temperature", 0.5)
     refused = cli.refuse("sample", tmp_path / "grey.safetensors", *options)
     assert "units with two values or categories" in refused
-
-
-def test_clusters_are_held_out_by_a_command(cli: CommandLine, family: Path, tmp_path: Path) -> None:
-    learn, held = tmp_path / "learn.fasta", tmp_path / "held.a3m"
-    options = ("--hold-out-clusters", 0.3, "--reweight", 0.8, "--out", learn, "--out-held-out", held)
-    result = cli.succeed("data", family, *options, "--json").json
-    parts = [hm.sequences.read_alignment(path, alphabet="rna") for path in (learn, held)]
-    assert [len(part.codes) for part in parts] == [result["rows_to_learn_from"], result["rows_held_out"]]
-    assert 20 < len(parts[1].codes) <= 60 and sum(len(part.codes) for part in parts) == 200
-    alike = (parts[0].codes[:, None] == parts[1].codes).mean(2)
-    assert alike.max() < 0.8 and {*parts[0].names}.isdisjoint(parts[1].names)
-    assert "together with --out" in cli.refuse("data", family, "--hold-out-clusters", 0.3)
-    assert "data of sequences" in cli.refuse("data", "bars-and-stripes", *options, "--overwrite")
 
 
 def test_a_heat_map_has_the_numbers_of_residues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_what_does_not_fit_a_table_is_refused(cli: CommandLine, table: Path, tmp
     assert "lacks 'height', 'member'" in cli.refuse("impute", run, fewer, "--out", tmp_path / "x.csv")
     assert "a .csv file takes text" in cli.refuse("sample", run, "--sweeps", 2, "--out", tmp_path / "x.npy")
     assert "no missing cell, received one in row 0; harmonium impute" in cli.refuse(
-        "sample", run, "--sweeps", 2, "--start", "data", "--out", tmp_path / "x.csv"
+        "sample", run, "--sweeps", 2, "--data", table, "--out", tmp_path / "x.csv"
     )
     assert "binarise: expected none for a table" in cli.refuse(
         "train", table, tmp_path / "other", "--hidden", 3, "--binarise", "threshold"
@@ -299,10 +299,10 @@ def test_kinds_of_columns_come_from_a_file(cli: CommandLine, table: Path, tmp_pa
         'age = { kind = "binomial", largest = 120 }\n'
         'city = { kind = "categorical", values = ["Bern", "Rom", "Ulm", "Oslo"] }\n'
     )
-    (tmp_path / "k.json").write_text('{"height": "standardised_gaussian", "member": "spin"}')
+    (tmp_path / "l.toml").write_text('height = "standardised_gaussian"\nmember = "spin"')
     found = cli.train(table, tmp_path / "a", "--kinds", tmp_path / "k.toml")
     assert found["layers"][:3] == ["Binomial(1, 120)", "Gaussian(1)", "Categorical(1, 4)"]
-    found = cli.train(table, tmp_path / "b", "--kinds", tmp_path / "k.json")
+    found = cli.train(table, tmp_path / "b", "--kinds", tmp_path / "l.toml")
     assert found["layers"][:4] == ["Gaussian(1)", "StandardisedGaussian(1)", "Categorical(1, 3)", "Spin(1)"]
 
 
@@ -312,7 +312,9 @@ def test_unknown_cells_are_refused_or_missing(cli: CommandLine, table: Path, tmp
     cli.train(table, strict, "--unknown", "error")
     cli.train(table, lenient)
     flags = ("--sweeps", 3, "--overwrite", "--out", tmp_path / "full.csv")
-    assert "--unknown missing takes such cells as missing" in cli.refuse("impute", strict, other, *flags)
+    assert "set unknown to missing, which takes such cells as missing" in cli.refuse(
+        "impute", strict, other, *flags
+    )
     for run, more in ((strict, ("--unknown", "missing")), (lenient, ())):
         cli.succeed("impute", run, other, *flags, *more)
         assert rows_of(tmp_path / "full.csv")[1][2] == "Oslo"  # what was given stays

@@ -171,7 +171,7 @@ def test_an_existing_run_is_kept_unless_told_otherwise(cli: CommandLine, tmp_pat
     before = (run / "machine.safetensors").read_bytes()
 
     message = cli.refuse("train", BARS, run, *TINY)
-    assert message.startswith("RUN_DIR: ") and "--overwrite" in message and "--resume" in message
+    assert message.startswith("RUN_DIR: ") and "overwrite" in message and "resume" in message
     assert (run / "machine.safetensors").read_bytes() == before
 
     cli.train(BARS, run, "--overwrite", "--seed", 1)
@@ -233,7 +233,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ([BARS, "--early-stopping", "3"], ["--early-stopping: ", "--validation"]),
         ([BARS, "--validation", BARS, "--early-stopping", "0"], ["--early-stopping: ", "0"]),
         ([BARS, "--resume", "--overwrite"], ["--resume, --overwrite: "]),
-        (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "--binarise"]),
+        (["digits", "--visible", "bernoulli"], ["digits: ", "0.3125", "binarise"]),
         (["digits", "--binarise", "bit-planes"], ["digits: ", "uint8"]),
         ([BARS, "--no-such-option"], ["--no-such-option"]),
     ],

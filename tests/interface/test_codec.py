@@ -280,3 +280,37 @@ def test_a_unit_of_ones_own_from_the_command(
     monkeypatch.setenv("HARMONIUM_IMPORT", "no_such_units")
     assert "no_such_units" in cli.refuse("data", tmp_path / "x.csv", status=1)
     sys.modules.pop("own_units")
+
+
+def test_errors_about_a_data_set_have_its_name() -> None:
+    """Now, and when rows are made later; of other data they are about X."""
+    frame = pandas.DataFrame({"a": [0.5, 1.5, 2.5], "b": ["u", "v", "u"]})
+    codec = Codec.fit(frame, unknown="error")
+    machine = hm.BoltzmannMachine([*codec.layers, hm.Bernoulli(2)], visible=range(len(codec.layers)))
+    machine.metadata = codec.to_dict()
+    codec = Codec.of(machine)
+    for cells, said in (([[1.0, "w"]], "column 'b': expected one of"), ([[None, "u"]], "no missing cell")):
+        other = hm.data.DataSet(np.array(cells, object), None, None, "new.csv", ("a", "b"))
+        with pytest.raises(ValueError, match=f"new.csv: .*{said}"):
+            codec.observed_rows(other).all()
+    with pytest.raises(ValueError, match="X: column 'b': expected one of"):
+        codec.rows(pandas.DataFrame({"a": [1.0], "b": ["w"]})).all()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("names", "a"), ("source", 3), ("image_shape", [0, 2]), ("dialect", [";", "x"]), ("missing_words", [1])],
+)
+def test_damaged_notes_on_the_training_data_are_refused(part: str, value: Any) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+    machine.metadata = {"data": {part: value}}
+    with pytest.raises(ValueError, match=f"metadata are damaged, expected {part} of data, received"):
+        getattr(Codec.of(machine), part)
+
+
+def test_a_machine_that_has_learned_the_label_alone_is_no_model_of_rows() -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
+    Codec.of(machine).require_generative("sample")
+    machine.metadata = {"objective": "discriminative"}
+    with pytest.raises(ValueError, match="expected the objective hybrid or joint for sample"):
+        Codec.of(machine).require_generative("sample")

@@ -288,7 +288,7 @@ def test_files_and_machines(kind, tmp_path) -> None:
     assert again.get_params() == {**estimator.get_params(), "n_hidden": again.n_hidden}
     assert tuple(np.atleast_1d(again.n_hidden)) == tuple(np.atleast_1d(estimator.n_hidden))
     assert again.n_updates_ == 20 and again.set_params(warm_start=True).fit(X).n_updates_ == 40
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="overwrite replaces it"):
         estimator.save(tmp_path / "machine.safetensors")
     machine = hm.load(tmp_path / "machine.safetensors")
     around = kind.from_machine(machine, learning_rate=0.5)

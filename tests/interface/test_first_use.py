@@ -199,7 +199,7 @@ def test_load_says_that_a_run_has_not_ended(tmp_path: Path) -> None:
             machine(), X, rule="pcd", updates=5, run_dir=tmp_path, checkpoint_every=2, callbacks=[fail],
             progress=False,
         )  # fmt: skip
-    with pytest.raises(FileNotFoundError, match=r"path: the run in .* has not ended .*resume=True"):
+    with pytest.raises(FileNotFoundError, match=r"path: the run in .* has not ended .*resume ends it"):
         hm.load(tmp_path)
 
 

@@ -20,26 +20,12 @@ TABLE = "x,city\n" + "1.5,Ulm\n2,Rom\n3,Bern\n" * 4
 @pytest.mark.parametrize(
     ("name", "kinds", "reason"),
     [
-        ("k.json", "[" * 5000, "is no JSON"),
-        ("k.json", '{"a":' * 5000, "is no JSON"),
         ("k.toml", "a = " + "[" * 5000, "is no TOML"),
-        (
-            "k.json",
-            '{"city": {"kind": "categorical", "values": ["Ulm", "Rom", "Bern", {}]}}',
-            "values: expected",
-        ),
-        (
-            "k.json",
-            '{"city": {"kind": "categorical", "values": ["Ulm", "Rom", "Bern", null]}}',
-            "received NoneType",
-        ),
-        (
-            "k.json",
-            '{"x": {"kind": "truncated_gaussian", "low": 1' + "0" * 400 + "}}",
-            "low: expected a finite",
-        ),
-        ("k.json", '{"x": {"kind": "categorical", "values": [1' + "0" * 400 + "]}}", "x"),
-        ("k.json", '{"city": {"kind": "binomial", "largest": 3}}', "expected numbers"),
+        ("k.toml", 'city = { kind = "categorical", values = ["Ulm", "Rom", {}] }', "values: expected"),
+        ("k.toml", 'x = { kind = "truncated_gaussian", low = 1' + "0" * 400 + " }", "low: expected a finite"),
+        ("k.toml", 'x = { kind = "categorical", values = [1' + "0" * 400 + "] }", "x"),
+        ("k.toml", 'city = { kind = "binomial", largest = 3 }', "expected numbers"),
+        ("k.toml", "x = 3", "expected a kind for each column"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -376,7 +376,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "machine"
     contents = saved(path)
     other = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="overwrite replaces it"):
         other.save(path)
     assert path.read_bytes() == contents
     other.save(path, overwrite=True)

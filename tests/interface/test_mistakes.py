@@ -91,7 +91,7 @@ MISTAKES = {
     ),
     "a category that is new": (
         lambda: rbm(unknown="error").fit(TABLE).transform(np.array([["c", 1]], object)),
-        r"X: column 0: expected one of 'a', 'b' as in fit, received 'c' at row 0.*unknown=.",
+        r"X: column 0: expected one of 'a', 'b' as in fit, received 'c' at row 0.*set unknown to missing",
     ),
     "a column that is not there": (
         lambda: rbm().fit(BITS).predict_column(BITS, "age"),

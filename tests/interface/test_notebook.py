@@ -46,7 +46,7 @@ def test_a_drawing_is_saved_and_replaces_nothing_unasked(tmp_path: Path) -> None
     drawing = graphs()["label"].draw()
     drawing.save(tmp_path / "machine.svg")
     assert (tmp_path / "machine.svg").read_text("utf-8") == drawing.svg
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="overwrite replaces it"):
         drawing.save(tmp_path / "machine.svg")
 
 

@@ -92,7 +92,7 @@ def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, bina
     cli.succeed("sample", run, "--rows", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
     samples = np.load(tmp_path / "s.npy")
     assert samples.dtype == np.uint8 and samples.shape == (6, 4)
-    start = ("--start", "data", "--data", data, "--sweeps", 0, "--rows", 6)
+    start = ("--data", data, "--sweeps", 0, "--rows", 6)
     cli.succeed("sample", run, *start, "--out", tmp_path / "d.npy")
     rows = {row.tobytes() for row in GREY.reshape(40, 4)}
     assert all(row.tobytes() in rows for row in np.load(tmp_path / "d.npy"))

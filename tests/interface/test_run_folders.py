@@ -241,12 +241,12 @@ def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) 
         damage(tmp_path / name, "truncated")
     message = (
         r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*"
-        r"machine\.safetensors still holds.*overwrite=True"
+        r"machine\.safetensors still holds.*overwrite begins anew"
     )
     with pytest.raises(ValueError, match=message):
         run(tmp_path, resume=True)
     (tmp_path / "machine.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"no other checkpoint to resume from; overwrite=True begins anew"):
+    with pytest.raises(ValueError, match=r"no other checkpoint to resume from; overwrite begins anew"):
         run(tmp_path, resume=True)
     run(tmp_path, overwrite=True)
 

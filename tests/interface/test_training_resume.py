@@ -399,7 +399,9 @@ def test_an_existing_run_is_refused_and_overwritten_only_on_request(tmp_path: Pa
     run(tmp_path, updates=5)
     (tmp_path / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=r"^run_dir:.*already holds a run.*resume=True.*overwrite=True"):
+    with pytest.raises(
+        ValueError, match=r"^run_dir:.*already holds a run.*resume continues it, overwrite replaces it"
+    ):
         run(tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     outcome = run(tmp_path, overwrite=True, averaging=None, seed=3)

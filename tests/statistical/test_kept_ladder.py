@@ -137,7 +137,7 @@ def test_files_and_what_they_are_refused_for(tmp_path: Path) -> None:
     again = load_ladder(path, run.machine)
     assert again.ages == run.ladder.ages and again.acceptance == run.ladder.acceptance
     assert all(map(torch.equal, again.rungs[-1], run.ladder.rungs[-1]))
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="overwrite replaces it"):
         save_ladder(path, run.ladder)
     with pytest.raises(ValueError, match="has the ladder of another machine"):
         load_ladder(path, deep())

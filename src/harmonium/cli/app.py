@@ -20,7 +20,7 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from harmonium.cli.output import in_answers, note
+from harmonium.cli.output import note
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FOLDER = Path(__file__).with_name("commands")
@@ -196,31 +196,13 @@ def _received(error: Any, arguments: Sequence[str]) -> str:
 
 
 def _in_options(message: str, arguments: Sequence[str]) -> str:
-    """Returns a message of the library with its arguments called as the options of the command."""
-    names = {"X": "DATA", "k": "--sweeps", "run_dir": "RUN_DIR"}
+    """Returns a message that begins with the command's options and arguments in place of its settings."""
     called = next((name for name in arguments if name in command_names()), None)
+    names = {"X": "DATA"}
     for parameter in parser_of(called).params if called else ():
-        if parameter.param_type_name == "option":
-            names.setdefault(parameter.name, parameter.opts[0])
-        elif parameter.name == "run":
-            names["machine"] = "RUN"
+        argument = parameter.param_type_name == "argument"
+        metavar = parameter.metavar or parameter.name.upper()
+        names[parameter.name] = metavar.strip("[]") if argument else parameter.opts[0]
+    names["machine"] = names.get("run", "machine")
     head, colon, rest = message.partition(": ")
-    head = ", ".join(names.get(word, word) for word in head.split(", "))
-    text = head + colon + rest
-    label = dict(pairwise(arguments)).get("--label", "COLUMN")
-    words = {
-        "overwrite=True": "--overwrite",
-        "resume=True": "--resume",
-        "harmonium.load(FOLDER)": "--from FOLDER",
-        'unknown="missing"': "--unknown missing",
-        'unknown="error"': "--unknown error",
-        'objective="hybrid"': "--objective hybrid",
-        'objective="joint"': "--objective joint",
-        "binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)": (
-            "--binarise makes grey levels binary"
-        ),
-        "and can be predicted": f"and --column {label} predicts it",
-    }
-    for word, flag in words.items():
-        text = text.replace(word, flag)
-    return in_answers(text)
+    return ", ".join(names.get(word, word) for word in head.split(", ")) + colon + rest

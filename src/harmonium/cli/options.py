@@ -74,7 +74,6 @@ Evidence = Annotated[
     Path, Setting(metavar="FILE", help="Observed variables of a file of UAI, such as a .uai.evid file.")
 ]
 Overwrite = Annotated[bool, Setting(option="--overwrite", help="Replace what is already there.")]
-Columns = Annotated[int, Setting(COUNT, help="Images in a row of the grid.")]
 ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, where the data have none.")]
 Unknown = Annotated[
     Literal["error", "missing"],
@@ -99,7 +98,7 @@ Kinds = Annotated[
     str,
     Setting(
         metavar="FILE",
-        help="TOML or JSON, or such a line itself: what kinds of units some columns have, and how their "
+        help="TOML, or such a line itself: what kinds of units some columns have, and how their "
         "cells are written.",
     ),
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import threading
 import warnings
@@ -44,12 +43,6 @@ class Unfinished(Exception):
 def note(message: str) -> None:
     """Prints one line on stderr."""
     typer.echo(message, err=True)
-
-
-def in_answers(text: str) -> str:
-    """Returns a question about a column with its answers as options of the command."""
-    text = re.sub(r'missing_words=("[^"]*") of harmonium\.data\.read', r"--missing-words \1", text)
-    return re.sub(r'kinds=\{("[^"]*"): \{"form": ("[^"]*")\}\}', r"--kinds '\1 = { form = \2 }'", text)
 
 
 _LATE = 30.0  # seconds without a line, as of a run that is logged

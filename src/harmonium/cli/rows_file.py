@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harmonium._fetch import is_sparse
 from harmonium._storage import replace_file
+from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._frame_files import frame_bytes
 from harmonium.data._text_files import Dialect, as_written, is_whole
@@ -27,8 +29,7 @@ SEQUENCES = (".fasta", ".fa", ".a3m", ".fasta.gz", ".fa.gz", ".a3m.gz")
 def write_rows(
     path: Path,
     rows: NDArray[Any] | Frame,
-    shape: Sequence[int] | None,
-    columns: int | None,
+    shape: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
     labels: Series | None = None,
     *,
@@ -41,12 +42,10 @@ def write_rows(
     """Rows to a file of one of ``SUFFIXES``, or of ``SEQUENCES`` where an alphabet is known.
 
     A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
-
-    Sequences with labels are a column of letters in a table, others columns of codes.
-    Labels are a column of a table at the place of their name among ``names``, else the last one; ``labels``
-    of a ``.npz`` file; and left out of ``.npy`` and ``.png`` files. Cells of a text file ``source`` that
-    keep their value are written to another text file as they are written there. Its marks, or others that
-    ``dialect`` gives, are those of a ``.csv`` file; ``.tsv`` files have tabs.
+    Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
+    a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
+    other files have no place for them. Cells of a text file ``source`` that keep their value are written to
+    another as they are written there, with its marks or those of ``dialect``; ``.tsv`` files have tabs.
 
     Raises:
         ImportError: no library that writes ``.parquet`` or ``.feather`` files.
@@ -79,11 +78,9 @@ def write_rows(
     if suffix == ".png":
         from harmonium.report import image_panels  # which takes part of a second to import
 
-        image_panels({"": rows}, tuple(shape or ()), path, columns=columns, title=title, limits=limits)
+        image_panels({"": rows}, tuple(shape or ()), path, title=title, limits=limits)
         return
-    replace_file(
-        path, array_bytes(suffix, rows, None if labels is None else np.array(labels.values.tolist()))
-    )
+    write_array(path, rows, None if labels is None else np.array(labels.values.tolist()))
 
 
 def write_table(
@@ -97,26 +94,32 @@ def write_table(
             cells = values.astype(object if text else np.float64)
             values = Series(name, cells, "str" if text else str(values.dtype))
         series.append(values)
-    write_rows(path, Frame(tuple(series), TEXT), None, None, dialect=dialect)
+    write_rows(path, Frame(tuple(series), TEXT), dialect=dialect)
 
 
-def array_bytes(suffix: str, rows: NDArray[Any], labels: NDArray[Any] | None) -> bytes:
-    """Returns rows as the content of a ``.npy`` file, or with labels, where there are any, of ``.npz``."""
+def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> None:
+    """Writes rows to a ``.npy`` file, or with their labels, or as a sparse matrix, to ``.npz``."""
     buffer = io.BytesIO()
-    if suffix == ".npz":
-        values: dict[str, Any] = {} if labels is None else {"labels": labels}
-        np.savez_compressed(buffer, samples=rows, **values)
-    else:
+    if path.suffix.lower() == ".npy":
         np.save(buffer, rows)
-    return buffer.getvalue()
+    elif is_sparse(rows):
+        from scipy.sparse import save_npz  # takes part of a second to import
+
+        save_npz(buffer, rows)
+    else:
+        beside: dict[str, Any] = {} if labels is None else {"labels": labels}
+        np.savez_compressed(buffer, samples=rows, **beside)
+    replace_file(path, buffer.getvalue())
 
 
-def check_sequences(path: Path, alphabet: str | None) -> None:
-    """Refuses a file of sequences where there are no letters to write.
+def check_rows_target(path: Path, alphabet: str | None, overwrite: bool) -> None:
+    """Refuses a file that rows could not be written to in the end.
 
     Raises:
-        ValueError: there are none.
+        FileExistsError, FileNotFoundError, ValueError: as ``check_target``, or one of sequences where there
+            are no letters to write.
     """
+    check_target(path, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     if alphabet is None and path.name.lower().endswith(SEQUENCES):
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 

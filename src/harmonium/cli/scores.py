@@ -15,7 +15,6 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import Gibbs, run
-from harmonium.cli.coding import rows_of, source_of, visible_units
 from harmonium.cli.output import Listing, listening, working
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, LadderPartition, likelihood_curve, log_partitions
@@ -232,12 +231,12 @@ def separate_columns(coding: Codec, known: Mapping[str, Rows], base: str) -> tup
         known: Rows by the names of their data.
         base: one of these names.
     """
-    source, rows = source_of(coding.machine)[0], known[base]
+    source, rows = coding.source, known[base]
     if source is not None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training has told them
-                rows = known.get(source) or rows_of(coding, coding.read(source), missing=True)
+                rows = known.get(source) or coding.observed_rows(coding.read(source), missing=True)
             base = source
         except (ValueError, OSError, ImportError):
             pass
@@ -441,6 +440,11 @@ def spread_weighed(rows: Rows, weights: Tensor | None, most: int) -> tuple[Tenso
         return None if complete is None else (spread(complete, most), None)
     weights = weights[~rows.all().isnan().any(1)] if rows.missing else weights
     return spread(complete, most), spread(Rows.of(weights.unsqueeze(1), torch.float64), most)[:, 0]
+
+
+def visible_units(machine: BoltzmannMachine) -> int:
+    """Returns the number of units of all visible layers."""
+    return sum(machine.layers[l].n_units for l in machine.visible)
 
 
 def bounded_pseudo_likelihood(machine: BoltzmannMachine, X: Tensor, units: int, seed: int) -> Tensor:

@@ -17,13 +17,13 @@ from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.coding import source_of
 from harmonium.cli.output import note
 from harmonium.cli.scores import METRICS
 from harmonium.data import BINARISE, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import INITS, check_init, hidden_for, load
+from harmonium.tables import Codec
 from harmonium.training import (
     IMAGES,
     METHODS,
@@ -453,7 +453,7 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
         if (typed.from_run / RUN_FILE).is_file():
             return RunFile.read(typed.from_run / RUN_FILE).without_structure()
         if typed.from_run.is_file():
-            source = source_of(load(typed.from_run))[0]
+            source = Codec.of(load(typed.from_run)).source
             return RunFile({} if source is None else {"data": source})
     return RunFile()
 

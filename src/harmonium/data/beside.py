@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,25 @@ from torch import Tensor
 from harmonium._storage import check_free, replace_file
 from harmonium.data._read_arrays import read_npy
 from harmonium.data._text_files import open_text
+from harmonium.data.dataset import DataSet
 from harmonium.data.toy_family import FAMILY, family_distances
 
 _WEIGHTS = ("weight", "weights")
 _SEPARATORS = re.compile(r"\s*[,;]\s*|\s+")
+
+
+def weighted(dataset: DataSet, path: Path | None, threshold: float | None) -> DataSet:
+    """Returns data with the weights of a file, where there is one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: weights that do not fit the data, or both a file and a threshold.
+    """
+    if path is None:
+        return dataset
+    if threshold is not None:
+        raise ValueError(f"weights: expected none beside reweight, received {path} and {threshold:g}")
+    return replace(dataset, weights=read_weights(path, len(dataset.samples)).numpy())
 
 
 def read_weights(path: str | Path, rows: int) -> Tensor:

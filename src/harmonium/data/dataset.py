@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data._text_files import LONG, ColumnType, Dialect, Texts, is_missing
 from harmonium.data.frame import TEXT, Frame, Series, differ_in_kind, frame_of, series_of
 from harmonium.data.transforms import Array, refuse_where
-from harmonium.sequences import Alignment
+from harmonium.sequences import Alignment, similarity_weights
 
 LABELS = ("label", "labels")
 """Names of columns that are labels."""
@@ -219,6 +221,24 @@ class DataSet:
         return replace(
             self, samples=self.samples[rows], labels=labels, texts=None, beside=(), weights=weights
         )
+
+    def row_weights(self, threshold: float | None = None) -> Tensor | None:
+        """Returns how much each row counts, (rows,) float64; None: all alike.
+
+        Args:
+            threshold: of ``similarity_weights``, where the data have no weights.
+
+        Raises:
+            ValueError: data to compare that are no whole numbers from 0 to 254.
+        """
+        if self.weights is not None:
+            return torch.from_numpy(self.weights)
+        if threshold is None:
+            return None
+        try:
+            return similarity_weights(np.nan_to_num(self.numbers(), nan=-1), threshold)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {str(error).removeprefix('X: ')}") from error
 
     def in_order(self, names: Collection[str], needed: Collection[str], source: str) -> DataSet:
         """Returns the data with their columns in the order of some names, of which not all are needed.

@@ -55,8 +55,7 @@ def _find_machine(folder: Path) -> Path:
     if not machine.exists():
         if checkpoint.exists():
             raise FileNotFoundError(
-                f"path: the run in {folder} has not ended and wrote no {machine.name}; resume it "
-                "(harmonium.train(..., run_dir=, resume=True))"
+                f"path: the run in {folder} has not ended and wrote no {machine.name}; resume ends it"
             )
         raise FileNotFoundError(
             f"path: {folder} is not a file, nor the folder of a run: it holds no {machine.name}"

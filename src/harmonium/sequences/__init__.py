@@ -17,15 +17,15 @@ from harmonium.sequences.alignment import (
 from harmonium.sequences.files import (
     SUFFIXES as SUFFIXES,
     align as align,
+    number_letters as number_letters,
     read_alignment as read_alignment,
     spell as spell,
     write_fasta as write_fasta,
-    written_row as written_row,
 )
 from harmonium.sequences.mutants import (
     Mutants as Mutants,
+    find_sequence as find_sequence,
     first_number as first_number,
-    letter_numbers as letter_numbers,
     mutate as mutate,
     single_mutants as single_mutants,
 )

@@ -24,6 +24,7 @@ from harmonium.sequences.alignment import (
     join_nucleotides,
     kind_of,
 )
+from harmonium.sequences.mutants import first_number
 
 _PIECE = 1 << 20  # bytes that are read at once
 _OF_A_LETTER = 8  # bytes in memory
@@ -214,22 +215,39 @@ def write_fasta(
     replace_file(path, gzip.compress(contents, mtime=0) if path.suffix.lower() == ".gz" else contents)
 
 
-def written_row(path: str | Path, row: int) -> str | None:
-    """Returns a row of a file of sequences as it is written, its insertions in small letters.
+def number_letters(
+    source: str, row: int, name: str, letters: int, first: int | None = None
+) -> tuple[list[int], bool]:
+    """Numbers the letters of a row that are no gaps, and returns whether the first number was told.
+
+    Insertions count, which the file has in small letters, but where the name's range leaves them out too.
 
     Args:
-        path: Path of the file, as of ``read_alignment``.
+        source: the file of the sequences, as of ``read_alignment``, or the name of other data.
         row: Number of the row, from 0.
-
-    Returns:
-        None: small letters mark no insertions there.
+        name: its name; see ``first_number``.
+        letters: Number of the letters.
+        first: Number of the first one; None: that of its name, or 1, which nothing tells.
     """
-    with _naming(Path(path)):
-        parsed = _parse(_text_of(Path(path)))
+    told, places, text = first_number(name, letters), [*range(letters)], ""
+    if told is None and source.lower().removesuffix(".gz").endswith(SUFFIXES) and Path(source).is_file():
+        text = _written_row(Path(source), row)
+    written = [*filter(str.isalpha, text)]
+    counted = [place for place, letter in enumerate(written) if letter.isupper()]
+    if len(counted) == letters:
+        told, places = first_number(name, len(written)) if told is None else told, counted
+    start = (told or 1) if first is None else first
+    return [start + place for place in places], first is not None or told is not None
+
+
+def _written_row(path: Path, row: int) -> str:
+    """Returns a row as it is written, its insertions in small letters; "" where these mark none."""
+    with _naming(path):
+        parsed = _parse(_text_of(path))
         settled, _ = _settle(parsed, "auto")
     text = parsed.sequences[row]
     sites = sum(not letter.islower() and letter != "." for letter in text)
-    return text if not parsed.reference and text.upper() != text and sites == len(settled[row]) else None
+    return text if not parsed.reference and text.upper() != text and sites == len(settled[row]) else ""
 
 
 def _encoded(parsed: _Parsed, alphabet: str, unknown: str) -> Alignment:

@@ -30,6 +30,35 @@ class Mutants(NamedTuple):
     states: NDArray[np.int64]
 
 
+def find_sequence(names: Sequence[str], name: str) -> int:
+    """Returns the row of a sequence, from 0, by its name or by the number of its row from 1.
+
+    Args:
+        names: Names of all sequences.
+        name: the whole name, or what stands before its first space or slash.
+
+    Raises:
+        ValueError: no such row, or several.
+
+    Examples:
+        >>> import harmonium as hm
+        >>> hm.sequences.find_sequence(["P1/3-9 kinase", "P2/4-10"], "P2")
+        1
+    """
+    rows = list[int]()
+    for end in ("$", " ", "[ /]"):
+        rows = rows or [row for row, text in enumerate(names) if re.split(end, text)[0] == name]
+    if not rows and name.isdecimal() and 1 <= int(name) <= len(names):
+        rows = [int(name) - 1]
+    if len(rows) != 1:
+        close = _checks.close_to(name, [re.split("[ /]", text)[0] for text in names])
+        raise ValueError(
+            f"wild_type: expected the name of one sequence, or its number from 1 to {len(names)}, received "
+            f"{name!r}, which {len(rows) or 'none'} have{close}"
+        )
+    return rows[0]
+
+
 def first_number(name: str, letters: int) -> int | None:
     """Returns the number of a row's first residue by its name, NAME/24-310; None: it has none that fits.
 
@@ -42,24 +71,6 @@ def first_number(name: str, letters: int) -> int | None:
         return None
     start, end = map(int, found.groups())
     return start if end - start + 1 == letters else None
-
-
-def letter_numbers(written: str) -> NDArray[np.int64]:
-    """Counts the letters of a row as it is written, small ones as insertions; returns those of the others.
-
-    Args:
-        written: Row of an alignment, such as ``-AcdE.F``: gaps and dots have no number.
-
-    Returns:
-        (letters,), from 0, without the insertions.
-
-    Examples:
-        >>> import harmonium as hm
-        >>> hm.sequences.letter_numbers("-AcdE.F").tolist()
-        [0, 3, 4]
-    """
-    letters = [letter for letter in written if letter.isalpha()]
-    return np.array([k for k, letter in enumerate(letters) if not letter.islower()], np.int64)
 
 
 def single_mutants(codes: Any, alphabet: str, first: int | Sequence[int] = 1) -> Mutants:
@@ -130,7 +141,7 @@ def mutate(
                 )
                 raise ValueError(
                     f"mutants: expected {expected}, received {found[1]}{found[2]} in {part.strip()!r} as "
-                    f"number {row + 1}; number it otherwise by first"
+                    f"number {row + 1}; first sets the number of its first letter"
                 )
             if (before := changed.setdefault(site, part)) is not part:
                 raise ValueError(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, final
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, final
 
 import numpy as np
 import torch
@@ -28,7 +31,9 @@ from harmonium.data import (
     frame_of,
     is_frame,
     read,
+    read_weights,
 )
+from harmonium.data._text_files import SEPARATORS, Dialect
 from harmonium.data.dataset import dense
 from harmonium.data.encoders import BINARISERS
 from harmonium.data.transforms import Array
@@ -40,7 +45,31 @@ from harmonium.tables.column import Column
 from harmonium.tables.labels import Numbered, OneOf
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _LOOKED_AT = 2048  # rows at once: a whole file of states may not lie in memory
+
+
+@contextmanager
+def naming(X: Any = None) -> Iterator[None]:
+    """Names a data set in place of ``X`` in errors that are raised inside."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not isinstance(X, DataSet) or not str(error).startswith("X: "):
+            raise
+        raise type(error)(f"{X.name}: {str(error).removeprefix('X: ')}") from error
+
+
+def _naming_data(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Returns a method that takes data, whose errors name them where they are a ``DataSet``."""
+
+    @wraps(method)
+    def call(*args: _P.args, **options: _P.kwargs) -> _T:
+        with naming(*args[1:2]):
+            return method(*args, **options)
+
+    return call
 
 
 class Place(NamedTuple):
@@ -79,6 +108,7 @@ class Codec:
     # Making one
 
     @classmethod
+    @_naming_data
     def fit(
         cls,
         X: Any,
@@ -186,14 +216,8 @@ class Codec:
             raise ValueError(f"{damaged}, {part} {error}") from error
         if label is not None and layers[-1].width != label.coding.width:
             raise ValueError(f"{damaged}, expected a label of its last visible layer")
-        data = about.get("data") or {}
-        names = data.get("names") if isinstance(data, dict) else None
-        listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
-        if names is not None and not listed:
-            raise ValueError(f"{damaged}, expected names of columns")
-        words = (data.get("missing_words") if isinstance(data, dict) else None) or ()
-        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"{damaged}, expected words for missing cells")
+        names = _stored(machine, "names", None, _are_words)
+        words = _stored(machine, "missing_words", (), _are_words)
         if unknown is not None:
             if not isinstance(encoder, (Table, Letters)):
                 raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
@@ -205,16 +229,19 @@ class Codec:
         beside = {} if self.label is None else {"label": self.label.to_dict()}
         return {"encoder": self.encoder.to_dict(), **beside}
 
-    def read(self, source: str, *, lacking: str | None = None) -> DataSet:
+    def read(self, source: str | None, *, lacking: str | None = None) -> DataSet:
         """Reads data with their columns in the order of training, where both have names.
 
         Args:
-            source: see ``harmonium.data.read``.
+            source: see ``harmonium.data.read``; None: the training data.
             lacking: a column that may be absent, and then is missing in every row.
 
         Raises:
-            ValueError: other columns than in training.
+            ValueError: other columns than in training, or a machine that names no training data.
         """
+        source = source or self.source
+        if source is None:
+            raise ValueError("data: expected data, as the machine names none that it was trained on")
         known = {name.lower() for name in self.names or ()}
         encoder, names_of_data = self.encoder, self.own_names()
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
@@ -225,7 +252,8 @@ class Codec:
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, missing_words=self.missing_words, **reading).with_text(text)
         if dataset.alignment is not None and self._machine is not None:
-            dataset.alignment.warn_of_ambiguous(dataset.name, self._usual_ambiguous())
+            usual = _stored(self.machine, "ambiguous", 0.0, lambda share: isinstance(share, float))
+            dataset.alignment.warn_of_ambiguous(dataset.name, usual)
         if self.names is None or dataset.names is None:
             return dataset
         if lacking in names_of_data and lacking not in dataset.names:
@@ -233,14 +261,6 @@ class Codec:
         if encoder.tabular:
             return dataset
         return dataset.in_order(self.names, needed=names_of_data, source=source)
-
-    def _usual_ambiguous(self) -> float:
-        """Returns the share of letters that stood for several, or for none known, in training."""
-        data = self.machine.metadata.get("data")
-        usual = data.get("ambiguous", 0.0) if isinstance(data, dict) else 0.0
-        if not isinstance(usual, float):
-            raise ValueError("machine: its metadata are damaged, expected a share of ambiguous letters")
-        return usual
 
     # What it codes
 
@@ -254,6 +274,36 @@ class Codec:
     def objective(self) -> str:
         """The objective of the label that the machine was trained with, as of ``harmonium.RBMClassifier``."""
         return str(self.machine.metadata.get("objective", "joint"))
+
+    @property
+    def source(self) -> str | None:
+        """The file or the name of the data that the machine was trained on; None: it names none."""
+        source: str | None = _stored(self.machine, "source", None, lambda x: isinstance(x, str))
+        return source
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of the images that the machine was trained on; () of other data."""
+        return tuple(_stored(self.machine, "image_shape", (), _are_sides))
+
+    @property
+    def dialect(self) -> Dialect:
+        """The marks of the text file that the machine was trained on; commas and points of other data."""
+        return Dialect(*_stored(self.machine, "dialect", Dialect(), _are_marks))
+
+    def require_generative(self, purpose: str, *, label: bool = True) -> None:
+        """Refuses a machine that has learned the label alone and, where none may be, one with a label.
+
+        Raises:
+            ValueError: it is such a machine.
+        """
+        if self.label is not None and not label:
+            raise ValueError(f"machine: expected one without a label for {purpose}, received one with")
+        if self.objective == "discriminative":
+            raise ValueError(
+                f"machine: expected the objective hybrid or joint for {purpose}, received discriminative: it "
+                "has learned the label given the rest, and nothing of the rest"
+            )
 
     @property
     def label_width(self) -> int:
@@ -388,6 +438,7 @@ class Codec:
             return dataset, None
         return dataset.take_label(str(self.label.name), needed=False)
 
+    @_naming_data
     def rows(
         self,
         X: Any,
@@ -419,7 +470,7 @@ class Codec:
             TypeError, ValueError: now or when they are made: other columns than in ``fit``, or a cell that
                 its column has no state for.
         """
-        encoder, plain = self.encoder, isinstance(self.encoder, Identity)
+        encoder, plain, data = self.encoder, isinstance(self.encoder, Identity), X
         if isinstance(X, DataSet):
             keep = keep and (encoder.tabular or not is_sparse(X.samples))
             if isinstance(encoder, Letters):
@@ -441,11 +492,12 @@ class Codec:
         warned: set[Any] = set()  # once for all blocks
 
         def make(block: Any, index: Index) -> Any:
-            if isinstance(encoder, Table):
-                first = index.start if isinstance(index, slice) else 0
-                states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
-            else:
-                states = block if plain else encoder.encode_cells(block)
+            with naming(data):
+                if isinstance(encoder, Table):
+                    first = index.start if isinstance(index, slice) else 0
+                    states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
+                else:
+                    states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
         data_width = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
@@ -471,22 +523,22 @@ class Codec:
         unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
         return states_of_cells([self.label], [labels], unknown)
 
+    @_naming_data
     def states(self, dataset: DataSet) -> Tensor:
         """Returns data as visible states of the machine, (rows, visible width), NaN where a cell is missing.
 
         Raises:
             ValueError: data that do not suit the machine.
         """
-        if isinstance(self.encoder, Letters):
-            self.encoder.check(dataset.alignment)
         rest, labels = self.apart(dataset)
-        X = rest.frame() if self.encoder.tabular else rest.numbers()
-        states = (
-            self.rows(X, torch.float64, labels, keep=False).all().to(self.machine.device, self.machine.dtype)
-        )
-        self.machine.check_rows(states, "X", missing=True)
+        if not self.encoder.tabular:
+            rest = replace(rest, samples=rest.numbers())
+        states = self.rows(rest, torch.float64, labels, keep=False).all()
+        states = states.to(self.machine.device, self.machine.dtype)
+        self.machine.check_rows(states, dataset.name, missing=True)
         return states
 
+    @_naming_data
     def observed_rows(self, dataset: DataSet, *, missing: bool = False, beyond: str = "end") -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
@@ -508,10 +560,10 @@ class Codec:
                 if not missing:
                     row = start + int(hole.int().argmax())
                     raise ValueError(
-                        f"X: expected no missing cell, received one in row {row}; "
+                        f"{dataset.name}: expected no missing cell, received one in row {row}; "
                         "harmonium impute fills them in"
                     )
-                self.machine.check_batch(chunk, range(start, start + len(chunk)), "X")
+                self.machine.check_batch(chunk, range(start, start + len(chunk)), dataset.name)
                 any_missing = True
             start += len(chunk)
         rows.missing = any_missing
@@ -532,6 +584,17 @@ class Codec:
             labels, values=labels.values[~blank], texts=None
         )
 
+    def learned_weights(self, dataset: DataSet) -> Tensor | None:
+        """Returns the weights of rows as in training, (rows,) float64; None: all alike, or unknown.
+
+        Sequences are weighed by their similarity. Weights of a file are those of the training data alone.
+        """
+        file = _stored(self.machine, "weights", None, lambda x: isinstance(x, str))
+        threshold = _stored(self.machine, "reweight", None, lambda x: isinstance(x, int | float))
+        if file and self.source and dataset.name == Path(self.source).name and Path(file).is_file():
+            return read_weights(file, len(dataset.samples))
+        return dataset.row_weights(threshold)
+
     def units(self, columns: Tensor, rest: DataSet) -> Tensor:
         """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
 
@@ -546,21 +609,30 @@ class Codec:
             columns = columns[:, self.encoder.order(rest.frame())]
         n_units = sum(layer.n_units for layer in self.layers) - (self.label is not None)
         if n_units % columns.shape[1]:
-            raise ValueError(f"X: expected a column for each of {n_units} units, received {columns.shape[1]}")
+            raise ValueError(
+                f"{rest.name}: expected a column for each of {n_units} units, received {columns.shape[1]}"
+            )
         # A column of the data has one unit, or one in each of the planes that follow each other.
         units = columns.repeat(1, n_units // columns.shape[1])
         return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
 
-    def given(self, cells: Mapping[str, str]) -> Tensor:
-        """Returns the states of some columns from their cells as text, (1, visible width), NaN elsewhere.
+    def given(self, cells: Sequence[str]) -> Tensor:
+        """Returns the states of cells such as ``city=Rom``, (1, visible width), NaN in all other columns.
 
         Raises:
-            ValueError: no such column, or a cell that it has no state for.
+            ValueError: another form, no such column, or a cell that it has no state for.
         """
         states = torch.full((1, self.machine.visible_width), torch.nan, dtype=torch.float64, device="cpu")
-        for name, text in cells.items():
-            place = self.unit_of(name)
-            encoded = states_of_cells([place.column], [place.column.parse(text)])
+        for text in cells:
+            name, equals, cell = (part.strip() for part in text.partition("="))
+            if not equals:
+                raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {text!r}")
+            try:
+                place = self.unit_of(name)
+                encoded = states_of_cells([place.column], [place.column.parse(cell)])
+            except ValueError as error:
+                reason = str(error).removeprefix("column: ").removeprefix("X: ").partition(" at row 0")[0]
+                raise ValueError(f"given: {reason}") from error
             states[:, place.states] = torch.from_numpy(encoded)
         return states
 
@@ -613,3 +685,30 @@ class Codec:
             frame = replace(rest, samples=hidden).frame()
             return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
         return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+
+
+def _stored(machine: BoltzmannMachine, part: str, usual: Any, fits: Callable[[Any], bool]) -> Any:
+    """Returns a part of what metadata keep of the training data, or the usual one where there is none.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    about = machine.metadata.get("data") or {}
+    value = about.get(part) if isinstance(about, dict) else about
+    if isinstance(about, dict) and value is None:
+        return usual
+    if not isinstance(about, dict) or not fits(value):
+        raise ValueError(f"machine: its metadata are damaged, expected {part} of data, received {value!r}")
+    return value
+
+
+def _are_words(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value)
+
+
+def _are_sides(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(type(side) is int and side > 0 for side in value)
+
+
+def _are_marks(value: Any) -> bool:
+    return _are_words(value) and len(value) == 2 and value[0] in SEPARATORS and value[1] in (".", ",")

@@ -257,7 +257,7 @@ def _array_of_states(kind: str, seen: Seen) -> tuple[int, Encoder]:
     listed = f"{{{', '.join(f'{x:g}' for x in states)}}}" + (" or {0, 1}" if pair and states != BITS else "")
     wrong = seen.beside({*states, *BITS}) if pair else wrong
     received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
-    remedy = "; binarise the data first (harmonium.data.threshold, harmonium.data.bernoulli_binarise)"
+    remedy = "; binarise makes 0 and 1 of grey levels"
     raise ValueError(f"expected values in {listed}, received {received}{remedy if pair else ''}")
 
 

@@ -270,7 +270,7 @@ class Column:
         takes = "takes the nearest number" if number else "takes such cells as missing"
         return (
             f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
-            f'at row {first + row}; correct it, or unknown="missing" {takes}{other}'
+            f"at row {first + row}; correct it, or set unknown to missing, which {takes}{other}"
         )
 
     def series(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Series:

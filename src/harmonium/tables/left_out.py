@@ -73,8 +73,8 @@ def question_of(cells: Series) -> str | None:
     several = layouts_of(seen)
     if several:
         layouts = [layout.name for form in several if (layout := layout_in(form)) is not None]
-        answers = " or ".join(f'kinds={{"{cells.name}": {{"form": "{name}"}}}}' for name in layouts)
-        return f"does the day or the month come first in {seen[0]!r}? {answers} tells"
+        answers = " or ".join(f'"{cells.name}" = {{ form = "{layout}" }}' for layout in layouts)
+        return f"does the day or the month come first in {seen[0]!r}? {answers} in kinds tells"
     if not all(isinstance(value, str) for value in seen) or has_codes([*dict.fromkeys(seen)]):
         return None
     different, written = [value for value in dict.fromkeys(seen) if not is_number(value)], False
@@ -93,7 +93,7 @@ def question_of(cells: Series) -> str | None:
         return None if names else "numbers as text; .astype(float) makes numbers of them"
     kinds = "amounts, dates or times" if written else "numbers"
     counted = f"{len(seen) - len(strays)} of {len(seen)} cells are {kinds}"
-    answer = f'missing_words="{",".join(different)}" of harmonium.data.read'
+    answer = f'missing_words "{",".join(different)}"'
     return f"{counted}; {answer} takes {few(different)} as missing"
 
 
@@ -117,7 +117,7 @@ def _code_among(numbers: Sequence[float]) -> str | None:
     if not codes:
         return None
     cells = " and ".join(f"{text} in {count} cells" for text, count in codes.items())
-    answer = f'missing_words="{",".join(codes)}" of harmonium.data.read'
+    answer = f'missing_words "{",".join(codes)}"'
     return (
         f"{cells}, far from the others, {values[0]:.15g} to {values[-1]:.15g}; {answer} takes such as "
         "missing, a kind for the column takes it as a number"

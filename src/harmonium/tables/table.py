@@ -412,7 +412,7 @@ def states_of_cells(
     if strange:
         _checks.warn(
             f"{NEW_CELLS} are improbable in scores, and where other cells of their rows are predicted they "
-            f'are taken as missing: {", ".join(strange)}; unknown="error" refuses them'
+            f"are taken as missing: {', '.join(strange)}; with unknown set to error they are refused"
         )
     return np.hstack(parts)
 

@@ -449,8 +449,8 @@ def warn_of_rough(machine: BoltzmannMachine) -> None:
     """Warns that columns other than the label are asked of a machine that has learned them roughly."""
     if machine.metadata.get("objective") == "hybrid":
         _checks.warn(
-            'machine: with objective="hybrid" it has learned to tell the label, and the other columns only '
-            'roughly; for samples, fills and predictions of these train with objective="joint"'
+            "machine: with the objective hybrid it has learned to tell the label, and the other columns only "
+            "roughly; for samples, fills and predictions of these train with the objective joint"
         )
 
 

@@ -141,7 +141,7 @@ class RunDirectory:
                 finished = f", {self._machine} still holds the trained machine" if there else ""
                 raise ValueError(
                     f"{'; '.join(map(str, damages))}. There is no other checkpoint to resume from{finished}; "
-                    "overwrite=True begins anew"
+                    "overwrite begins anew"
                 ) from damages[0]
         self._write_history(state)
 
@@ -303,8 +303,7 @@ def refuse_run(folder: Path, *others: str) -> None:
     # A configuration alone is of a run that ended before its first update: nothing to resume or to lose.
     if held not in ([], [RUN_FILE]):
         raise ValueError(
-            f"run_dir: {folder} already holds a run ({held[0]}); resume=True continues it, overwrite=True "
-            "replaces it"
+            f"run_dir: {folder} already holds a run ({held[0]}); resume continues it, overwrite replaces it"
         )
 
 

@@ -224,7 +224,7 @@ class Settings(Watching, Steps):
             )
         _checks.positive_int(self.seed, "seed", minimum=0)
         if self.run_dir is None and (self.resume or self.overwrite):
-            raise ValueError("run_dir: expected a folder with resume=True or overwrite=True, received None")
+            raise ValueError("run_dir: expected a folder with resume or overwrite, received None")
         if self.resume and self.overwrite:
             raise ValueError("resume, overwrite: expected at most one of them to be True")
         if not isinstance(self.ladder, bool | Ladder):

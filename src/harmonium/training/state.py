@@ -315,7 +315,7 @@ def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, sc
         elif name != "updates" and saved.get(name) != value:
             raise ValueError(
                 f"{name}: the run to resume has {saved.get(name)!r}, received {value!r}; to go on from its "
-                "machine in another way, train harmonium.load(FOLDER) in another folder"
+                "machine in another way, begin a run with it in another folder"
             )
     before, total = saved["updates"], now["updates"]
     if before != total and depends_on_total(as_schedule(schedule)):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from harmonium._settings import Count, Setting
-from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
@@ -18,7 +14,7 @@ from harmonium.exchange import values_of, variables_of
 from harmonium.tasks import MINIMISE_METHODS, minimise
 
 EXAMPLES = (
-    "harmonium anneal G22 --out cuts.npz",
+    "harmonium anneal G22 --out cuts.csv",
     "harmonium anneal runs/family --runs 1000 --out modes.csv",
     "harmonium anneal network.uai --evidence network.uai.evid --out likeliest.csv",
 )
@@ -42,31 +38,23 @@ def anneal(
     Args:
         source: a run, a machine's file, or a file of another program: .uai, .qubo, a graph of the Gset
             collection.
-        out: file for the states, the lowest first: .npz (states, variables, energies, counts), or a table
-            .csv, .tsv, .parquet or .feather. It has a column for each variable in the order of MODEL, or for
-            each unit; categories count from 0.
+        out: file for the states, the lowest first: .csv, .tsv, .parquet or .feather, with a column for each
+            variable in the order of MODEL, or for each unit; categories count from 0.
         runs: runs of annealing, each from a state of its own.
         sweeps: sweeps of every run.
         method: how: auto (exact where it takes seconds, else anneal), exact, anneal.
     """
-    check_target(out, "out", (".npz", *TABLES), overwrite)
+    check_target(out, "out", TABLES, overwrite)
     machine = load_machine(source, False, options.as_device(device), evidence)[0]
     with working("searching states of low energy"):
         found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
     variables, values = variables_of(machine), values_of(machine, found.states)
     named = machine.metadata.get("variables") is not None
     labels = [x.label if named else j for j, x in enumerate(variables)]
-    names = [
-        label if isinstance(label, str) and label not in ("energy", "count") else f"x{label}"
-        for label in labels
-    ]
+    own = [isinstance(label, str) and label not in ("energy", "count") for label in labels]
+    names = [str(label) if known else f"x{label}" for label, known in zip(labels, own, strict=True)]
     energies, counts = found.energies.numpy(force=True), found.counts.numpy(force=True)
-    if out.suffix.lower() == ".npz":
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, states=values, variables=names, energies=energies, counts=counts)
-        replace_file(out, buffer.getvalue())
-    else:
-        write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})
+    write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})
     result: dict[str, Any] = {
         "machine": source,
         "file": out,

@@ -35,8 +35,8 @@ def contacts(
 ) -> dict[str, Any]:
     """Predict contacts from the couplings of a machine of sequences.
 
-    Writes contacts.csv (every pair with its score, the strongest first), contacts.png (the map), and with
-    --distances precision.png (the share of true contacts among the strongest pairs).
+    Writes contacts.csv (every pair with its score, the strongest first) and, with matplotlib, contacts.png
+    (the map), and with --distances precision.png (the share of true contacts among the strongest pairs).
 
     Args:
         distances: distances in a structure, lines of two sites and a distance in Å, or a matrix.
@@ -48,24 +48,19 @@ def contacts(
     folder = options.result_folder(run.run, out, "contacts", _FILES, overwrite)
     with working("finding couplings"):
         scores = scores_of(coding.machine).cpu()
-    sites = len(scores)
-    pairs = rank_pairs(scores, apart=apart)
+    sites, pairs = len(scores), rank_pairs(scores, apart=apart)
     known = None if distances is None else read_distances(distances, sites)
     precision = None if known is None else contact_precision(scores, known, apart=apart, touching=touching)
     folder.mkdir(parents=True, exist_ok=True)
-    columns: dict[str, Any] = {"i": pairs.sites[:, 0] + 1, "j": pairs.sites[:, 1] + 1, "score": pairs.scores}
-    if known is not None:
-        columns["distance"] = known[pairs.sites[:, 0], pairs.sites[:, 1]]
-    columns = {name: np.asarray(values) for name, values in columns.items()}
+    i, j = pairs.sites.T
+    distance = {} if known is None else {"distance": known[i, j]}
+    found = {"i": i + 1, "j": j + 1, "score": pairs.scores, **distance}
+    columns = {name: np.asarray(values) for name, values in found.items()}
     write_table(folder / _FILES[0], columns)
-    notes = []
     if has_figures():
-        with working("drawing the map"):
-            draw_contacts(scores, folder / _FILES[1], distances=known, apart=apart, touching=touching)
-            if known is not None:
-                draw_precision(scores, known, folder / _FILES[2], apart=apart, touching=touching)
-    else:
-        notes.append("files: without pictures, which need matplotlib; pip install 'harmonium[plot]'")
+        draw_contacts(scores, folder / _FILES[1], distances=known, apart=apart, touching=touching)
+        if known is not None:
+            draw_precision(scores, known, folder / _FILES[2], apart=apart, touching=touching)
     result: dict[str, Any] = {"machine": source, "sites": sites, "pairs": len(pairs.scores)}
     if precision is not None:
         result["precision"] = {
@@ -73,8 +68,7 @@ def contacts(
             for name, number in (("L/5", sites // 5), ("L/2", sites // 2), ("L", sites), ("2 L", 2 * sites))
             if 1 <= number <= len(precision)
         } | {"of any pair": float(precision[-1])}
-    first = [{name: values[k].item() for name, values in columns.items()} for k in range(_LISTED)
-             if k < len(pairs.scores)]  # fmt: skip
+    shown = zip(*(values[:_LISTED].tolist() for values in columns.values()), strict=True)
+    strongest = Listing(dict(zip(columns, line, strict=True)) for line in shown)
     written = [name for name in _FILES if (folder / name).exists()]
-    result |= {"strongest": Listing(first), "folder": folder, "files": written}
-    return {**result, "notes": notes} if notes else result
+    return {**result, "strongest": strongest, "folder": folder, "files": written}

@@ -44,11 +44,10 @@ def convert(
         found = Exchanged(load_machine(source, False)[0], None, "harmonium")
     else:
         found = read(source, form=form or "auto", update=update)
-    machine, written = found.machine, "harmonium"
-    if out.suffix.lower() == _OWN:
+    machine, written = found.machine, "harmonium" if out.suffix.lower() == _OWN else form_by_suffix(out)
+    if written == "harmonium":
         machine.save(out, overwrite=overwrite)
     else:
-        written = form_by_suffix(out)
         write(machine, out, form=written, chains=found.chains, overwrite=overwrite)
     return {
         "file": out,

@@ -11,7 +11,6 @@ from torch import Tensor
 from harmonium._settings import Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
-from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
 from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.scores import (
@@ -96,11 +95,11 @@ def evaluate(
     coding, source = run.load(unknown, evidence)
     machine = coding.machine
     read = {name: coding.read(name) for name in data or []}
-    scored = {"missing": True, "beyond": "tail"}
-    sets = [(name, rows_of(coding, dataset, **scored)) for name, dataset in read.items()]
+    scored: dict[str, Any] = {"missing": True, "beyond": "tail"}
+    sets = [(name, coding.observed_rows(dataset, **scored)) for name, dataset in read.items()]
     if base is not None and base not in read:
         read[base] = coding.read(base)
-    chosen = sets[:1] if base is None else [(base, rows_of(coding, read[base], **scored))]
+    chosen = sets[:1] if base is None else [(base, coding.observed_rows(read[base], **scored))]
     base_rows = whole(chosen[0][1]) if chosen else None
     if base is not None and base_rows is None:
         raise ValueError(f"base: expected rows without missing cells, received none in {base}")
@@ -191,7 +190,7 @@ def evaluate(
 
 def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> Weighted | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
-    found = spread_weighed(rows, learned_weights(coding, dataset), BASE_ROWS)
+    found = spread_weighed(rows, coding.learned_weights(dataset), BASE_ROWS)
     return None if found is None else (found[0].to(coding.machine.device), found[1])
 
 

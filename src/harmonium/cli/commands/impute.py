@@ -16,21 +16,14 @@ from harmonium import _checks
 from harmonium._settings import Count, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.coding import (
-    naming,
-    refuse_discriminative,
-    source_of,
-    states_of,
-)
-from harmonium.cli.output import Listing, check_target, working
+from harmonium.cli.output import Listing, working
 from harmonium.cli.pictures import data_range, images_of, in_words
-from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
+from harmonium.cli.rows_file import check_rows_target, write_rows
 from harmonium.cli.scores import score_cells
-from harmonium.data import SIDES, DataSet, missing_at_random, missing_half, missing_rectangles
+from harmonium.data import SIDES, DataSet, missing_at_random, missing_half
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
-from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
 from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, unobserved
 from harmonium.training import warn_of_rough
@@ -40,7 +33,7 @@ EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
 )
 
-_SHOWN = {"nearest": "the values nearest to the means", "draw": "one draw"}
+_DRAWS = 5  # chains or searches of every row, whose means are written
 
 
 def impute(
@@ -51,10 +44,8 @@ def impute(
     method: Annotated[str, Setting(complete=options.words(IMPUTE_METHODS))] = "auto",
     value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
-    rows: int | None = None,
-    draws: int = 5,
+    rows: Count | None = None,
     sweeps: int = 100,
-    columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
     unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
@@ -62,170 +53,156 @@ def impute(
 ) -> dict[str, Any]:
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
-    Words for missing cells in text files are those of the training (train --missing-words).
-
-    Of values that --missing hides in a table, the fills are scored by column beside the simplest ones: the
-    commonest label or the mean of the same cells.
+    Words for missing cells in text files are those of the training (train --missing-words). Of a table, the
+    fills of values that --missing hides are scored by column, beside the commonest label or the mean.
 
     Args:
         data: rows to complete.
         out: file for the completed rows: .csv, .tsv, .parquet, .feather, .npz, .npy, of sequences .fasta,
             .fa, each also with .gz, or .png: given, truth, result.
         missing: what is missing: nan (where DATA has NaN or an empty cell), upper, lower, left, right (half
-            of each image), random:FRACTION, or rectangle:HEIGHTxWIDTH.
+            of each image), or random:FRACTION.
         method: how: auto (exact where the hidden states can be summed, else gibbs), exact, gibbs, tempered,
             local_search, tap, or another kernel.
         value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
             is; the default), mean (not rounded), or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
         rows: only the first rows of DATA.
-        draws: chains or searches of every row.
         sweeps: sweeps of every chain.
     """
-    _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
     value = value or ("nearest" if imputations is None else "draw")
-    if imputations is not None and value != "draw":
-        raise ValueError(f"imputations: expected with --value draw, received {value}")
-    targets = _targets(out, imputations)
-    for target in targets:
-        check_target(target, "out", (*SUFFIXES, *SEQUENCES), overwrite)
+    targets = _targets(out, imputations, value)
+    _checks.one_of(method, "method", {*IMPUTE_METHODS, *Kernel.registry})
     coding, source = run.load(unknown)
-    machine, alphabet = coding.machine, coding.alphabet
-    check_sequences(out, alphabet)
-    refuse_discriminative(coding, "impute")
-    dataset = coding.read(data)
-    some = dataset.samples[:rows] if rows else dataset.samples[()]
-    labels = dataset.labels[:rows] if rows and dataset.labels is not None else dataset.labels
-    dataset = replace(dataset, samples=dense(some), labels=labels)
-    needed = out.suffix.lower() == ".png"
-    shape = options.image_shape_of(image_shape, dataset.image_shape, source_of(machine)[1], needed=needed)
-    rest, labels_there = coding.apart(dataset)
-    with naming(data):
-        table = isinstance(coding.encoder, Table)
-        X = rest.samples if table else rest.numbers()
-    absent = _pattern(missing, X, shape, seed)
-    lacking = absent.numpy() | missing_in(X)
-    with naming(data):
-        states = states_of(coding, dataset)
-        units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
-        if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
-            warn_of_rough(machine)
-        with working(f"completing {len(X)} rows"):
-            chains = draws if imputations is None else max(draws, imputations)
-            done, chosen = impute_cells(
-                machine, coding.encoder, states, units, method, value, draws=chains, sweeps=sweeps, seed=seed
-            )
-            method = done.method
-        kind = "cells" if value == "draw" else None
-        for target, states_of_it in zip(
-            targets, [chosen] if imputations is None else done.draws, strict=False
-        ):
-            if target.suffix.lower() == ".png":
-                title = f"Completed by {method}, {_SHOWN.get(value, mean_word(machine))}"
-                _draw(target, coding, (states, states_of_it), lacking, shape, columns, title)
-                continue
-            completed, labels_of_it = coding.fill(
-                dataset, lacking, states_of_it, rounded=value != "mean", drawn=kind
-            )
-            given: dict[str, Any] = {"source": dataset, "alphabet": alphabet}
-            write_rows(target, completed, shape, columns, dataset.names, labels_of_it, **given)
-    if labels_there is not None and coding.label_width:
-        unlabelled = coding.split(states)[1].isnan().any(1, keepdim=True)
-        lacking = np.hstack([lacking, unlabelled.cpu().numpy()])
-    written = units if labels_there is not None else units[:, : units.shape[1] - coding.label_width]
-    result: dict[str, Any] = {
-        "machine": source,
-        **({"file": out} if imputations is None else {"files": targets}),
-        "rows": len(X),
-        "missing": float(written.double().mean()),
-        "missing_cells": f"{lacking.sum()} of {lacking.size}, in {lacking.any(1).sum()} rows",
-        "method": method,
-        "value": value,
-    }
-    if not bool(written.any()):
-        result["notes"] = ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
-    if missing != "nan" and table:
-        result["hidden_cells"] = _score_fills(coding, absent, rest, states, chosen)
-    elif missing != "nan" and bool(absent.any()):
-        spread = by_column(machine, units, len(X)).cpu() & ~states.isnan().cpu()
-        result["agreement_of_mode"] = float((states.cpu() == done.mode.cpu())[spread].double().mean())
-    return result
+    for target in targets:
+        check_rows_target(target, coding.alphabet, overwrite)
+    coding.require_generative("impute")
+    machine, dataset = coding.machine, _first(coding.read(data), rows)
+    shape = options.image_shape_of(
+        image_shape, dataset.image_shape, coding.image_shape, needed=out.suffix.lower() == ".png"
+    )
+    absent, lacking, units, states = _find_missing(coding, dataset, missing, shape, seed)
+    with working(f"completing {len(states)} rows"):
+        done, chosen = impute_cells(
+            machine, coding.encoder, states, units, method, value,
+            draws=max(_DRAWS, imputations or 0), sweeps=sweeps, seed=seed,
+        )  # fmt: skip
+    for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
+        if target.suffix.lower() == ".png":
+            _draw(target, coding, states, filled, lacking, shape, f"Completed by {done.method}, {value}")
+        else:
+            _write(target, coding, dataset, lacking, filled, value)
+    written = {"file": out} if imputations is None else {"files": targets}
+    counts = _count(coding, dataset, states, lacking)
+    scores = _score(coding, dataset, absent, units, states, done.mode, chosen) if missing != "nan" else {}
+    return {"machine": source, **written, **counts, "method": done.method, "value": value, **scores}
 
 
-def _score_fills(coding: Codec, absent: Tensor, rest: DataSet, states: Tensor, filled: Tensor) -> Listing:
-    """Scores what was filled in for values that were hidden, column by column, beside the simplest fills.
-
-    These are the commonest label or the mean of the same cells.
-    """
-    assert isinstance(coding.encoder, Table)
-    truth, found = states.cpu().numpy(), filled.cpu().numpy()
-    listing = Listing()
-    pairs = zip(coding.encoder.order(rest.frame()), coding.encoder.columns, strict=True)
-    for j, column in sorted(pairs, key=lambda pair: pair[0]):
-        place = coding.unit_of(str(column.name))
-        hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
-        score = score_cells(place, hidden, found[:, place.states])
-        if score:
-            listing.append(
-                {
-                    "column": str(column.name),
-                    "cells": score.rows,
-                    "score": score.name,
-                    "fills": score.value,
-                    "simplest": score.simplest,
-                }
-            )
-    return listing
-
-
-def _targets(out: Path, imputations: int | None) -> list[Path]:
-    """The files of so many completions; the one itself where there is but one."""
+def _targets(out: Path, imputations: int | None, value: str) -> list[Path]:
+    """Returns the files of so many completions, the one itself where none are asked for."""
     if imputations is None:
         return [out]
+    if value != "draw":
+        raise ValueError(f"imputations: expected the value draw, received {value}")
     return [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(imputations)]
+
+
+def _first(dataset: DataSet, rows: int | None) -> DataSet:
+    """Returns the first rows of data, in memory."""
+    labels = None if dataset.labels is None else dataset.labels[:rows]
+    return replace(dataset, samples=dense(dataset.samples[:rows]), labels=labels)
+
+
+def _find_missing(
+    coding: Codec, dataset: DataSet, missing: str, shape: Sequence[int], seed: int
+) -> tuple[Tensor, NDArray[np.bool_], Tensor, Tensor]:
+    """Returns masks of the cells to hide and of all that lack, (rows, columns), of units, and the states."""
+    rest, machine = coding.apart(dataset)[0], coding.machine
+    X = rest.samples if isinstance(coding.encoder, Table) else rest.numbers()
+    empty = missing_in(X)
+    absent = torch.from_numpy(empty) if missing == "nan" else _pattern(missing, X.shape, shape, seed)
+    states = coding.states(dataset)
+    units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
+    if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
+        warn_of_rough(machine)
+    return absent, absent.numpy() | empty, units, states
+
+
+def _pattern(missing: str, shape: tuple[int, ...], image: Sequence[int], seed: int) -> Tensor:
+    """Returns a mask of the cells to hide, (rows, columns)."""
+    name, _, fraction = missing.partition(":")
+    if name == "random" and fraction.replace(".", "", 1).isdecimal():
+        return missing_at_random(shape[0], shape[1], float(fraction), seed=seed)
+    if missing not in SIDES:
+        expected = f"nan, {', '.join(SIDES)} or random:FRACTION"
+        raise ValueError(f"missing: expected {expected}, received {missing!r}")
+    if len(image) != 2:
+        raise ValueError(f"missing: expected images of one channel for {missing}, received shape {image}")
+    return missing_half(shape[0], (image[0], image[1]), missing)
+
+
+def _write(
+    path: Path, coding: Codec, dataset: DataSet, lacking: NDArray[np.bool_], filled: Tensor, value: str
+) -> None:
+    """Writes the data with filled cells."""
+    drawn = "cells" if value == "draw" else None
+    rows, labels = coding.fill(dataset, lacking, filled, rounded=value != "mean", drawn=drawn)
+    write_rows(path, rows, None, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
 
 
 def _draw(
     path: Path,
     coding: Codec,
-    states: tuple[Tensor, Tensor],
+    states: Tensor,
+    filled: Tensor,
     hole: NDArray[np.bool_],
     shape: Sequence[int],
-    columns: int | None,
     title: str,
 ) -> None:
-    """Given, truth where nothing was missing from the start, and result, as the machine sees them."""
-    given, result = (images_of(coding, each) for each in states)
-    panels = {"given": given, "truth": given, "result": result}
-    if bool(states[0].isnan().any()):
-        del panels["truth"]
+    """Draws what is given, the truth where nothing was missing from the start, and the result."""
+    given, result = images_of(coding, states), images_of(coding, filled)
+    truth = {} if bool(states.isnan().any()) else {"truth": given}
     limits = data_range(coding, given[~hole] if not hole.all() else None)
     image_panels(
-        panels, shape, path, title=title + in_words(limits), columns=columns, limits=limits,
-        hidden={"given": hole},
+        {"given": given, **truth, "result": result}, shape, path, title=title + in_words(limits),
+        limits=limits, hidden={"given": hole},
     )  # fmt: skip
 
 
-def _pattern(missing: str, X: NDArray[Any], shape: tuple[int, ...], seed: int) -> Tensor:
-    """(rows, columns), bool."""
-    name, _, argument = missing.partition(":")
-    if missing == "nan":
-        return torch.from_numpy(missing_in(X))
-    if name == "random" and argument:
-        try:
-            fraction = float(argument)
-        except ValueError:
-            raise ValueError(f"missing: expected random:FRACTION, received {missing!r}") from None
-        return missing_at_random(len(X), X.shape[1], fraction, seed=seed)
-    if missing not in SIDES and not (name == "rectangle" and argument):
-        raise ValueError(
-            "missing: expected nan, upper, lower, left, right, random:FRACTION or rectangle:HEIGHTxWIDTH, "
-            f"received {missing!r}"
-        )
-    if len(shape) != 2:
-        raise ValueError(f"missing: expected images of one channel for {missing!r}, received shape {shape}")
-    image = (shape[0], shape[1])
-    if missing in SIDES:
-        return missing_half(len(X), image, missing)
-    height, width, *_ = options.image_shape_of(argument)
-    return missing_rectangles(len(X), image, (height, width), seed=seed)
+def _count(coding: Codec, dataset: DataSet, states: Tensor, lacking: NDArray[np.bool_]) -> dict[str, Any]:
+    """Counts the missing cells, those of a label that the data have among them."""
+    if coding.label is not None and coding.apart(dataset)[1] is not None:
+        unlabelled = coding.split(states)[1].isnan().any(1, keepdim=True)
+        lacking = np.hstack([lacking, unlabelled.cpu().numpy()])
+    notes = [] if lacking.any() else ["missing: nothing is; DATA has no NaN, and --missing can hide values"]
+    return {
+        "rows": len(lacking),
+        "missing": float(lacking.mean()),
+        "missing_cells": f"{lacking.sum()} of {lacking.size}, in {lacking.any(1).sum()} rows",
+        **({"notes": notes} if notes else {}),
+    }
+
+
+def _score(
+    coding: Codec,
+    dataset: DataSet,
+    absent: Tensor,
+    units: Tensor,
+    states: Tensor,
+    mode: Tensor,
+    fills: Tensor,
+) -> dict[str, Any]:
+    """Scores what was filled in for hidden values, of a table by column beside the simplest fills."""
+    if not isinstance(coding.encoder, Table):
+        asked = by_column(coding.machine, units, len(states)) & ~states.isnan()
+        return {"agreement_of_mode": float((states == mode)[asked].double().mean())}
+    truth, found = states.cpu().numpy(), fills.cpu().numpy()
+    order = coding.encoder.order(coding.apart(dataset)[0].frame())
+    listing = Listing()
+    for j, column in sorted(zip(order, coding.encoder.columns, strict=True), key=lambda pair: pair[0]):
+        place = coding.unit_of(str(column.name))
+        hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
+        if score := score_cells(place, hidden, found[:, place.states]):
+            line = {"score": score.name, "fills": score.value, "simplest": score.simplest}
+            listing.append({"column": str(column.name), "cells": score.rows, **line})
+    return {"hidden_cells": listing}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from harmonium._settings import From0
 from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import rows_of, source_of
 from harmonium.cli.output import Listing, working
-from harmonium.cli.scores import ages_of, estimate, spread, whole
+from harmonium.cli.scores import ages_of, spread, whole
 from harmonium.ladder import hamiltonians_along
-from harmonium.likelihood import log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
@@ -42,7 +40,7 @@ def inspect(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
 ) -> dict[str, Any]:
-    """Look inside a machine: its directions, solutions, couplings and entropy, over the ages of its run.
+    """Look inside a machine: its directions, solutions and couplings, over the ages of its run.
 
     Writes directions.png (singular values over ages; data and samples along the first two directions), of
     sequences logos.png (the letters of these directions), and the tree of TAP solutions as tree.nwk (Newick)
@@ -57,67 +55,52 @@ def inspect(
     coding, source = run.load()
     machine = coding.machine.requires_grad_(False)
     folder = options.result_folder(run.run, out, "inspect", _FILES, overwrite)
-    named = data or source_of(machine)[0]
-    if named is None:
-        raise ValueError("data: expected DATA to look at, as the machine names no training data")
-    rows = whole(rows_of(coding, coding.read(named), missing=True))
+    dataset = coding.read(data)
+    rows = whole(coding.observed_rows(dataset, missing=True))
     if rows is None:
-        raise ValueError(f"data: expected rows without missing cells, received none in {named}")
-    X, kept = spread(rows, _ROWS).to(machine.device), run.ladder(machine)
-    notes = (
-        [] if kept else ["ages: the run has kept none (train --ladder), so this is the last machine alone"]
-    )
+        raise ValueError(f"data: expected rows without missing cells, received none in {dataset.name}")
+    kept = run.ladder(machine)
     hamiltonians = [machine.hamiltonian()] if kept is None else hamiltonians_along(machine, kept)
     ages = [0.0] if kept is None else ages_of(kept)
     with working("decomposing the couplings"):
         each = [directions(hamiltonian) for hamiltonian in hamiltonians]
     with working("sampling"):
-        rounds = -(-sweeps // len(hamiltonians))
-        start = machine.random_states(_CHAINS, seed=seed)
+        start, rounds = machine.random_states(_CHAINS, seed=seed), -(-sweeps // len(hamiltonians))
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
         tree = solution_tree(machine, hamiltonians, ages, spread(rows, _STARTS).to(machine.device))
-    with working("finding ln Z"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # among the notes
-        partition, table, remarks = estimate(
-            machine, rows, named, seed, method="auto" if kept is None else "ladder", kept=kept
-        )
     folder.mkdir(parents=True, exist_ok=True)
+    X = spread(rows, _ROWS).to(machine.device)
     places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
     if len(each[-1].values) > 1:
         draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
-    if (letters := letters_of(machine)) is not None:
-        width = machine.visible_width - coding.label_width
-        leading = (each[-1].visible * each[-1].values)[:width, :2].T.reshape(
-            -1, width // len(letters), len(letters)
-        )
-        titles = [f"direction {a + 1}" for a in range(len(leading))]
-        draw_logos(leading.cpu(), letters, folder / _FILES[3], titles)
+    _draw_letters(coding, each[-1].visible * each[-1].values, folder / _FILES[3])
     draw_tree(tree.root, folder / _FILES[1])
     replace_file(folder / _FILES[2], f"{tree.newick}\n".encode())
-    result: dict[str, Any] = {
+    notes = [] if kept else ["ages: the run has kept none (train --ladder); this is the last machine alone"]
+    return {
         "machine": source,
-        "data": named,
-        "log_partition": {"method": table["method"], "value": partition.value,
-                          "standard_error": partition.standard_error},
-        "solutions": int(tree.solutions[-1]),
+        "data": dataset.name,
         "tree": tree.newick,
         "ages": Listing(
             {"updates": age, "solutions": int(number), "singular_values": one.values[:_VALUES].tolist()}
             for age, number, one in zip(ages, tree.solutions, each, strict=True)
         ),
-    }  # fmt: skip
-    if machine.graph.independent:
-        surprise = -log_likelihood(machine, samples, partition)
-        result["entropy"] = {
-            "value": float(surprise.mean()),
-            "standard_error": (float(surprise.var()) / len(surprise) + partition.standard_error**2) ** 0.5,
-        }
-    if strongest := strongest_pairs(coding, machine, notes):
-        result["couplings"] = strongest
-    result |= {"folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
-    return {**result, "notes": [*notes, *remarks]}
+        "couplings": strongest_pairs(coding, machine, notes),
+        "folder": folder,
+        "files": [name for name in _FILES if (folder / name).exists()],
+        "notes": notes,
+    }
+
+
+def _draw_letters(coding: Codec, directions: Tensor, path: Path) -> None:
+    """Draws a logo of each of the first two directions, (visible width, directions), of sequences."""
+    letters = letters_of(coding.machine)
+    if letters is not None:
+        width = len(directions) - coding.label_width
+        leading = directions[:width, :2].T.reshape(-1, width // len(letters), len(letters))
+        draw_logos(leading.cpu(), letters, path, [f"direction {a + 1}" for a in range(len(leading))])
 
 
 def strongest_pairs(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> Listing:
@@ -137,18 +120,16 @@ def strongest_pairs(coding: Codec, machine: BoltzmannMachine, notes: list[str]) 
     unit = machine.unit_of_column.cpu()
     each = torch.eye(int(unit[-1]) + 1, dtype=found.dtype)[:, unit]  # (units, columns)
     norms = (each @ found.square() @ each.t()).sqrt().triu(1)
-    order = norms.flatten().topk(min(_PAIRS, norms.numel())).indices.tolist()
     known = [*coding.columns(), *([] if coding.label is None else [coding.label])]
-    columns = known if len(known) == len(each) else [None] * len(each)
-    several, lines = len(unit) > len(each), Listing()
-    for pair in (divmod(place, len(each)) for place in order):
-        first, second = ((unit == i).nonzero().flatten() for i in pair)
-        block = found[first][:, second]
+    columns, lines = known if len(known) == len(each) else [None] * len(each), Listing()
+    for place in norms.flatten().topk(min(_PAIRS, norms.numel())).indices.tolist():
+        pair = divmod(place, len(each))
+        block = found[unit == pair[0]][:, unit == pair[1]]
         states = divmod(int(block.abs().argmax()), block.shape[1])
         names = [i if columns[i] is None else columns[i].name for i in pair]
         values = [getattr(columns[i] and columns[i].coding, "values", ()) for i in pair]
         line: dict[str, Any] = {"columns": names, "norm": float(norms[pair])}
-        if several:  # of a unit of one column there is one coupling alone
+        if len(unit) > len(each):  # of a unit of one column there is one coupling alone
             line["states"] = [v[s] if s < len(v) else s for v, s in zip(values, states, strict=True)]
         if line["norm"]:
             lines.append({**line, "coupling": float(block[states])})

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import csv
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from harmonium._settings import From0, Setting
 from harmonium.cli import options
-from harmonium.cli.coding import row_named, source_of
 from harmonium.cli.output import Listing, working
 from harmonium.cli.rows_file import write_table
-from harmonium.data import DataSet, Series, read
+from harmonium.data import DataSet, Series
 from harmonium.likelihood import log_likelihood
 from harmonium.report import draw_mutations
 from harmonium.report.plots import has_figures
-from harmonium.sequences import (
-    SUFFIXES,
-    Mutants,
-    first_number,
-    letter_numbers,
-    mutate,
-    single_mutants,
-    written_row,
-)
+from harmonium.sequences import Mutants, find_sequence, mutate, number_letters, single_mutants
 from harmonium.tables import Codec
 from harmonium.tasks import mutations as effects_of
 
@@ -39,6 +31,7 @@ EXAMPLES = (
 _MEASURED = "DMS_score"  # the column of ProteinGym with what was measured
 _FILES = ("mutations.csv", "matrix.csv", "mutations.png")
 _LISTED = 10  # mutants that are shown
+_UNTOLD = "mutant: numbered from 1, as the name has no range of its letters; first sets another number"
 
 
 def mutations(
@@ -53,158 +46,132 @@ def mutations(
     """Score every single mutation of a sequence: ln p(mutant) - ln p(sequence).
 
     Writes mutations.csv (mutant such as A24G, and score, as tables of ProteinGym have them), matrix.csv (a
-    line for every site of the alignment with the number of its residue, a column for every letter) and
-    mutations.png (a heat map, with the numbers of residues). Below 0 a mutant is less likely in the family.
+    line for every site of the alignment with the number of its residue, a column for every letter) and, with
+    matplotlib, mutations.png (a heat map). Below 0 a mutant is less likely in the family.
 
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
         data: file of sequences that has it; the training data if not given.
-        mutants: a table with a column mutant, such as A24G:C30D, whose rows are scored instead of all single
-            mutants, but for stop codons, A24*; with a column DMS_score their rank correlation is printed.
+        mutants: a .csv or .tsv file with a column mutant, such as A24G:C30D, scored instead of all single
+            mutants, but for stop codons; with a column DMS_score their rank correlation is printed.
         first: number of its first letter; that of a name such as P12345/24-310, or 1, if not given.
         out: folder for the results; RUN/mutations, or beside a machine file, if not given.
     """
     coding, source = run.load()
     letters = coding.alphabet
     if letters is None:
-        raise ValueError("RUN: expected a machine of sequences for mutations, received one of other data")
+        raise ValueError("machine: expected one of sequences, received one of other data")
     folder = options.result_folder(run.run, out, "mutations", _FILES, overwrite)
-    named = data or source_of(coding.machine)[0]
-    if named is None:
-        raise ValueError("data: expected a file of sequences, as the machine names no training data")
-    dataset = coding.read(named)
-    row, name, codes = row_named(dataset, wild_type)
-    shown = int(((codes >= 0) & (codes != letters.find("-"))).sum())
-    if (codes < 0).any():
-        raise ValueError(
-            f"wild_type: expected a sequence whose letters are all known, received {name or 'one'} with "
-            f"{int((codes < 0).sum())} that stand for several, or for none"
-        )
-    told, counted, whole = _count_letters(named, row, name, shown)
-    start = (told or 1) if first is None else first
-    own = (start + counted).tolist()
-    singles = single_mutants(codes, letters, own)
-    listed, stops = (None, []) if mutants is None else _listed(mutants, letters)
+    dataset, named = coding.read(data), data or str(coding.source)
+    name, codes, numbers, told = _find(dataset, named, letters, wild_type, first)
+    notes = [] if told else [_UNTOLD]
     with working("scoring mutants"):
-        effects = effects_of(coding.machine, codes).cpu()
-        if listed is None:
-            names, scores = singles.names, effects[singles.sites, singles.states].numpy()
+        effects, singles = effects_of(coding.machine, codes).cpu(), single_mutants(codes, letters, numbers)
+        if mutants is None:
+            names, measured = singles.names, None
+            scores = effects[singles.sites, singles.states].numpy()
+            notes += _never_seen(coding, dataset, named, singles)
         else:
-            names = listed["mutant"].values.tolist()
-            try:
-                rows = mutate(codes, names, letters, own)
-            except ValueError as error:
-                taken = (
-                    f"the wild type is {name or wild_type or '1'}, numbered from {start}; --first sets that"
-                )
-                raise ValueError(str(error).replace("number it otherwise by first", taken)) from error
-            scores = _scores(coding, codes, rows)
+            names, measured = _read_mutants(mutants, letters, notes)
+            scores = _scores(coding, codes, mutate(codes, names, letters, numbers))
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
-    numbers = np.full(len(codes), np.nan)
-    numbers[(codes >= 0) & (codes != letters.find("-"))] = own
+    _write_matrix(folder, effects, codes, letters, numbers, name)
+    order = np.argsort(scores, kind="stable")[:_LISTED]
+    return {
+        "machine": source,
+        "wild_type": name,
+        "letters": len(numbers),
+        "mutants": len(scores),
+        "mean_score": float(scores.mean()),
+        "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
+        **({} if measured is None else {"spearman": _rank_correlation(scores, measured)}),
+        "folder": folder,
+        "files": [name for name in _FILES if (folder / name).exists()],
+        **({"notes": notes} if notes else {}),
+    }
+
+
+def _find(
+    dataset: DataSet, source: str, letters: str, wild_type: str | None, first: int | None
+) -> tuple[str, NDArray[np.int64], list[int], bool]:
+    """Returns the name of a sequence, its states, the numbers of its letters, and whether these were told."""
+    alignment = dataset.alignment
+    names = [""] * len(dataset.samples) if alignment is None else alignment.names
+    row = 0 if wild_type is None else find_sequence(names, wild_type)
+    codes = np.nan_to_num(dataset.numbers()[row], nan=-1).astype(np.int64)
+    if (codes < 0).any():
+        raise ValueError(
+            f"wild_type: expected a sequence whose letters are all known, received {names[row] or row + 1} "
+            f"with {int((codes < 0).sum())} that stand for several, or for none"
+        )
+    shown = int((codes != letters.find("-")).sum())
+    return names[row] or str(row + 1), codes, *number_letters(source, row, names[row], shown, first)
+
+
+def _write_matrix(
+    folder: Path, effects: Tensor, codes: NDArray[np.int64], letters: str, numbers: list[int], name: str
+) -> None:
+    """Writes the scores of all letters at all sites, with the numbers of residues, and draws them."""
+    by_site = np.full(len(codes), np.nan)
+    by_site[codes != letters.find("-")] = numbers
     matrix: dict[str, Any] = {
         "site": np.arange(1, len(codes) + 1),
-        "number": Series("number", numbers, "int64"),
+        "number": Series("number", by_site, "int64"),
         "letter": np.array([letters[code] for code in codes]),
     }
     columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
     write_table(folder / _FILES[1], {**matrix, **columns})
-    notes = _never_seen(coding, dataset, named, singles) if listed is None else stops
-    if first is None and told is None:
-        notes.append(
-            f"mutant: numbered from 1, as the name has no range of {whole} letters; --first N numbers from N"
-        )
     if has_figures():
-        shown_as = [None if np.isnan(number) else int(number) for number in numbers]
-        draw_mutations(effects, codes, letters, folder / _FILES[2], title=name, numbers=shown_as)
-    else:
-        notes.append("files: without pictures, which need matplotlib; pip install 'harmonium[plot]'")
-    order = np.argsort(scores, kind="stable")[:_LISTED]
-    result: dict[str, Any] = {
-        "machine": source,
-        "wild_type": name or wild_type or "1",
-        "letters": shown,
-        "mutants": len(scores),
-        "mean_score": float(scores.mean()),
-        "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
-        **({} if listed is None or _MEASURED not in listed else _rank_correlation(listed, scores)),
-        "folder": folder,
-        "files": [name for name in _FILES if (folder / name).exists()],
-    }
-    return {**result, "notes": notes} if notes else result
+        shown = [None if np.isnan(number) else int(number) for number in by_site]
+        draw_mutations(effects, codes, letters, folder / _FILES[2], title=name, numbers=shown)
 
 
-def _count_letters(source: str, row: int, name: str, shown: int) -> tuple[int | None, NDArray[np.int64], int]:
-    """Returns the first number by a row's name, the places of its letters from 0, and how many it has.
+def _read_mutants(
+    path: Path, alphabet: str, notes: list[str]
+) -> tuple[list[str], NDArray[np.float64] | None]:
+    """Returns names of mutants in a table, without stop codons, which a note counts, and what was measured.
 
-    Insertions count, which the file has in small letters, but where the name's range leaves them out too.
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: no column of mutants, a row without one, or text for what was measured.
     """
-    told, places = first_number(name, shown), np.arange(shown)
-    files = Path(source).is_file() and source.lower().removesuffix(".gz").endswith(SUFFIXES)
-    text = written_row(source, row) if files and told is None else None
-    if text is None or len(counted := letter_numbers(text)) != shown:
-        return told, places, shown
-    whole = sum(map(str.isalpha, text))
-    return first_number(name, whole), counted, whole
+    if not path.is_file():
+        raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
+    if not rows or "mutant" not in rows[0]:
+        raise ValueError(
+            f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
+            f"the columns {', '.join(map(repr, rows[0] if rows else ()))}"
+        )
+    kept = [row for row in rows if "*" in alphabet or "*" not in (row["mutant"] or "")]
+    if len(kept) < len(rows):
+        notes.append(f"mutant: {len(rows) - len(kept)} of {len(rows)} have a stop codon, and are left out")
+    if not kept:
+        raise ValueError(f"mutants: expected letters in {alphabet!r} in {path}; {notes[-1]}")
+    names = [row["mutant"] or "" for row in kept]
+    if _MEASURED not in rows[0]:
+        return names, None
+    try:
+        return names, np.array([float(row[_MEASURED] or "nan") for row in kept])
+    except ValueError as error:
+        raise ValueError(f"mutants: expected numbers in the column {_MEASURED} of {path}, {error}") from error
 
 
 def _never_seen(coding: Codec, dataset: DataSet, source: str, mutants: Mutants) -> list[str]:
     """Returns a note where mutants have letters that the training data never show at their sites."""
-    learned = source_of(coding.machine)[0]
-    if learned != source:
-        if learned is None or not Path(learned).exists():
+    if coding.source != source:
+        if coding.source is None or not Path(coding.source).exists():
             return []
-        dataset = coding.read(learned)
+        dataset = coding.read(coding.source)
     codes = dataset.numbers()
-    seen = np.array(
-        [(codes[:, site] == state).any() for site, state in zip(mutants.sites, mutants.states, strict=True)]
-    )
-    if seen.all():
-        return []
-    return [
-        f"score: {int((~seen).sum())} of {len(seen)} mutants have a letter that no sequence of the training "
+    unseen = sum(bool((codes[:, i] != a).all()) for i, a in zip(mutants.sites, mutants.states, strict=True))
+    note = (
+        f"score: {unseen} of {len(mutants.sites)} mutants have a letter that no sequence of the training "
         "shows at that site; their scores come from smoothing (a row spread over all letters) and decay"
-    ]
-
-
-def _listed(path: Path, alphabet: str) -> tuple[dict[str, Series], list[str]]:
-    """Returns the columns of a table of mutants, by name, without stop codons, and a note about these."""
-    lines = path.read_text("utf-8-sig", "replace").rstrip().split("\n") if path.is_file() else []
-    words = [line.strip().strip('"') or None for line in lines]
-    if words[:1] == ["mutant"]:  # a column alone
-        columns = {"mutant": Series("mutant", np.array(words[1:], object), "str")}
-    else:
-        columns = {str(cells.name): cells for cells in read(path).frame().columns}
-    cells = columns.get("mutant")
-    if cells is None or (cells.numeric and not cells.missing.all()):
-        raise ValueError(
-            f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
-            f"the columns {', '.join(map(repr, columns))}"
-        )
-    if cells.missing.any():
-        row = int(cells.missing.argmax()) + 1
-        raise ValueError(
-            f"mutants: expected a name such as A24G in every row of {path}, received none in row {row}; "
-            "leave it out"
-        )
-    measured = columns.get(_MEASURED)
-    if measured is not None and not (measured.numeric or measured.missing.all()):
-        raise ValueError(
-            f"mutants: expected numbers in the column {_MEASURED} of {path}, received others, such as "
-            f"{measured.values[~measured.missing][0]!r}; rename it where they are labels"
-        )
-    names = cells.values.tolist()
-    stops = np.array(["*" in str(name) and "*" not in alphabet for name in names])
-    if not stops.any():
-        return columns, []
-    note = f"mutant: {int(stops.sum())} of {len(names)} have a stop codon, as {names[stops.argmax()]}, "
-    if stops.all():
-        raise ValueError(
-            f"mutants: expected letters in {alphabet!r}; {path}: {note}and so none can be scored"
-        )
-    kept = {name: replace(x, values=x.values[~stops], texts=None) for name, x in columns.items()}
-    return kept, [f"{note}and are left out"]
+    )
+    return [note] if unseen else []
 
 
 def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -215,9 +182,9 @@ def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64])
     return (values[:-1] - values[-1]).numpy(force=True)
 
 
-def _rank_correlation(listed: dict[str, Series], scores: NDArray[np.float64]) -> dict[str, float]:
-    """Returns Spearman's correlation of scores and what was measured, over rows that have both."""
+def _rank_correlation(scores: NDArray[np.float64], measured: NDArray[np.float64]) -> float:
+    """Returns Spearman's correlation of scores with what was measured, over those that have both."""
     from scipy.stats import spearmanr  # takes part of a second to import
 
-    known = ~listed[_MEASURED].missing
-    return {"spearman": float(spearmanr(scores[known], listed[_MEASURED].values[known]).statistic)}
+    known = ~np.isnan(measured)
+    return float(spearmanr(scores[known], measured[known]).statistic)

@@ -6,18 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harmonium._settings import Setting
 from harmonium.cli import options
-from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.scores import score_cells
-from harmonium.cli.settings import settings_of_run
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
-from harmonium.tables import Labels, OneOf
-from harmonium.tasks import predict_column
+from harmonium.tables import Labels, OneOf, Place
+from harmonium.tasks import ColumnPrediction, predict_column
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -54,64 +53,55 @@ def predict(
     """
     check_target(out, "out", TABLES, overwrite)
     coding, source = run.load(unknown)
-    machine = coding.machine
     if column is None:
         if coding.label is None:
-            raise ValueError(
-                "column: expected a name with --column, as the machine was trained without --label"
-            )
+            raise ValueError("column: expected a name for a machine that has no label, received none")
         column = str(coding.label.name)
-    place = coding.unit_of(column)
-    own = place.column.coding
+    place, machine = coding.unit_of(column), coding.machine
+    discrete, labelled = machine.layers[place.layer].discrete, isinstance(place.column.coding, Labels)
     if place.column is not coding.label:
         warn_of_rough(machine)
-    if with_probabilities and not machine.layers[place.layer].discrete:
+    if with_probabilities and not discrete:
         raise ValueError(
-            f"with_probabilities: expected a column of labels or counts, {column!r} has real numbers"
+            f"with_probabilities: expected labels or counts in {column!r}, received real numbers"
         )
     dataset = coding.read(data, lacking=column)
-    states = states_of(coding, dataset)
+    states = coding.states(dataset)
     truth = states[:, place.states].cpu().numpy().copy()
     with working(f"predicting {len(states)} rows"):
         found = predict_column(
-            machine, states, place.layer, place.unit, method,
-            label=isinstance(own, Labels), sweeps=sweeps, chains=chains, seed=seed,
+            machine, states, place.layer, place.unit, method, label=labelled, sweeps=sweeps, chains=chains,
+            seed=seed,
         )  # fmt: skip
-    best, used = found.states.cpu().numpy(), found.method
-    if isinstance(own, OneOf) and own.rare and found.probabilities is not None:
-        best = found.probabilities.cpu().numpy()  # of the states, of which labels share one
-    dtype = "float64" if place.column.form is None else place.column.dtype
-    cells = Series(column, place.column.decode(best, rounded=False), dtype)  # a mean is not rounded
-    if isinstance(own, Labels):
-        cells = Series(column, place.column.decode(best), place.column.dtype, place.column.categories)
-    columns = [cells]
-    if with_probabilities and found.probabilities is not None:
-        shown = found.probabilities.cpu().numpy()
-        each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
-        possible = np.array(own.values) if isinstance(own, Labels) else own.decode(each).astype(int)
-        names = texts(Series(column, possible, place.column.dtype))
-        columns += [Series(f"{column}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
-    write_rows(out, Frame(tuple(columns), TEXT), None, None, dialect=dataset.dialect)
-    result: dict[str, Any] = {
-        "machine": source,
-        "file": out,
-        "rows": len(states),
-        "column": column,
-        "method": used,
-    }
-    notes = []
-    if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
+    cells, best = _decode(place, found)
+    columns = [cells, *(_probabilities(place, found) if with_probabilities else ())]
+    write_rows(out, Frame(tuple(columns), TEXT), dialect=dataset.dialect)
+    score, notes = score_cells(place, truth, best), list[str]()
+    if found.method == "gibbs" and method == "auto" and discrete:
         notes.append("method: chains, as there are too many states to count")
-    if score := score_cells(place, truth, best):
-        result |= score.entries()
-        if _same(settings_of_run(run.run).get("data"), data):
-            notes.append(
-                f"{score.name}: on the data of the training, which flatters; rows that it has not "
-                "learned from tell more"
-            )
-    return {**result, "notes": notes} if notes else result
+    if score and coding.source and Path(coding.source).resolve() == Path(data).resolve():
+        notes.append(f"{score.name}: on the data of the training, which flatters; other rows tell more")
+    result = {"machine": source, "file": out, "rows": len(states), "column": column, "method": found.method}
+    return result | (score.entries() if score else {}) | ({"notes": notes} if notes else {})
 
 
-def _same(learned: Any, data: str) -> bool:
-    """Returns whether the data are those of the training, by their name or their file."""
-    return learned is not None and (learned == data or Path(learned).resolve() == Path(data).resolve())
+def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:
+    """Returns predicted cells, of labels the most probable ones and of numbers the mean, and their states."""
+    column, best = place.column, found.states.cpu().numpy()
+    if isinstance(column.coding, OneOf) and column.coding.rare and found.probabilities is not None:
+        best = found.probabilities.cpu().numpy()  # of the states, of which labels share one
+    if isinstance(column.coding, Labels):
+        return Series(column.name, column.decode(best), column.dtype, column.categories), best
+    dtype = "float64" if column.form is None else column.dtype
+    return Series(column.name, column.decode(best, rounded=False), dtype), best  # a mean is not rounded
+
+
+def _probabilities(place: Place, found: ColumnPrediction) -> list[Series]:
+    """Returns a column for each value, NAME=VALUE, with its probability in each row."""
+    column, coding = place.column, place.column.coding
+    assert found.probabilities is not None
+    shown = found.probabilities.cpu().numpy()
+    each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
+    possible = np.array(coding.values) if isinstance(coding, Labels) else coding.decode(each).astype(int)
+    names = texts(Series(column.name, possible, column.dtype))
+    return [Series(f"{column.name}={name}", shown[:, i], "float64") for i, name in enumerate(names)]

@@ -19,7 +19,6 @@ from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, Kernel, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.budget import Budget, Part, time_of_step
-from harmonium.cli.coding import learned_weights, rows_of, source_of
 from harmonium.cli.mixing import (
     CHAINS,
     PAIRS,
@@ -96,9 +95,9 @@ def report(
     machine = coding.machine.requires_grad_(False)
     rows, dataset, lacking = _rows(coding, data)
     training, learned = None, None
-    if data not in (None, source_of(machine)[0]):
+    if data not in (None, coding.source):
         training, learned, _ = _rows(coding, None)
-    shape, names = source_of(machine)[1], coding.names
+    shape, names = coding.image_shape, coding.names
     if dataset is not None:
         shape, names = shape or dataset.image_shape or (), names or dataset.names
     kept = run.ladder(machine)
@@ -223,7 +222,7 @@ def _draw(subject: Subject, mover: Kernel, rounds: int, sweeps: int) -> None:
 
 def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
     """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
-    named = source or source_of(coding.machine)[0]
+    named = source or coding.source
     if named is None:
         return None, None, "This needs data, and the machine names none; --data FILE gives some."
     try:
@@ -247,7 +246,7 @@ def _name_of(dataset: DataSet | None, rows: Rows | None) -> str:
 
 def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
-    every = rows_of(coding, dataset, missing=True, beyond="tail")
+    every = coding.observed_rows(dataset, missing=True, beyond="tail")
     rows = whole(every)
     if rows is None:
         raise _NoWholeRow(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
@@ -262,13 +261,13 @@ def _shares(coding: Codec, dataset: DataSet) -> Tensor | None:
 
 def _weights(coding: Codec, dataset: DataSet | None) -> Tensor | None:
     """Returns the weights of those whole rows that are shown, (rows,), as in training."""
-    weights = None if dataset is None else learned_weights(coding, dataset)
+    weights = None if dataset is None else coding.learned_weights(dataset)
     return None if dataset is None or weights is None else _of_shown(coding, dataset, weights)
 
 
 def _of_shown(coding: Codec, dataset: DataSet, numbers: Tensor) -> Tensor:
     """Returns the numbers, one a row, of those whole rows that are shown."""
-    complete = ~rows_of(coding, dataset, missing=True).all().isnan().any(1)
+    complete = ~coding.observed_rows(dataset, missing=True).all().isnan().any(1)
     return spread(Rows.of(numbers[complete].unsqueeze(1), torch.float64), _ROWS)[:, 0]
 
 

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from harmonium._random import as_generator, integers
 from harmonium._settings import Count, From0, Interval, Setting
-from harmonium.chains import Gibbs, local_search, run as run_chains
+from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
-from harmonium.cli.coding import (
-    dialect_of,
-    refuse_discriminative,
-    rows_of,
-    source_of,
-    states_given,
-)
-from harmonium.cli.output import check_target, working
+from harmonium.cli.output import working
 from harmonium.cli.pictures import data_range, in_words
-from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, TABLES, check_sequences, write_rows
-from harmonium.data import Frame
+from harmonium.cli.rows_file import TABLES, check_rows_target, write_rows
 from harmonium.ladder import Ladder
-from harmonium.machine import BoltzmannMachine, States
+from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.report.images import mean_word
 from harmonium.sums import has_posterior
 from harmonium.tables import Codec
@@ -38,6 +30,8 @@ EXAMPLES = (
     "harmonium sample runs/rows --out rows.csv --rows 1000 --given species=setosa",
 )
 
+_NOISE = "sweeps_from_noise"  # in the metadata of a machine that has learned a sampler by noise_cd
+
 
 def sample(
     run: options.Trained,
@@ -45,12 +39,10 @@ def sample(
     out: Path,
     rows: Count = 100,
     sweeps: From0 | None = None,
-    start: Literal["noise", "data", "local-mode"] = "noise",
     data: options.OtherData | None = None,
     given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
     means: Annotated[bool | None, Setting(option="--means/--states")] = None,
     temperature: Annotated[float, Setting(Interval(0.0, closed="neither"))] = 1.0,
-    columns: options.Columns | None = None,
     image_shape: options.ImageShape | None = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -66,86 +58,41 @@ def sample(
         rows: how many rows to draw, each from a chain of its own.
         sweeps: sweeps of every chain; if not given 1000, or as many as chains from noise have learned by
             noise_cd.
-        start: where chains start: noise, data, or local-mode (with --sweeps 0 the modes themselves).
-        data: rows to start from; the training data if not given.
+        data: rows from which the chains start; noise if not given.
         given: rows with this value in a column or label; repeatable.
-        means: means given the hidden units, or drawn states; if not given means in a .png of a machine that
-            has learned images by noise_cd, else states.
-        temperature: draw from p^(1/temperature): below 1 what is most likely, above 1 more diverse rows; of
-            units with two values or categories.
+        means: means given the hidden units, or states; if not given means in a .png after noise_cd alone.
+        temperature: draw from p^(1/temperature), below 1 likelier rows; of units of two values or categories.
     """
-    if data is not None and start != "data":
-        raise ValueError("data: expected with --start data")
-    check_target(out, "out", (*SUFFIXES, *SEQUENCES), overwrite)
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
-    machine, alphabet = coding.machine, coding.alphabet
-    check_sequences(out, alphabet)
-    if temperature != 1.0:
-        if isinstance(mover, Ladder):
-            raise ValueError(f"temperature: expected 1 with --kernel ladder, received {temperature:g}")
-        machine = at_temperature(machine, temperature)
+    check_rows_target(out, coding.alphabet, overwrite)
+    coding.require_generative("sample")
+    machine = at_temperature(coding.machine, temperature)
     if isinstance(mover, Ladder):
-        mover = run.ladder(machine) or mover
-    trained_on, image = source_of(machine)
-    refuse_discriminative(coding, "sample")
-    held = states_given(coding, given or [], rows)
-    clamp = None if held is None else held.to(machine.device, machine.dtype)
+        mover = (machine is coding.machine and run.ladder(machine)) or mover
+    held = coding.given(given) if given else None
     if held is None or bool(coding.split(held)[0].isnan().any()):
         warn_of_rough(machine)
-    picture = out.suffix.lower() == ".png"
-    shape = options.image_shape_of(image_shape, image, needed=picture)
-    learned_noise = "sweeps_from_noise" in machine.metadata
-    means = learned_noise and picture and coding.density if means is None else means
-    if means and not coding.encoder.takes_means:
-        raise ValueError("means: expected --states for bit-planes, whose means are not grey levels")
-
+    shape = options.image_shape_of(image_shape, coding.image_shape, needed=out.suffix.lower() == ".png")
+    means = _takes_means(coding, out, means)
     generator = as_generator(seed, machine.device)
-    plain = chains.kernel is None and sweeps is None and start == "noise" and not means
-    exact = plain and not learned_noise and has_posterior(machine.hamiltonian(), clamp)
+    clamp = None if held is None else held.repeat(rows, 1).to(machine.device, machine.dtype)
+    asked = chains.kernel is not None or sweeps is not None or data is not None or means
+    exact = not (asked or _NOISE in machine.metadata) and has_posterior(machine.hamiltonian(), clamp)
     sweeps = 0 if exact else usual_sweeps(machine) if sweeps is None else sweeps
-    if exact:
-        with working("drawing"):
+    with working("drawing" if exact else f"sampling {rows} chains for {sweeps} sweeps"):
+        if exact:
             count = rows if clamp is None else 1
             v = draw_exactly(machine, count, given=clamp, method="exact", seed=generator).rows
-    else:
-        first: States | Tensor
-        if start == "noise":
-            noise = machine.random_states(rows, seed=generator)
-            first = machine.hamiltonian().visible_states(noise).detach()
-        elif start == "local-mode":
-            with working("searching local modes"):
-                noise = machine.random_states(rows, seed=generator)
-                first, _ = local_search(machine, noise, clamp, seed=generator)
         else:
-            first = _rows(coding, rows, data or trained_on, generator)
-        with working(f"sampling {rows} chains for {sweeps} sweeps"):
+            first = _starts(coding, rows, data, generator)
             states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
-            hamiltonian = machine.hamiltonian()
-            v = visible_means(hamiltonian, states).detach() if means else hamiltonian.visible_states(states)
-    if held is not None:
-        v = torch.where(held.isnan(), v.cpu(), held)
-    samples, labels = coding.decode(v)
-    limits = data_range(coding) if picture else None
-    shown = f"{mean_word(machine)} given the hidden units" if means else "drawn states"
-    way = "from the exact distribution" if exact else f"{sweeps} sweeps from {start}"
-    title = f"{rows} samples, {way}: {shown}{in_words(limits)}"
-    drawn: dict[str, Any] = {"alphabet": alphabet, "title": title, "limits": limits}
-    drawn["dialect"] = dialect_of(machine)
-    write_rows(out, samples, shape, columns, coding.names, labels, **drawn)
-    result: dict[str, Any] = {
-        "machine": source,
-        "file": out,
-        "rows": rows,
-        "columns": int(samples.shape[1]) + (labels is not None and out.suffix.lower() in TABLES),
-        "dtype": "table" if isinstance(samples, Frame) else str(samples.dtype),
-        "kind": "means" if means else "states",
-        **({} if temperature == 1.0 else {"temperature": temperature}),
-        **({"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": start}),
-    }
-    if labels is not None and out.suffix.lower() not in (*TABLES, ".npz"):
-        result["notes"] = [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
-    return result
+            v = (visible_means if means else Hamiltonian.visible_states)(machine.hamiltonian(), states)
+    way = "from the exact distribution" if exact else f"{sweeps} sweeps from {data or 'noise'}"
+    notes = _write(out, coding, v.detach(), held, shape, f"{rows} samples, {way}", means)
+    by = {"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": data or "noise"}
+    by["kind"] = "means" if means else "states"
+    return {"machine": source, "file": out, "rows": rows, **by, **notes}
 
 
 def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMachine:
@@ -155,6 +102,8 @@ def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMa
         ValueError: units whose parameters are not all that their distribution depends on, such as Gaussian
             ones.
     """
+    if temperature == 1.0:
+        return machine
     for layer in machine.layers:
         if not (layer.two_values or layer.one_hot):
             raise ValueError(
@@ -168,9 +117,39 @@ def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMa
     return other
 
 
-def _rows(coding: Codec, count: int, source: str | None, generator: torch.Generator) -> Tensor:
-    """Rows of data, drawn with replacement, as visible states."""
-    if source is None:
-        raise ValueError("data: expected DATA to start from, as the machine names no training data")
-    rows = rows_of(coding, coding.read(source))
-    return rows.take(integers(len(rows), (count,), generator).cpu()).to(coding.machine.device)
+def _takes_means(coding: Codec, out: Path, means: bool | None) -> bool:
+    """Returns whether to write means, by default of real images of a machine that has learned by noise_cd.
+
+    Raises:
+        ValueError: they were asked for of bit-planes.
+    """
+    if means and not coding.encoder.takes_means:
+        raise ValueError("means: expected states for bit-planes, whose means are not grey levels")
+    usual = coding.density and out.suffix.lower() == ".png" and _NOISE in coding.machine.metadata
+    return usual if means is None else means
+
+
+def _starts(coding: Codec, count: int, data: str | None, generator: torch.Generator) -> Tensor:
+    """Returns visible states of noise, or rows of data drawn with replacement, (count, visible width)."""
+    machine = coding.machine
+    if data is None:
+        noise = machine.random_states(count, seed=generator)
+        return machine.hamiltonian().visible_states(noise).detach()
+    rows = coding.observed_rows(coding.read(data))
+    return rows.take(integers(len(rows), (count,), generator).cpu()).to(machine.device)
+
+
+def _write(
+    out: Path, coding: Codec, v: Tensor, held: Tensor | None, shape: tuple[int, ...], title: str, means: bool
+) -> dict[str, Any]:
+    """Writes visible states or means, with the cells that are held; returns a note on labels left out."""
+    samples, labels = coding.decode(v if held is None else torch.where(held.isnan(), v.cpu(), held))
+    limits = data_range(coding) if out.suffix.lower() == ".png" else None
+    shown = f"{mean_word(coding.machine)} given the hidden units" if means else "drawn states"
+    write_rows(
+        out, samples, shape, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet,
+        title=f"{title}: {shown}{in_words(limits)}", limits=limits,
+    )  # fmt: skip
+    if labels is None or out.suffix.lower() in (*TABLES, ".npz"):
+        return {}
+    return {"notes": [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]}

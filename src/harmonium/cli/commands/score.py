@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from harmonium._settings import Count, Setting
 from harmonium.cli import options
-from harmonium.cli.coding import naming, refuse_discriminative, rows_of, source_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.cli.runs import load_machine
@@ -60,9 +59,9 @@ def score(
     """
     check_target(out, "out", TABLES, overwrite)
     coding, source = run.load()
-    refuse_discriminative(coding, "score")
+    coding.require_generative("score")
     dataset = coding.read(data)
-    rows = rows_of(coding, dataset, missing=True, beyond="tail")
+    rows = coding.observed_rows(dataset, missing=True, beyond="tail")
     with working("scoring rows"):
         name, values = score_each(coding, rows, dataset)
     columns: dict[str, Any] = {}
@@ -79,7 +78,9 @@ def score(
         other = Codec.of(load_machine(against, False, options.as_device(run.device))[0])
         theirs = other.read(data)
         with working("scoring rows"):
-            compared, numbers = score_each(other, rows_of(other, theirs, missing=True, beyond="tail"), theirs)
+            compared, numbers = score_each(
+                other, other.observed_rows(theirs, missing=True, beyond="tail"), theirs
+            )
         if compared != name:
             raise ValueError(f"against: expected a machine with {name}, received one with {compared}")
         columns["difference"] = (values - numbers).numpy()
@@ -88,7 +89,7 @@ def score(
         columns["distance"] = _distances(coding, dataset)
         result["mean_distance"] = float(columns["distance"].mean())
     if why is not None:
-        with working("comparing cells with the expected ones"), naming(dataset.name):
+        with working("comparing cells with the expected ones"):
             columns |= _unusual(coding, dataset, why, seed)
     write_table(out, columns, dataset.dialect)
     notes = notes_of_rows(coding, rows, name)
@@ -126,13 +127,13 @@ def _written(value: Any, decimal: str) -> str:
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:
     """Returns the share of sites in which each sequence differs from the nearest one of the training."""
-    learned = source_of(coding.machine)[0]
+    learned = coding.source
     if coding.alphabet is None or learned is None:
         raise ValueError(
             "nearest: expected a machine of sequences that names its training data, received another"
         )
     others = coding.read(learned)
-    states = (rows_of(coding, each, missing=True).all() for each in (dataset, others))
+    states = (coding.observed_rows(each, missing=True).all() for each in (dataset, others))
     # A missing letter is half way between a letter that is equal and one that differs.
     rows, training = (coding.split(each)[0].nan_to_num(0.0) for each in states)
     found = nearest_neighbours(rows, training).distances

@@ -17,24 +17,16 @@ from harmonium._random import as_generator
 from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
-from harmonium.cli.coding import (
-    naming,
-    naming_alphabet,
-    read_kinds,
-    rows_of,
-    weighted,
-    weights_of,
-    without_units,
-)
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.scores import CORRELATION, Metric, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings, settings_in_force
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
+from harmonium.data.beside import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, find_collapse, fit_exactly
+from harmonium.tables import Codec, find_collapse, fit_exactly, read_kinds, without_units
 from harmonium.training import (
     AVERAGED,
     EVENTS,
@@ -70,7 +62,6 @@ EXAMPLES = (
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
 _JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
-_PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
 def train(
@@ -102,7 +93,7 @@ def train(
     if config is not None:
         stored.warn_of_differences()
     _check(settings)
-    stored = replace(stored, kinds=read_kinds(settings.kinds) or stored.kinds)
+    stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
     device = options.as_device(options.own_device(settings.device))
     with working("reading the data"):
         plan = _prepare(settings, stored.kinds)
@@ -180,12 +171,7 @@ class Plan:
             goal = settings.until_correlation
             made.append(callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=goal))
         if settings.tensorboard:
-            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
-
-            start = self.beginning
-            drawn = SampleImages.of(start.machine, start.X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-            folder = Path(str(settings.run_dir)) / EVENTS
-            made.append(callbacks.TensorBoard(folder, pictures=drawn and drawn.pictures))
+            made.append(callbacks.TensorBoard(Path(str(settings.run_dir)) / EVENTS))
         return made
 
 
@@ -310,7 +296,7 @@ def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None
     coding = Codec.of(machine)
-    return rows_of(coding, coding.read(settings.validation), missing=True)
+    return coding.observed_rows(coding.read(settings.validation), missing=True)
 
 
 def _summary(run: TrainingRun, plan: Plan) -> dict[str, Any]:
@@ -376,8 +362,7 @@ class Beginning:
             "missing_words": settings.missing_words or (),
             "known": without_units(kinds),
         }
-        with naming_alphabet(settings.alphabet):
-            dataset = read(data, labels_apart=label is None, **reading)
+        dataset = read(data, labels_apart=label is None, **reading)
         dataset.warn_of_unseen_words()
         dataset = weighted(dataset, settings.weights, settings.reweight)
         if settings.alphabet is not None and dataset.alignment is None:
@@ -385,17 +370,16 @@ class Beginning:
         for decided in () if dataset.alignment is None else dataset.alignment.notes:
             note(f"{dataset.name}: {decided}")
         rest, labels = (dataset, None) if label is None else dataset.take_label(label)
-        with naming(dataset.name):
-            codec = Codec.fit(
-                rest,
-                settings.visible,
-                kinds,
-                binarise=settings.binarise,
-                seed=settings.seed,
-                unknown=settings.unknown or "missing",
-                missing=False,
-                images=settings.may_learn_images,
-            )
+        codec = Codec.fit(
+            rest,
+            settings.visible,
+            kinds,
+            binarise=settings.binarise,
+            seed=settings.seed,
+            unknown=settings.unknown or "missing",
+            missing=False,
+            images=settings.may_learn_images,
+        )
         visible, count = codec.layers, int(rest.samples.shape[0])
         if labels is not None:
             codec = codec.with_label(labels)
@@ -411,16 +395,14 @@ class Beginning:
             init=settings.init,
             steered=bool(list_unused(settings, "exact")),
         )
-        with naming(dataset.name):
-            rest, labels = codec.learnable(rest, labels)
-        weights, machine = weights_of(rest, settings.reweight), recipe.machine
+        rest, labels = codec.learnable(rest, labels)
+        weights, machine = rest.row_weights(settings.reweight), recipe.machine
         generator = as_generator(stream_seed(as_root(settings.seed), "couplings"))
-        with naming(dataset.name):
-            rows = codec.rows(rest, machine.dtype, labels, shown="anything")
-            if recipe.method == "chains":
-                std = settings.initial_std
-                std = recipe.defaults.initial_std if std is None else std
-                recipe.start_(rows, weights, std, generator)
+        rows = codec.rows(rest, machine.dtype, labels, shown="anything")
+        if recipe.method == "chains":
+            std = settings.initial_std
+            std = recipe.defaults.initial_std if std is None else std
+            recipe.start_(rows, weights, std, generator)
         about = _description(dataset, data, settings)
         if settings.missing_words is not None:
             about["missing_words"] = split_words(settings.missing_words)
@@ -438,11 +420,10 @@ class Beginning:
         machine, _ = runs.load_machine(Path(str(settings.from_run)), averaged=False)
         coding = Codec.of(machine, settings.unknown)
         dataset = weighted(coding.read(data), settings.weights, settings.reweight)
-        with naming(dataset.name):
-            rest, labels = coding.learnable(*coding.apart(dataset))
-            coding, weights = coding.widened(rest), weights_of(rest, settings.reweight)
-            X = coding.rows(rest, machine.dtype, labels, shown="anything")
-            check_rows(machine, X, "X")
+        rest, labels = coding.learnable(*coding.apart(dataset))
+        coding, weights = coding.widened(rest), rest.row_weights(settings.reweight)
+        X = coding.rows(rest, machine.dtype, labels, shown="anything")
+        check_rows(machine, X, dataset.name)
         about = _description(dataset, data, settings)
         if coding.names is not None:
             about["names"] = list(coding.names)
