@@ -44,10 +44,10 @@ class ProgressLine:
         self.due = time.monotonic() + (every if log else 0.0)
         self._last, self._every, self._show = -1 if log else total, every, show
 
-    def __call__(self, step: int, numbers: Readings, at_once: bool = False) -> None:
-        """Shows a step, where it is due; ``at_once`` at any time in a line that stays."""
+    def __call__(self, step: int, numbers: Readings) -> None:
+        """Shows a step, where it is due."""
         now = time.monotonic()
-        if now >= self.due or step == self._last or (at_once and self._last >= 0):
+        if now >= self.due or step == self._last:
             self.due = now + self._every
             self._show(step, numbers)
 

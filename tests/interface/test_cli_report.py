@@ -5,17 +5,23 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import dataclass, field
+from functools import partial
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli import main
+from harmonium.cli import main, output
+from harmonium.cli.commands import report
+from harmonium.report import Resampling
 from harmonium.report.page.charts import chart, histogram
 from harmonium.report.page.record import RunRecord
 from harmonium.report.page.verdict import (
@@ -24,8 +30,7 @@ from harmonium.report.page.verdict import (
     copy_remarks,
     equilibrium_remark,
     likelihood_remarks,
-    mixing_remarks,
-    moments_remark,
+    mixing_remark,
     training_remarks,
 )
 from harmonium.tables import Codec
@@ -39,9 +44,9 @@ SECTIONS = [
         "verdict",
         "curves",
         "likelihood",
-        "learned",
         "mixing",
         "equilibrium",
+        "learned",
         "samples",
         "filters",
         "activity",
@@ -173,10 +178,11 @@ def test_a_table_whose_data_are_gone(cli: CommandLine, runs: Path, tmp_path: Pat
     try:
         cli.succeed("report", tmp_path / "run", *QUICK)
         page = Page.read(tmp_path / "run" / "report.html")
-        assert page.absent >= NEEDS_DATA and "not at hand" in page.text
+        assert page.absent >= NEEDS_DATA and "--data FILE gives some" in page.text
         cli.succeed("report", tmp_path / "run", "--overwrite", "--data", runs / "moved.csv", *QUICK)
         page = Page.read(tmp_path / "run" / "report.html")
         assert page.absent - {"landscape"} == TABLE_HAS_NO and "60 complete rows of moved.csv" in page.text
+        assert "--data FILE" not in page.text
         shown = page.text.partition("Samples beside data")[2].partition("As recorded when training")[0]
         assert (
             "smoker" in shown and "None" not in shown
@@ -294,12 +300,15 @@ def test_a_verdict_says_what_the_numbers_carry() -> None:
     ais = {"method": "ais", "ess": 3.0, "chains": 100, "lower": 1.0, "upper": 9.0, "value": 5.0}
     assert "3 of 100" in told(likelihood_remarks(ais, None), "caution")
     assert "within 8 nats" in told(likelihood_remarks(ais, None), "caution")
-    pairs = {"given_up": 0.1, "pairs": 400, "longest_meeting_time": 100}
-    assert "40 of 400 pairs" in told(mixing_remarks(pairs, 10), "caution")
-    assert "nothing bounds" in told(mixing_remarks(pairs, 10), "caution")
-    bound = {"given_up": 0, "sweeps_to_distance_0.1_with_confidence": 50, "sweeps_to_distance_0.1": 40}
-    assert "too few" in told(mixing_remarks(bound, 10), "caution")
-    assert "too few" not in told(mixing_remarks(bound, 60), "good")
+    met = hm.coupled.mixing_times(hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)], seed=0), pairs=400, seed=0)
+    apart = met._replace(given_up=0.1, longest_meeting_time=100, sweeps=None, sweeps_with_confidence=None)
+    assert "40 of 400 pairs of chains had not met after 100" in told([mixing_remark(apart, 10)], "caution")
+    assert "nothing bounds" in told([mixing_remark(apart)], "note")
+    bound = met._replace(sweeps=40, sweeps_with_confidence=50)
+    assert "too few" in told([mixing_remark(bound, 10)], "caution")
+    assert "too few" not in told([mixing_remark(bound, 60)], "good")
+    assert "after 50 sweeps, by 400 pairs" in told([mixing_remark(bound)], "good")
+    assert "no distance below 0.1" in told([mixing_remark(apart._replace(given_up=0.0))], "note")
     assert "3 of 10 hidden units are never active" in told(activity_remarks(3, 0, 0.0, 10), "caution")
     assert "saturated" in told(activity_remarks(0, 0, 0.95, 10), "note")
     assert "near copies" in told(copy_remarks(0.1, 1.0), "caution") and copy_remarks(1.0, 0.0) == []
@@ -335,33 +344,79 @@ def test_annealing_and_mixing_are_judged_together() -> None:
 
 
 def test_a_verdict_on_the_equilibrium() -> None:
-    curve = {"correlation": [0.2, 0.9, 0.7], "sweeps": [1, 2, 4], "peak": 2, "correlation_of_data": 0.95}
-    falling = equilibrium_remark({**curve, "falls": True, "rises": False})
+
+    def curve(correlation: list[float], certain: bool) -> Resampling:
+        values = torch.tensor(correlation)
+        drop = values - values[-1]
+        return Resampling(torch.tensor([1, 2, 4]), values, drop, drop, 100.0 * certain * drop, 0.95, [])
+
+    falling = equilibrium_remark(curve([0.2, 0.9, 0.7], True))
     assert falling.level == "caution" and "by 0.90 after 2 sweeps, and by 0.70 after 4" in falling.text
-    assert equilibrium_remark({**curve, "falls": False, "rises": True}).level == "note"
-    level = equilibrium_remark({**curve, "correlation": [0.2, 0.9, 0.9], "falls": False, "rises": False})
+    assert equilibrium_remark(curve([0.2, 0.5, 0.9], True)).level == "note"
+    level = equilibrium_remark(curve([0.2, 0.9, 0.9], False))
     assert level.level == "good" and "0.90 after 4 sweeps" in level.text
-    poor = equilibrium_remark({**curve, "correlation": [0.1, 0.1, 0.1], "falls": False, "rises": False})
-    assert poor.level == "note"
-    nan = float("nan")
-    assert moments_remark({"visible": nan}, "held-out rows") is None
-    for worst, expected in ((0.1, "good"), (0.5, "note"), (1.5, "caution")):
-        remark = moments_remark({"visible": 0.05, "hidden": nan, "covariances": worst}, "held-out rows")
-        assert remark is not None and remark.level == expected and "hidden" not in remark.text
-    table = {"chains": 50, "sweeps": 2000, "draws": 50_000, "ess": 900.0}
-    for r_hat, passed, expected in ((1.0, True, "good"), (1.05, False, "note"), (nan, False, "caution")):
-        assert convergence_remark({**table, "r_hat": r_hat, "passed": passed}).level == expected
+    assert equilibrium_remark(curve([0.1, 0.1, 0.1], False)).level == "note"
+    for r_hat, expected in ((1.0, "good"), (1.05, "note"), (float("nan"), "caution")):
+        quantity = hm.chains.Convergence(r_hat, 900.0, 900.0, 0.0, 0.1)
+        found = hm.chains.Diagnosis({"free energy": quantity}, 50_000, {}, {})
+        assert convergence_remark(found).level == expected
 
 
-def test_held_out_rows_are_set_beside_the_training_data(cli: CommandLine, runs: Path, tmp_path: Path) -> None:
-    cli.succeed("report", runs / "ucd", "--out", tmp_path / "own.html", *QUICK)
-    assert "beside a half of the rows; 0: as the other half" in Page.read(tmp_path / "own.html").text
-    np.save(tmp_path / "held.npy", hm.data.bars_and_stripes()[::2])
-    given = ("--data", tmp_path / "held.npy", "--out", tmp_path / "held.html")
-    cli.succeed("report", runs / "ucd", *given, *QUICK)
-    assert "beside held-out rows; 0: as the training data" in Page.read(tmp_path / "held.html").text
-    cli.succeed("report", runs / "ucd", "--data", BARS, "--out", tmp_path / "same.html", *QUICK)
-    assert "beside a half of the rows" in Page.read(tmp_path / "same.html").text
+def test_parts_that_do_not_fit_into_the_seconds_are_named(
+    cli: CommandLine, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock on which two steps take a second."""
+    monkeypatch.setattr(report, "time", SimpleNamespace(perf_counter=count().__next__))
+    given = ("report", runs / "ucd", "--out", tmp_path / "page.html", "--overwrite", *QUICK)
+    notes = cli.succeed(*given, "--seconds", 9, "--json").json["notes"]
+    page, parts = Page.read(tmp_path / "page.html"), {"mixing", "equilibrium", "landscape"}
+    assert parts <= page.absent and page.ids == SECTIONS
+    assert "20 sweeps cannot be made in 1.8 s, a fifth of --seconds" in page.text
+    assert {note.partition(":")[0] for note in notes if "--seconds" in note} == {
+        "Pairs of chains", "Equilibrium", "Landscape"
+    }  # fmt: skip
+    cli.succeed("report", runs / "ising.safetensors", *given[2:], "--sweeps", 50, "--seconds", 60)
+    page = Page.read(tmp_path / "page.html")
+    assert "Samples: 24 of 50 sweeps were made in 12 s" in page.text
+    notes = cli.succeed(*given, "--seconds", 60, "--json").json["notes"]
+    page = Page.read(tmp_path / "page.html")
+    assert not parts & page.absent
+    for cut in ("Pairs of chains: 24 of 200 sweeps", "Landscape: 24 of 32 rows"):
+        assert f"{cut} were made in 12 s, a fifth of --seconds" in notes and cut in page.text
+    assert "seconds" in cli.refuse(*given, "--seconds", 0)
+
+
+def test_steps_of_a_part_fill_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that takes long does not count, and long steps are not repeated."""
+    clock, made = [0.0], list[int]()
+
+    def take(start: float, step: float, steps: int) -> None:
+        made.append(steps)
+        clock[0] += start + step * steps
+
+    monkeypatch.setattr(report, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    machine = hm.BoltzmannMachine([hm.Spin(4)], edges=[(0, 0)], seed=0)
+    maker = report._Maker(Codec.of(machine), None, 1, 1, share=1.0)
+    assert maker._fit("part", 50, partial(take, 0.25, 1 / 64)) == 50 and not maker.cuts
+    assert maker._fit("part", 100, partial(take, 0.25, 1 / 64)) == 64
+    assert maker.cuts == ["part: 64 of 100 sweeps were made in 1 s, a fifth of --seconds"]
+    with pytest.raises(ValueError, match="99 rows cannot be made in 1 s"):
+        maker._fit("part", 100, partial(take, 0.25, 1 / 64), "rows", least=99)
+    made.clear()
+    assert maker._fit("part", 5, partial(take, 0.0, 0.75), least=0) == 1 and made == [2, 2]
+
+
+def test_what_takes_long_is_named_once_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_LATE", 0.05)
+    with output.working("counting"), output.working("a part of it"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "counting ...\n"
+    with output.working("counting less"):
+        pass
+    time.sleep(0.2)
+    assert not capsys.readouterr().err
 
 
 def test_charts_hold_their_points_between_their_axes() -> None:

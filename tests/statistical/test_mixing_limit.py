@@ -97,3 +97,17 @@ def test_wrong_arguments_are_refused() -> None:
     for confidence in (0.0, 1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="confidence: expected"):
             mixing_limit(seen, range(3), confidence)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pairs": 0}, "pairs: expected an int of at least 1, received 0"),
+        ({"max_sweeps": 0}, "max_sweeps: expected an int of at least 1, received 0"),
+        ({"distance": 2}, r"distance: expected a finite number in \[0.0, 1.0\], received 2"),
+    ],
+)
+def test_mixing_times_name_what_they_refuse(settings: dict, message: str) -> None:
+    machine = hm.BoltzmannMachine([hm.Spin(1), hm.Spin(1)])
+    with pytest.raises(ValueError, match=message):
+        hm.coupled.mixing_times(machine, seed=0, **settings)

@@ -50,32 +50,23 @@ _OCCUPIED = ContextVar("occupied", default=False)
 
 
 @contextmanager
-def occupied(busy: bool = True) -> Iterator[None]:
-    """Keeps ``working`` silent inside, where another line is shown."""
-    token = _OCCUPIED.set(busy)
-    try:
-        yield
-    finally:
-        _OCCUPIED.reset(token)
-
-
-@contextmanager
 def working(message: str) -> Iterator[None]:
-    """A spinner on stderr while something long runs; off a terminal a line after half a minute of it."""
+    """Shows a spinner on stderr, if none turns yet; off a terminal a line after half a minute."""
     if not message or _OCCUPIED.get():
         yield
         return
-    if not sys.stderr.isatty():
-        late = threading.Timer(_LATE, note, [f"{message} ..."])
-        late.daemon = True
-        late.start()
-        try:
+    token, late = _OCCUPIED.set(True), threading.Timer(_LATE, note, [f"{message} ..."])
+    late.daemon = True
+    try:
+        if sys.stderr.isatty():
+            with Console(stderr=True).status(Text(message)):
+                yield
+        else:
+            late.start()
             yield
-        finally:
-            late.cancel()
-        return
-    with Console(stderr=True).status(Text(message)):
-        yield
+    finally:
+        late.cancel()
+        _OCCUPIED.reset(token)
 
 
 @contextmanager

@@ -18,8 +18,10 @@ from harmonium.coupled.kernels import (
 )
 from harmonium.coupled.meeting import (
     Meetings as Meetings,
+    MixingTimes as MixingTimes,
     meet as meet,
     mixing_bound as mixing_bound,
     mixing_limit as mixing_limit,
+    mixing_times as mixing_times,
     run_pairs as run_pairs,
 )

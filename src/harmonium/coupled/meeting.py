@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -445,6 +445,72 @@ def mixing_limit(meetings: Meetings, sweeps: Tensor | range, confidence: float =
     readiness = float(betaincinv(met, trials - met + 1, risk)) if met else 0.0
     limit = torch.from_numpy(apart).to(t.device) / readiness
     return torch.maximum(limit, lags.mean(-1)).clamp(max=1)
+
+
+class MixingTimes(NamedTuple):
+    """Meeting times of pairs of chains from noise, and the sweeps that bring chains near their distribution.
+
+    Attributes:
+        pairs: Number of pairs.
+        mean_meeting_time: Mean meeting time at lag 1, in sweeps; too small where pairs were given up.
+        longest_meeting_time: the longest of these times.
+        given_up: Fraction of the pairs that had not met; above 0 nothing is bounded.
+        flip_rate: see ``Meetings``.
+        lag: Lag of ``meetings``: the longest meeting time where all pairs met, else 1.
+        distance: a total variation distance.
+        sweeps: Sweeps after which ``mixing_bound`` is at most that distance; None: it is nowhere.
+        sweeps_with_confidence: as ``sweeps``, by ``mixing_limit`` at 95 %.
+        meetings: the pairs with that lag, for ``mixing_bound`` and ``report.mixing_curve``.
+    """
+
+    pairs: int
+    mean_meeting_time: float
+    longest_meeting_time: int
+    given_up: float
+    flip_rate: float
+    lag: int
+    distance: float
+    sweeps: int | None
+    sweeps_with_confidence: int | None
+    meetings: Meetings
+
+
+def mixing_times(
+    machine: BoltzmannMachine,
+    *,
+    pairs: int = 400,
+    max_sweeps: int = 10_000,
+    distance: float = 0.1,
+    seed: int | torch.Generator,
+) -> MixingTimes:
+    """Finds how many sweeps pairs of Gibbs chains from noise take to meet, and chains to mix.
+
+    A first run with lag 1 gives the lag of a second one, which bounds the total variation distance (Biswas et
+    al. 2019). A mode that no pair has found is not seen.
+
+    Args:
+        machine: the machine.
+        pairs: at least 1; with few the confidence limit is far above the bound.
+        max_sweeps: sweeps after which a pair of the first run is given up, at least 1.
+        distance: between 0 and 1.
+        seed: an int or a generator.
+
+    Raises:
+        TypeError, ValueError: arguments out of range.
+    """
+    _checks.real(distance, "distance", 0.0, 1.0)
+    generator = _random.as_generator(seed, machine.device)
+    start = machine.random_states(_checks.positive_int(pairs, "pairs"), seed=generator)
+    first = met = meet(machine, Gibbs(), start, max_sweeps=max_sweeps, seed=generator)
+    longest, capped = int(first.times.max()), float(first.capped.double().mean())
+    near = limit = None
+    if not capped:
+        met = meet(machine, Gibbs(), start, lag=longest, seed=generator)
+        sweeps = range(int(met.times.max()) + 1)
+        below = [curve <= distance for curve in (mixing_bound(met, sweeps), mixing_limit(met, sweeps))]
+        near, limit = (int(each.nonzero()[0]) if bool(each.any()) else None for each in below)
+    mean = float(first.times.double().mean())
+    return MixingTimes(pairs, mean, longest, capped, first.flip_rate, met.lag, distance, near, limit, met)
 
 
 def _count_lags(meetings: Meetings, t: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from harmonium._settings import Setting
 from harmonium._storage import replace_file
+from harmonium.chains import diagnose
 from harmonium.cli import options
-from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
 from harmonium.cli.output import check_target, listening, working
 from harmonium.cli.scores import (
     BASE_ROWS,
@@ -24,10 +24,12 @@ from harmonium.cli.scores import (
     whole,
 )
 from harmonium.cli.settings import settings_of_run
+from harmonium.coupled import mixing_times
 from harmonium.data import DataSet, Rows
 from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
+from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import SOLVERS
-from harmonium.report import mixing_curve, model_card
+from harmonium.report import mixing_curve, model_card, moment_errors, resampling
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
 from harmonium.tables import Codec
@@ -43,6 +45,8 @@ EXAMPLES = (
 _FEWEST = 100  # whole rows, among others, that make a base
 _LOOK = 256  # sweeps of the chains from noise that are run unasked: RF00379 falls by 0.07 within them
 _TAP_STARTS = 1000  # rows at most: the solutions they flow to are far fewer
+
+_Weighed = tuple[Tensor, Tensor | None]  # rows and their weights; None means uniform
 
 
 def evaluate(
@@ -156,23 +160,24 @@ def evaluate(
     mixed: dict[str, Any] = {}
     if with_mixing or mixing_plot is not None:
         with working("running coupled chains until they meet"):
-            result["mixing"], remarks, meetings = mixing(machine, mixing_sweeps, seed)
-        notes += remarks
+            times = mixing_times(machine, max_sweeps=mixing_sweeps, seed=seed)
+        mixed = result["mixing"] = times._asdict()
+        meetings = mixed.pop("meetings")
+        notes.append(f"mixing: {verdict.mixing_remark(times).text}")
         if mixing_plot is not None:
             mixing_curve(meetings, mixing_plot)
-            result["mixing"]["plot"] = mixing_plot
+            mixed["plot"] = mixing_plot
         with working("running chains from noise"):
-            beside = [(name, rows) for name, rows in sets if name != chosen[0][0]][:1]
-            weighed = [_weighed(coding, read[name], rows) for name, rows in beside]
+            beside = [_weighed(coding, read[name], rows) for name, rows in sets if name != chosen[0][0]][:1]
             first = None if base is None else _weighed(coding, read[base], chosen[0][1])
-            result |= chains_from_noise(machine, [first, *weighed], mixing_sweeps, seed, notes)
-        mixed = result["mixing"] | result.get("equilibrium", {})
+            result |= _from_noise(machine, first, beside[0] if beside else None, mixing_sweeps, seed, notes)
+        mixed = mixed | result.get("equilibrium", {})
     elif coding.alphabet is not None and table["method"] != "exact" and base is not None:
         first = _weighed(coding, read[base], chosen[0][1])
         if first is not None:
             with working("running chains from noise"):  # a family trained too fast has a tight ln Z too
-                mixed = equilibrium(machine, *first, _LOOK, seed)[0]
-            mixed = mixed if mixed["falls"] else {}
+                found = resampling(machine, first[0], weights=first[1], sweeps=_LOOK, seed=seed)
+            mixed = {"falls": True, "peak": found.peak} if found.falls else {}
     if mixed and (remark := verdict.annealing_remark(table, mixed)) is not None:
         notes.insert(0, f"log_partition: {remark.text}")
     if verdict.unmixed(table, mixed or None):
@@ -188,7 +193,43 @@ def evaluate(
     return result
 
 
-def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> Weighted | None:
+def _from_noise(
+    machine: BoltzmannMachine,
+    training: _Weighed | None,
+    held_out: _Weighed | None,
+    sweeps: int,
+    seed: int,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Returns the convergence of chains from noise, and their statistics beside those of rows; adds notes."""
+    diagnosis = diagnose(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
+    notes.append(f"convergence: {verdict.convergence_remark(diagnosis).text}")
+    names = ("draws", "r_hat", "ess", "passed")
+    result: dict[str, Any] = {"convergence": {name: getattr(diagnosis, name) for name in names}}
+    try:
+        if training is None:
+            raise ValueError("it needs DATA with whole rows")
+        found = resampling(machine, training[0], weights=training[1], sweeps=min(sweeps, 1000), seed=seed)
+    except ValueError as error:
+        notes.append(f"equilibrium: not available, {error}")
+        return result
+    notes.append(f"equilibrium: {verdict.equilibrium_remark(found).text}")
+    result["equilibrium"] = {
+        "sweeps": found.sweeps.tolist(),
+        "correlation": found.correlation.tolist(),
+        "correlation_of_data": found.data,
+        "peak": found.peak,
+        "falls": found.falls,
+        "rises": found.rises,
+    }
+    if held_out is not None:
+        v, weights = machine.hamiltonian().visible_states(found.states), (held_out[1], training[1])
+        errors = moment_errors(machine, v, held_out[0], training[0], weights=weights, seed=seed)
+        result["moments"] = errors._asdict()
+    return result
+
+
+def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> _Weighed | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
     found = spread_weighed(rows, coding.learned_weights(dataset), BASE_ROWS)
     return None if found is None else (found[0].to(coding.machine.device), found[1])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from math import log2
+from math import ceil, log2
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -16,30 +17,21 @@ from torch import Tensor
 from harmonium._html import format_value
 from harmonium._settings import From0, Interval, Setting
 from harmonium._storage import replace_file
-from harmonium.chains import Gibbs, Kernel, run as run_chains
+from harmonium.chains import Gibbs, diagnose, run as run_chains
 from harmonium.cli import options
-from harmonium.cli.budget import Budget, Part, time_of_step
-from harmonium.cli.mixing import (
-    CHAINS,
-    PAIRS,
-    SWEEPS,
-    convergence,
-    equilibrium,
-    mixing,
-    moments,
-)
 from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.scores import LOOK_ANNEALING, ages_of, along, estimate, evaluate_rows, spread, whole
-from harmonium.coupled import Gibbs as PairGibbs, meet
+from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread_weighed, whole
+from harmonium.coupled import Gibbs as PairGibbs, meet, mixing_times
 from harmonium.data import DataSet, Rows
 from harmonium.ladder import Ladder, log_partitions
 from harmonium.likelihood import ais
-from harmonium.meanfield import Plefka, solve, tap
+from harmonium.meanfield import Plefka, solve
+from harmonium.report import resampling
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
 from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
-from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape, fill_learned
+from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape
 from harmonium.report.plots import mixing_heights
 from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
@@ -53,7 +45,9 @@ EXAMPLES = (
 _ROWS = 10_000  # of the data, evenly spaced: what they show of the whole is then known to a percent
 _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their histograms
 _SECONDS, _TRAININGS = 60.0, 5.0  # of a page: at least, and as times of the training that it tells of
+_LONG_PARTS = 5  # samples, pairs, equilibrium, likelihood and landscape: each gets as many of the seconds
 _LEAST = 20  # steps of a part that are of use: fewer sweeps or temperatures show noise
+_PROBE, _LONG = 4, 0.5  # steps of a probe, and seconds of one step from which on there is no longer one
 _ANNEALED = 100  # chains of annealing
 _SETTLING = 500  # sweeps that mean field takes until most rows have settled: 435 for RF00379
 
@@ -83,322 +77,286 @@ def report(
             where exact draws are affordable.
         temperatures: temperatures of AIS, where ln Z is not exact.
         mixing_sweeps: sweeps after which a pair of coupled chains is given up; also of other chains.
-        seconds: about the time that the page may take; if not given five times that of the training, and 60
-            at least. Sweeps and temperatures are shortened to it, and the page tells which.
+        seconds: about the time that the page may take, a fifth for each long part; if not given five times
+            that of the training, and 60 at least. The page tells which parts were shortened or left out.
     """
-    began = time.monotonic()
     out = out or (run.run / "report.html" if run.run.is_dir() else run.run.with_suffix(".html"))
     records = [RunRecord.read(each) for each in (run.run, *(compare or ()))]
     check_target(out, "out", (".html",), overwrite)
-    page = template()
-    coding, source = run.load()
-    machine = coding.machine.requires_grad_(False)
-    rows, dataset, lacking = _rows(coding, data)
-    training, learned = None, None
-    if data not in (None, coding.source):
-        training, learned, _ = _rows(coding, None)
-    shape, names = coding.image_shape, coding.names
-    if dataset is not None:
-        shape, names = shape or dataset.image_shape or (), names or dataset.names
-    kept = run.ladder(machine)
-    exact = has_hidden_states(machine.graph, machine.layers)
-    sweeps = usual_sweeps(machine) if sweeps is None else sweeps
-    rounds = sweeps if kept is None else -(-sweeps // len(kept.rungs or ()))  # sweeps of all rungs together
-    record = records[0]
-    subject = Subject(
-        machine,
-        coding.encoder,
-        machine.visible_width - coding.label_width,
-        shape,
-        [name for name in names or () if coding.label is None or name != coding.label.name],
-        _name_of(dataset, rows),
-        None if rows is None else spread(rows, _ROWS).to(machine.device),
-        lacking,
-        None if training is None else spread(training, _ROWS).to(machine.device),
-        machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed),
-        None if exact else rounds,
-        seed,
-        _weights(coding, dataset),
-        _weights(coding, learned),
-    )
-    limit = max(_SECONDS, _TRAININGS * record.seconds) if seconds is None else seconds
-    with working("measuring the cost"):
-        costs = _costs(subject, kept, temperatures, mixing_sweeps)
-    budget = Budget(max(limit / 2, limit - (time.monotonic() - began)), costs)  # without what was measured
-    shares = None if dataset is None or rows is None else _shares(coding, dataset)
-    first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
-    first.remarks = verdict.training_remarks(record)
-    drawn.charts = list(curves(records))
-    drawn.absent = "" if record.history else "There is no history.jsonl: RUN is a machine without its run."
-    facts = {"machine": ", ".join(map(str, machine.layers)), "updates": str(record.updates)}
-    facts["date"] = record.date
-    parts = [first, drawn]
-    met: dict[
-        str, Any
-    ] = {}  # by pairs of chains and by those from noise, without which annealing is not judged
-    scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
-    cut = budget.steps("likelihood", temperatures), temperatures
-    likely = partial(_likelihood, facts, coding, record, cut, met, scores, shares)
-    others = {"landscape": partial(fill_landscape, starts=budget.steps("landscape"))}
-    fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
-        ("mixing", "Mixing", partial(_mixing, met, most=mixing_sweeps, pairs=budget.steps("pairs"))),
-        ("equilibrium", "Equilibrium", partial(_equilibrium, met, most=budget.steps("equilibrium"))),
-        ("likelihood", "Likelihood", likely),
-        ("learned", "Was it learned?", partial(fill_learned, scores)),
-        *([] if kept is None else [("along", "Along the training", partial(_along, kept))]),
-        *((id, title, others.get(id, fill)) for id, title, fill in SECTIONS),
-    ]
-    with budget.working("report") as begin:
-        begin("samples")
-        _draw(subject, kept or Gibbs(), max(1, budget.steps("samples")), max(sweeps, 1))
-        for id, title, fill in fillers:
-            cost = "pairs" if id == "mixing" else id
-            begin(cost)
-            part = Section(id, title)
-            if id in ("mixing", "equilibrium") and exact and isinstance(coding.encoder, Table):
-                part.absent = "A table of this machine is drawn, filled in and scored without chains."
-            elif id in costs and not budget.steps(id):
-                part.absent = f"{budget.remarks[id].capitalize()}."
-            else:
-                try:
-                    fill(part, subject)
-                except ValueError as error:
-                    part.absent = f"Left out: {error}"
-                if not part.absent and cost in budget.remarks:
-                    part.remarks.append(Remark("note", f"{cost.capitalize()}: {budget.remarks[cost]}."))
-            parts.append(part)
-    parts[2:6] = [*parts[4:6], *parts[2:4]]  # the likelihood stands before what it rests on
-    first.remarks += [remark for part in parts[2:] for remark in part.remarks]
-    parts.append(_settings(records))
-    title = f"{record.name}: a run of harmonium" + (f", with {len(records) - 1} more" if compare else "")
-    replace_file(out, page.render(title=title, facts=facts, sections=parts).encode())
+    page, (coding, source) = template(), run.load()
+    coding.machine.requires_grad_(False)
+    limit = max(_SECONDS, _TRAININGS * records[0].seconds) if seconds is None else seconds
+    kept = run.ladder(coding.machine)
+    maker = _Maker(coding, kept, temperatures, mixing_sweeps, limit / _LONG_PARTS)
+    sections = maker.make(data, sweeps, seed)
+    facts = {"machine": ", ".join(map(str, coding.machine.layers)), "updates": str(records[0].updates)}
+    first = Section("verdict", "Verdict", remarks=verdict.training_remarks(records[0]))
+    first.remarks += [remark for section in sections for remark in section.remarks]
+    drawn = Section("curves", "Curves of the training", charts=list(curves(records)))
+    if not records[0].history:
+        drawn.absent = "There is no history.jsonl: RUN is a machine without its run."
+    facts |= {"date": records[0].date, **maker.facts}
+    title = f"{records[0].name}: a run of harmonium" + (f", with {len(compare)} more" if compare else "")
+    sections = [first, drawn, *sections, _settings(records)]
+    replace_file(out, page.render(title=title, facts=facts, sections=sections).encode())
     cautions = [remark.text for remark in first.remarks if remark.level == "caution"]
-    shortened = [f"{title}: {text}" for title, text in budget.remarks.items()]
-    return {"machine": source, "file": out, "notes": [*cautions, *shortened]}
+    return {"machine": source, "file": out, "notes": [*cautions, *maker.cuts]}
 
 
-def _costs(subject: Subject, kept: Ladder | None, temperatures: int, most: int) -> dict[str, Part]:
-    """Measures what the parts of the page take that are made of many steps."""
-    machine, seed, rows = subject.machine, subject.seed, subject.rows
-    parts: dict[str, Part] = {}
-    start = machine.random_states(_SAMPLES, seed=seed)
-    sweep = time_of_step(lambda n: run_chains(machine, Gibbs(), start, n, seed=seed))
-    if subject.sweeps:
-        chains, own = subject.samples, sweep * len(subject.samples[0]) / _SAMPLES
-        if kept is not None:
-            own = time_of_step(lambda n: run_chains(machine, kept, chains, n, seed=seed))
-        parts["samples"] = Part(subject.sweeps, 1, own)
-    if not (subject.exact and isinstance(subject.encoder, Table)):
-        pairs = [x[:PAIRS] for x in start]
-        pair_sweep = time_of_step(lambda n: meet(machine, PairGibbs(), pairs, max_sweeps=n, seed=seed))
-        parts["pairs"] = Part(most, _LEAST, 2 * pair_sweep)
-        if rows is not None:
-            parts["equilibrium"] = Part(min(most, SWEEPS), _LEAST, sweep * CHAINS / _SAMPLES)
-    if not affordable(unit_updates(machine.hamiltonian())):
+class _Shown(NamedTuple):
+    """The rows of data that lack no cell, at most 10,000 evenly spaced ones."""
+
+    dataset: DataSet
+    name: str
+    rows: Tensor
+    weights: Tensor | None
+    shares: Tensor | None
+
+
+def _read(coding: Codec, source: str) -> _Shown:
+    """Reads the rows of data that lack no cell, with weights as in training and ln p(cells | states).
+
+    Raises:
+        ValueError: each row lacks something.
+    """
+    dataset = coding.read(source)
+    every = coding.observed_rows(dataset, missing=True, beyond="tail")
+    complete, shares = whole(every), coding.log_shares(dataset, coding.machine)
+    weighed = spread_weighed(every, coding.learned_weights(dataset), _ROWS)
+    scored = spread_weighed(every, None if shares is None else shares.sum(1), _ROWS)
+    if complete is None or weighed is None or scored is None:
+        raise ValueError(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
+    lacking = f" ({len(complete)} of its {len(every)} rows, which lack no cell)"
+    name = dataset.name + (lacking if len(complete) < len(every) else "")
+    return _Shown(dataset, name, weighed[0].to(coding.machine.device), weighed[1], scored[1])
+
+
+@final
+@dataclass
+class _Maker:
+    """Makes the sections of a page; ``share`` are the seconds of a long part, and ``most`` are sweeps."""
+
+    coding: Codec
+    kept: Ladder | None
+    temperatures: int
+    most: int
+    share: float
+    facts: dict[str, str] = field(default_factory=dict)
+    cuts: list[str] = field(default_factory=list)
+    mixed: dict[str, Any] = field(default_factory=dict)  # by chains, without which annealing is not judged
+    shares: Tensor | None = None  # see ``Codec.log_shares``
+
+    def make(self, data: str | None, sweeps: int | None, seed: int) -> list[Section]:
+        """Makes all sections in the order of their worth; what cannot be shown says why."""
+        subject = self._look(data, seed)
+        with working("report: drawing samples"):
+            self._draw(subject, sweeps)
+        drawn = [*self.cuts]
+        chainless = subject.exact and isinstance(subject.encoder, Table)
+        fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
+            ("mixing", "Mixing", self._mixing),
+            ("equilibrium", "Equilibrium", self._equilibrium),
+            ("likelihood", "Likelihood", self._likelihood),
+            *([] if self.kept is None else [("along", "Along the training", self._along)]),
+            *((id, title, self._landscape if id == "landscape" else fill) for id, title, fill in SECTIONS),
+        ]
+        sections = []
+        for id, title, fill in fillers:
+            section, cut = Section(id, title), len(self.cuts)
+            try:
+                if chainless and id in ("mixing", "equilibrium"):
+                    raise ValueError("a table of this machine is drawn, filled in and scored without chains.")
+                with working(f"report: {title}"):
+                    fill(section, subject)
+                cuts = drawn if id == "samples" else self.cuts[cut:]
+                section.remarks += [Remark("note", f"{text}.") for text in cuts]
+            except ValueError as error:
+                section.absent = f"Left out: {error}"
+            sections.append(section)
+        sections.insert(0, sections.pop(2))  # the likelihood stands before what it rests on
+        return sections
+
+    def _look(self, data: str | None, seed: int) -> Subject:
+        """Returns the machine with its data, and states from noise for samples."""
+        coding, machine = self.coding, self.coding.machine
+        source, shape, names = coding.source, coding.image_shape, coding.names
+        judged, training = None if data is None else _read(coding, data), None
+        lacking = "This needs data, and the machine names none; --data FILE gives some."
+        if source is not None and source != data:
+            try:
+                training = _read(coding, source)
+            except (ValueError, OSError, ImportError) as error:
+                lacking = f"This needs whole rows of the training data ({error}); --data FILE gives some."
+        if judged is None:
+            judged, training = training, None
+        if judged is not None:
+            shape, names = shape or judged.dataset.image_shape or (), names or judged.dataset.names
+            lacking = ""
+        label = None if coding.label is None else coding.label.name
+        columns = [name for name in names or () if name != label]
+        start = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
+        width = machine.visible_width - coding.label_width
+        subject = Subject(
+            machine, coding.encoder, width, shape, columns, "", None, lacking, None, start, None, seed
+        )
+        if judged is not None:
+            subject.data, subject.rows, subject.weights = judged.name, judged.rows, judged.weights
+            self.shares = judged.shares
+        if training is not None:
+            subject.training = training.rows
+        return subject
+
+    def _fit(
+        self, part: str, most: int, run: Callable[[int], object], unit: str = "sweeps", least: int = _LEAST
+    ) -> int:
+        """Returns how many steps of ``run(steps)`` fit into the share of a long part, and notes a cut.
+
+        Raises:
+            ValueError: too few to be of use.
+        """
+
+        def seconds(steps: int) -> float:
+            began = time.perf_counter()
+            run(steps)
+            return time.perf_counter() - began
+
+        least = min(least, most)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of few temperatures
-            each = time_of_step(lambda n: ais(machine, _ANNEALED, n, data=rows, seed=seed))
-        parts["likelihood"] = Part(temperatures, min(_LEAST, temperatures), each, "temperatures")
-    if rows is not None:
-        scheme, starts = Plefka(machine.hamiltonian()), subject.spread(STARTS)
-        settling = time_of_step(lambda n: solve(scheme, starts, max_sweeps=n)) * _SETTLING / len(starts)
-        few, began = starts[:_LEAST], time.monotonic()
-        tap(machine, few, max_sweeps=1)  # judges the solutions, which takes longer than a sweep
-        each = settling + (time.monotonic() - began) / len(few)
-        parts["landscape"] = Part(STARTS, _LEAST, each, "rows")
-    return parts
+            warnings.simplefilter("ignore", RuntimeWarning)  # of few steps
+            run(2)  # compiles what it needs: pairs of chains are not coupled before their second sweep
+            each = (short := seconds(2)) / 2
+            if each < _LONG:
+                each = max(0.0, seconds(2 + _PROBE) - short) / _PROBE
+        limit = f"in {self.share:.3g} s, a fifth of --seconds"
+        if each * least > self.share:
+            self.cuts.append(f"{part}: left out, as {least} {unit} cannot be made {limit}")
+            raise ValueError(f"{least} {unit} cannot be made {limit}.")
+        if each * most > self.share:
+            steps = max(1, int(self.share / each))
+            self.cuts.append(f"{part}: {steps} of {most} {unit} were made {limit}")
+            return steps
+        return most
 
-
-def _draw(subject: Subject, mover: Kernel, rounds: int, sweeps: int) -> None:
-    """Draws the samples of the page, by chains of so many rounds, or exactly, for each layer."""
-    machine, seed, number = subject.machine, subject.seed, len(subject.samples[0])
-    if subject.exact:  # the hidden states are drawn given these rows
-        v = sample(machine, number, method="exact", seed=seed).rows
-        subject.samples = run_chains(machine, Gibbs(), subject.samples, sweeps, v, seed=seed)
-    else:
-        subject.samples = run_chains(machine, mover, subject.samples, rounds, seed=seed)
+    def _draw(self, subject: Subject, sweeps: int | None) -> None:
+        """Draws the samples of the page, exactly or by chains, for each layer."""
+        machine, seed, start = subject.machine, subject.seed, subject.samples
+        sweeps = usual_sweeps(machine) if sweeps is None else sweeps
+        if has_hidden_states(machine.graph, machine.layers):  # hidden states are drawn given these rows
+            v = sample(machine, len(start[0]), method="exact", seed=seed).rows
+            subject.samples = run_chains(machine, Gibbs(), start, max(sweeps, 1), v, seed=seed)
+            return
+        kernel = self.kept or Gibbs()
+        rounds = sweeps if self.kept is None else -(-sweeps // len(self.kept.rungs or ()))
+        if rounds:
+            step = partial(run_chains, machine, kernel, start, seed=seed)
+            rounds = self._fit("Samples", rounds, step, least=0)
+        subject.samples = run_chains(machine, kernel, start, rounds, seed=seed)
         subject.sweeps = rounds
 
-
-def _rows(coding: Codec, source: str | None) -> tuple[Rows | None, DataSet | None, str]:
-    """The whole rows of DATA or of the training data, and where they are from; or why there are none."""
-    named = source or coding.source
-    if named is None:
-        return None, None, "This needs data, and the machine names none; --data FILE gives some."
-    try:
-        dataset = coding.read(named)
-        return _whole(coding, dataset), dataset, ""
-    except (ValueError, OSError, ImportError) as error:
-        if source is not None:
-            raise
-        if isinstance(error, _NoWholeRow):
-            return None, None, f"This needs rows that lack no cell: {error}."
-        lacking = f"This needs the training data, which are not at hand ({error}); --data FILE gives some."
-        return None, None, lacking
-
-
-def _name_of(dataset: DataSet | None, rows: Rows | None) -> str:
-    """Names the rows, with how many of the data they are where some lack a cell."""
-    if dataset is None or rows is None or len(rows) == dataset.samples.shape[0]:
-        return "" if dataset is None else dataset.name
-    return f"{dataset.name} ({len(rows)} of its {dataset.samples.shape[0]} rows, which lack no cell)"
-
-
-def _whole(coding: Codec, dataset: DataSet) -> Rows:
-    """The rows without missing cells."""
-    every = coding.observed_rows(dataset, missing=True, beyond="tail")
-    rows = whole(every)
-    if rows is None:
-        raise _NoWholeRow(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
-    return rows
-
-
-def _shares(coding: Codec, dataset: DataSet) -> Tensor | None:
-    """Returns ln p(cells | states) of those whole rows that are scored, (rows,), see ``Codec.log_shares``."""
-    shares = coding.log_shares(dataset, coding.machine)
-    return None if shares is None else _of_shown(coding, dataset, shares.sum(1))
-
-
-def _weights(coding: Codec, dataset: DataSet | None) -> Tensor | None:
-    """Returns the weights of those whole rows that are shown, (rows,), as in training."""
-    weights = None if dataset is None else coding.learned_weights(dataset)
-    return None if dataset is None or weights is None else _of_shown(coding, dataset, weights)
-
-
-def _of_shown(coding: Codec, dataset: DataSet, numbers: Tensor) -> Tensor:
-    """Returns the numbers, one a row, of those whole rows that are shown."""
-    complete = ~coding.observed_rows(dataset, missing=True).all().isnan().any(1)
-    return spread(Rows.of(numbers[complete].unsqueeze(1), torch.float64), _ROWS)[:, 0]
-
-
-class _NoWholeRow(ValueError):
-    """Every row lacks something."""
-
-
-def _likelihood(
-    facts: dict[str, str],
-    coding: Codec,
-    record: RunRecord,
-    cut: tuple[int, int],
-    met: dict[str, Any],
-    scores: dict[str, float],
-    shares: Tensor | None,
-    section: Section,
-    subject: Subject,
-) -> None:
-    rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
-        log_partition, table, notes = estimate(
-            subject.machine, rows, subject.data or None, subject.seed, temperatures=cut[0]
-        )
-    if cut[0] < cut[1]:
-        table["shortened"] = f"{cut[0]} of {cut[1]} temperatures"
-    row = None
-    if rows is not None:
-        row = {
-            "data": subject.data,
-            **evaluate_rows(coding, rows, log_partition, subject.seed, notes, shares),
-        }
-        if row.get("log_likelihood") is not None and not verdict.unmixed(table, met or None):
-            added = float(coding.log_slopes(subject.given).mean())
-            added += 0.0 if shares is None else float(shares.mean())
-            scores["mean"] = row["log_likelihood"] - added
-        what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
-        value = verdict.likelihood(row, table, met or None)
-        followed = record.points(what.replace("-", "_").replace(" ", "_"))
-        if cut[0] < cut[1] and followed and cut[0] < LOOK_ANNEALING[1]:
-            facts[what] = f"{followed[-1][1]:.2f} nats on held-out rows, as the run recorded it"
-        elif value:
-            facts[what] = value
-    if verdict.unmixed(table, met or None):
-        table["standard_error"] = None
-        row = row and {**row, "log_partition_standard_error": None}
-    section.remarks = verdict.likelihood_remarks(table, row, met or None)
-    section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
-    if row is None:
-        section.lead += " " + subject.lacking
-    section.tables = [_table("ln Z", table), *([] if row is None else [_table("mean over rows", row)])]
-
-
-def _mixing(met: dict[str, Any], section: Section, subject: Subject, most: int, pairs: int) -> None:
-    if pairs:
-        table, notes, meetings = mixing(subject.machine, pairs, subject.seed)
-        met.update(table)
-        steps, heights, limits = mixing_heights(meetings)
-        title, lines = "Coupled chains until they meet", {"pairs still apart": _points(steps, heights)}
+    def _mixing(self, section: Section, subject: Subject) -> None:
+        machine, seed = subject.machine, subject.seed
+        start = machine.random_states(400, seed=seed)
+        step = partial(meet, machine, PairGibbs(), start, 1, seed=seed)
+        sweeps = self._fit("Pairs of chains", self.most, step)
+        found = mixing_times(machine, max_sweeps=sweeps, seed=seed)
+        diagnosis = diagnose(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
+        section.remarks = [verdict.mixing_remark(found, subject.sweeps)]
+        section.remarks.append(verdict.convergence_remark(diagnosis))
+        steps, heights, limits = mixing_heights(found.meetings)
+        title, label = "Coupled chains until they meet", "fraction"
+        lines = {"pairs still apart": _points(steps, heights)}
         if limits is not None:
-            title = "How far chains may be from the distribution"
-            lines = {"bound": lines.popitem()[1], "its upper 95 % limit": _points(steps, limits)}
-        label = "total variation" if limits is not None else "fraction"
-        section.lead = ". ".join([*notes, ""]).strip()
-        section.remarks = verdict.mixing_remarks(table, subject.sweeps)
+            title, label = "How far chains may be from the distribution", "total variation"
+            lines = {"bound": _points(steps, heights), "its upper 95 % limit": _points(steps, limits)}
         section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
+        table = found._asdict()
+        del table["meetings"]
+        self.mixed |= table
         section.tables = [_table("pairs of chains", table)]
-    converged, diagnosis = convergence(subject.machine, most, subject.seed)
-    section.remarks.append(verdict.convergence_remark(converged))
-    each = [
-        [name, f"{c.r_hat:.3f}", f"{c.ess_bulk:.0f}", f"{c.ess_tail:.0f}"]
-        for name, c in diagnosis.quantities.items()
-    ]
-    head = [f"of {diagnosis.draws} draws", "R̂", "ess (bulk)", "ess (tail)"]
-    section.tables.append(Grid(head, each))
 
-
-def _equilibrium(met: dict[str, Any], section: Section, subject: Subject, most: int) -> None:
-    rows = subject.given, subject.weights
-    table, found = equilibrium(subject.machine, *rows, most, subject.seed)
-    met.update({name: table[name] for name in ("falls", "peak")})
-    section.lead = (
-        f"{table['chains']} chains from noise: the Pearson correlation of the covariances of their visible "
-        f"units with those of {subject.data}. It rises and stays where training kept to equilibrium; a curve "
-        "that falls again is a sign that it did not."
-    )
-    section.remarks = [verdict.equilibrium_remark(table)]
-    times = [log2(sweeps) for sweeps in table["sweeps"]]
-    data = f"other rows of {subject.data}"
-    lines = {
-        "chains from noise": list(zip(times, table["correlation"], strict=True)),
-        data: [(x, table["correlation_of_data"]) for x in (times[0], times[-1])],
-    }
-    errors = {"chains from noise": list(zip(times, found.drop_error.tolist(), strict=True))}
-    ticks = [(x, str(sweeps)) for x, sweeps in zip(times, table["sweeps"], strict=True)]
-    ticks = ticks[:: -(-len(ticks) // 6)]
-    title = "Pair correlations, samples and data"
-    section.charts = [
-        chart(title, lines, "sweeps", "correlation", errors=errors, dashed=[data], x_ticks=ticks)
-    ]
-    training = None if subject.training is None else (subject.training, subject.training_weights)
-    scaled, about = moments(subject.machine, found, rows, training, subject.seed)
-    remark = verdict.moments_remark(scaled._asdict(), about)
-    section.remarks += [] if remark is None else [remark]
-    section.tables = [_table(f"moments beside {about}", scaled._asdict())]
-
-
-def _along(kept: Ladder, section: Section, subject: Subject) -> None:
-    """Draws ln Z and likelihood of the machines that the run has kept."""
-    with listening("") as doubts:
-        found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed, progress=False)
-    seen = found.traffic
-    lines = along(subject.machine, ages_of(kept), found, subject.rows)
-    section.lead = (
-        f"{len(lines) - 1} running averages of the machine are the rungs of a ladder, on which chains change "
-        f"places with acceptances from {float(seen.acceptance.min()):.2f} to "
-        f"{float(seen.acceptance.max()):.2f} and travel from the bottom to the top "
-        f"{seen.round_trips:.2g} times a round; the samples of this page come from it."
-    )
-    section.remarks = [Remark("caution", doubt) for doubt in doubts]
-    for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
-        if name in lines[0]:
-            points = {title: [(float(line["updates"]), float(line[name])) for line in lines]}
-            errors = {title: [(float(line["updates"]), float(line["standard_error"])) for line in lines]}
-            section.charts.append(chart(title, points, "updates", "nats", errors=errors))
-    section.tables = [
-        Grid(
-            [name.replace("_", " ") for name in lines[0]],
-            [[f"{x:.6g}" for x in line.values()] for line in lines],
+    def _equilibrium(self, section: Section, subject: Subject) -> None:
+        machine, seed, rows = subject.machine, subject.seed, subject.given
+        start = machine.random_states(1000, seed=seed)
+        step = partial(run_chains, machine, Gibbs(), start, seed=seed)
+        sweeps = self._fit("Equilibrium", min(self.most, 1000), step)
+        found = resampling(machine, rows, weights=subject.weights, sweeps=sweeps, seed=seed)
+        self.mixed |= {"falls": found.falls, "peak": found.peak}
+        section.lead = (
+            "1,000 chains from noise: the Pearson correlation of the covariances of their visible units with "
+            f"those of {subject.data}. It rises and stays where training kept to equilibrium; a curve that "
+            "falls again is a sign that it did not."
         )
-    ]
+        section.remarks = [verdict.equilibrium_remark(found)]
+        times, other = found.sweeps.double().log2(), f"other rows of {subject.data}"
+        lines = {
+            "chains from noise": _points(times, found.correlation),
+            other: [(float(x), found.data) for x in (times[0], times[-1])],
+        }
+        errors = {"chains from noise": _points(times, found.drop_error)}
+        ticks = [(log2(at), str(at)) for at in found.sweeps.tolist()]
+        title, ticks = "Pair correlations, samples and data", ticks[:: -(-len(ticks) // 6)]
+        section.charts = [
+            chart(title, lines, "sweeps", "correlation", errors=errors, dashed=[other], x_ticks=ticks)
+        ]
+
+    def _likelihood(self, section: Section, subject: Subject) -> None:
+        machine, seed, temperatures = subject.machine, subject.seed, self.temperatures
+        if not affordable(unit_updates(machine.hamiltonian())):
+            step = partial(ais, machine, _ANNEALED, data=subject.rows, seed=seed)
+            temperatures = self._fit("Likelihood", temperatures, step, "temperatures")
+        rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
+        log_partition, table, notes = estimate(
+            machine, rows, subject.data or None, seed, temperatures=temperatures
+        )
+        if temperatures < self.temperatures:
+            table["shortened"] = f"{temperatures} of {self.temperatures} temperatures"
+        mixed, row = self.mixed or None, dict[str, Any]()
+        if rows is not None:
+            scores = evaluate_rows(self.coding, rows, log_partition, seed, notes, self.shares)
+            row = {"data": subject.data, **scores}
+        known, unmixed = row.get("log_likelihood") is not None, verdict.unmixed(table, mixed)
+        if value := verdict.likelihood(row, table, mixed):
+            self.facts["log-likelihood" if known else "variational bound"] = value
+        if known and not unmixed:
+            added = float(self.coding.log_slopes(subject.given).mean())
+            added += 0.0 if self.shares is None else float(self.shares.mean())
+            subject.score = row["log_likelihood"] - added
+        if unmixed:
+            table["standard_error"] = None
+            row |= {"log_partition_standard_error": None} if row else {}
+        section.remarks = verdict.likelihood_remarks(table, row or None, mixed)
+        section.lead = ". ".join([*dict.fromkeys(notes), ""]).strip() or "In nats, natural logarithms."
+        section.lead += "" if row else f" {subject.lacking}"
+        section.tables = [_table("ln Z", table), *([_table("mean over rows", row)] if row else [])]
+
+    def _along(self, section: Section, subject: Subject) -> None:
+        """Draws ln Z and likelihood of the machines that the run has kept."""
+        assert self.kept is not None
+        machine, seed = subject.machine, subject.seed
+        with listening("") as doubts:
+            found = log_partitions(machine, self.kept, data=subject.rows, seed=seed, progress=False)
+        lines = along(machine, ages_of(self.kept), found, subject.rows)
+        section.lead = (
+            f"{len(lines) - 1} running averages of the machine are the rungs of a ladder, from which the "
+            "samples of this page come."
+        )
+        section.remarks = [Remark("caution", doubt) for doubt in doubts]
+        for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
+            if name in lines[0]:
+                points, errors = (
+                    {title: [(float(line["updates"]), float(line[y])) for line in lines]}
+                    for y in (name, "standard_error")
+                )
+                section.charts.append(chart(title, points, "updates", "nats", errors=errors))
+
+    def _landscape(self, section: Section, subject: Subject) -> None:
+        scheme, starts = Plefka(subject.machine.hamiltonian()), subject.spread(STARTS)
+        sweeps = _SETTLING / len(starts)  # of all rows, which cost as much as one row does
+
+        def settle(rows: int) -> None:
+            solve(scheme, starts, max_sweeps=ceil(rows * sweeps))
+
+        fill_landscape(section, subject, self._fit("Landscape", len(starts), settle, "rows"))
 
 
 def _settings(records: Sequence[RunRecord]) -> Section:

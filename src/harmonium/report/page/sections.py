@@ -72,7 +72,7 @@ class Subject:
         sweeps: Sweeps of these chains; None: the draws are independent and exact.
         seed: Source of what is drawn here.
         weights: Row weights of ``rows``, (rows,); None means uniform.
-        training_weights: Row weights of ``training``.
+        score: mean ln p of the rows, in nats of the states; None: it is not known.
     """
 
     machine: BoltzmannMachine
@@ -88,7 +88,7 @@ class Subject:
     sweeps: int | None
     seed: int
     weights: Tensor | None = None
-    training_weights: Tensor | None = None
+    score: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -160,15 +160,12 @@ class Subject:
         return Picture(title, caption, pixels)
 
 
-def fill_learned(scores: Mapping[str, float], section: Section, subject: Subject) -> None:
-    """Fills the section on what was learned: likelihoods beside simple models, strong links, worst columns.
-
-    ``scores`` has under "mean" the machine's mean ln p of the rows, in nats of its states, where it is known.
-    """
+def fill_learned(section: Section, subject: Subject) -> None:
+    """Fills the section on what was learned: likelihoods beside simple models, links, worst columns."""
     if subject.greys is not None:
         section.absent = "The rows are images: their samples stand below."
         return
-    rows, training, score = subject.given, subject.training, scores.get("mean")
+    rows, training, score = subject.given, subject.training, subject.score
     baselines = score_baselines(subject.machine, rows, rows if training is None else training)
     hybrid = subject.machine.metadata.get("objective") == "hybrid"
     remedy = LABEL_REMEDY if hybrid else REMEDY
@@ -410,6 +407,7 @@ def fill_denoising(section: Section, subject: Subject) -> None:
 
 # In the order of the page, each with its title and what fills it in or says by a ValueError why not.
 SECTIONS = (
+    ("learned", "Was it learned?", fill_learned),
     ("samples", "Samples beside data", fill_samples),
     ("filters", "Receptive fields", fill_filters),
     ("activity", "Hidden activity", fill_activity),

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from harmonium.chains import Diagnosis
+from harmonium.coupled import MixingTimes
 from harmonium.likelihood import WITHOUT_DATA
+from harmonium.report.equilibrium import Resampling
 from harmonium.report.links import Link
 from harmonium.report.page.parts import Remark
 from harmonium.report.page.record import RunRecord, spell
@@ -17,7 +20,6 @@ _FEW = 10  # annealing runs that carry the estimate of ln Z
 _GAP = 1.0  # nats between two bounds that are still close
 _R_HAT = 1.1  # from which on chains disagree for anyone to see; up to 1.01 is what is recommended
 _AGREES = 0.9  # of the data's own correlation
-_MOMENTS = 0.2  # Errors of moments, where training data have 0 and rows with shuffled columns have 1.
 _STRONG, _KEPT = 0.3, 0.5  # Of links of at least 0.3 in the data, draws have to show half.
 _FAR = 0.15  # Distributions of a column that are further apart than this look different to anyone.
 REMEDY = (
@@ -212,70 +214,60 @@ def likelihood(
     return text + (f" (by {cut}, and so likely too high)" if cut else "")
 
 
-def mixing_remarks(table: Mapping[str, Any], sweeps: int | None) -> list[Remark]:
-    """Returns a remark on how far samples by chains of so many sweeps (None: exact ones) can be trusted."""
-    if table["given_up"] > 0 and sweeps is None:
-        return [
-            Remark("note", f"{_count_apart(table)}; the samples here are independent draws all the same.")
-        ]
-    if table["given_up"] > 0:
+def mixing_remark(found: MixingTimes, sweeps: int | None = None) -> Remark:
+    """Returns a remark on meeting times, and on samples of chains of so many sweeps; None: there are none."""
+    if found.given_up > 0:
         text = (
-            f"{_count_apart(table)}: nothing bounds how far the samples are from the machine's distribution."
+            f"{_count_apart(found._asdict())}: nothing bounds how far chains from noise are from the "
+            "machine's distribution. Start chains at data or temper them (hm.chains.Tempering); more sweeps "
+            "help where pairs still met near the end."
         )
-        return [Remark("caution", text)]
-    bound = table["sweeps_to_distance_0.1_with_confidence"] or table["sweeps_to_distance_0.1"]
-    if bound is None:
-        return [Remark("note", "All pairs of chains met, but they bound no distance below 0.1.")]
-    text = f"Chains from noise are within 0.1 (total variation) of the distribution after {bound} sweeps"
+        return Remark("note" if sweeps is None else "caution", text)
+    near = found.sweeps_with_confidence or found.sweeps
+    if near is None:
+        text = f"All pairs of chains met, but they bound no distance below {found.distance:g}."
+        return Remark("note", text)
+    text = (
+        f"Chains from noise are within {found.distance:g} (total variation) of the distribution after {near} "
+        f"sweeps, by {found.pairs} pairs that all met; a mode that none of them found is not seen"
+    )
     if sweeps is None:
-        return [Remark("good", f"{text}; the samples here are independent draws.")]
-    enough = sweeps >= bound
-    text += f"; the samples here took {sweeps}{'' if enough else ', too few'}."
-    return [Remark("good" if enough else "caution", text)]
+        return Remark("good", f"{text}.")
+    enough = sweeps >= near
+    text += f". The samples here took {sweeps}{'' if enough else ', too few'}."
+    return Remark("good" if enough else "caution", text)
 
 
-def convergence_remark(table: Mapping[str, Any]) -> Remark:
+def convergence_remark(found: Diagnosis) -> Remark:
     """Returns a remark on R̂ and effective sample sizes."""
     text = (
-        f"Of {table['chains']} chains over {table['sweeps'] // 2} sweeps the largest R̂ is "
-        f"{table['r_hat']:.3f}, and the smallest effective sample size {table['ess']:.0f} of {table['draws']}"
+        f"The largest R̂ of chains from noise is {found.r_hat:.3f}, and the smallest effective sample size "
+        f"{found.ess:.0f} of {found.draws} draws"
     )
-    if table["passed"]:
+    if found.passed:
         return Remark("good", f"{text}.")
-    level = "note" if table["r_hat"] <= _R_HAT else "caution"
+    level = "note" if found.r_hat <= _R_HAT else "caution"
     return Remark(level, f"{text}: averages over chains this long are not yet those of the machine.")
 
 
-def equilibrium_remark(table: Mapping[str, Any]) -> Remark:
+def equilibrium_remark(found: Resampling) -> Remark:
     """Returns a remark on training out of equilibrium."""
-    peak, last = max(table["correlation"]), table["correlation"][-1]
-    data, sweeps = table["correlation_of_data"], table["sweeps"][-1]
-    if table["falls"]:
+    last, sweeps = float(found.correlation[-1]), int(found.sweeps[-1])
+    if found.falls:
         text = (
             "Trained out of equilibrium: covariances of chains from noise correlate with the data's by "
-            f"{peak:.2f} after {table['peak']} sweeps, and by {last:.2f} after {sweeps}. The best samples "
-            "are not from the machine's distribution. Train on with a lower rate and more sweeps (rule pcd, "
-            "schedule linear)."
+            f"{float(found.correlation.max()):.2f} after {found.peak} sweeps, and by {last:.2f} after "
+            f"{sweeps}. The best samples are not from the machine's distribution. Train on with a lower rate "
+            "and more sweeps (rule pcd, schedule linear)."
         )
         return Remark("caution", text)
     text = (
         "The covariances of pairs of units, of chains from noise, correlate with the data's by "
-        f"{last:.2f} after {sweeps} sweeps (other rows of the data: {data:.2f})"
+        f"{last:.2f} after {sweeps} sweeps (other rows of the data: {found.data:.2f})"
     )
-    if table["rises"]:
+    if found.rises:
         return Remark("note", f"{text}, and still rising: more sweeps would bring them nearer.")
-    return Remark("good" if last > _AGREES * data else "note", f"{text}, and did not fall on the way.")
-
-
-def moments_remark(errors: Mapping[str, float], about: str) -> Remark | None:
-    """Returns a remark on the scaled errors of moments beside ``about``; None where all of them are NaN."""
-    known = {name: error for name, error in errors.items() if error == error}
-    if not known:
-        return None
-    worst = max(known, key=lambda name: known[name])
-    listed = ", ".join(f"{name} {error:.2f}" for name, error in known.items())
-    text = f"Moments of chains from noise beside {about}: {listed}."
-    return Remark("good" if known[worst] < _MOMENTS else "caution" if known[worst] > 1 else "note", text)
+    return Remark("good" if last > _AGREES * found.data else "note", f"{text}, and did not fall on the way.")
 
 
 def activity_remarks(never: int, always: int, saturated: float, units: int) -> list[Remark]:
