@@ -163,7 +163,9 @@ class RecordedUpdates(Updates):
             if self.begin is not None:
                 self._key_draws(step)
                 self._gather()
-                self.show(self._v)
+                self.begin(self._v)
+                self.begin = None
+                self.monitor.watch(self._v)
             self._key_draws(step)
             self.state.generator.manual_seed(stream_seed(self.settings.seed, "rule", step))
             scale = self.scale(step)

@@ -92,13 +92,6 @@ class Updates(ABC):
         key = stream_seed(self.settings.seed, "transform", self.state.step)
         return self.settings.transform(v, _random.as_generator(key))
 
-    def show(self, v: Tensor) -> None:
-        """Shows the rows of the next update to what watches the run."""
-        if self.begin is not None:
-            self.begin(v)
-            self.begin = None
-        self.monitor.watch(v)
-
     def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
         """Returns whether a gradient of this norm is clipped, 1 or 0, by its name in the history.
 
@@ -186,7 +179,10 @@ class OneByOne(Updates):
             v = self.transform(v)
         if not state.batches.checked:
             state.machine.check_batch(v, where, "X")
-        self.show(v)
+        if self.begin is not None:
+            self.begin(v)
+            self.begin = None
+        self.monitor.watch(v)
         return Batch(v, row_weights, where)
 
     def _take_own_rows(self) -> Batch | None:
