@@ -10,7 +10,6 @@ import torch
 import harmonium as hm
 from harmonium.backends import bits, products
 from harmonium.learning import conditionals
-from harmonium.training import divergence
 
 
 def potts(sites: int = 60, states: int = 21) -> hm.BoltzmannMachine:
@@ -96,9 +95,7 @@ def test_the_matrix_of_a_layer_can_be_differentiated_twice() -> None:
         torch.testing.assert_close(second, inside * 12 * W)
 
 
-@pytest.mark.parametrize("large", [1 << 26, 10])
-def test_a_large_machine_goes_back_to_the_last_good_look(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divergence, "_LARGE", large)
+def test_couplings_within_a_layer_go_back_to_the_last_good_check() -> None:
     machine, kept = potts(6, 3), {}
 
     def callback(update: hm.training.Update) -> None:

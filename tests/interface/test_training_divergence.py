@@ -78,7 +78,7 @@ def test_an_update_that_is_not_finite_is_not_made(where: str, value: float, tmp_
 
 
 def test_an_overflowing_norm_names_the_largest_gradient() -> None:
-    with pytest.raises(TrainingDiverged, match=r"layers\.0\.bias.*no checkpoint was written") as caught:
+    with pytest.raises(TrainingDiverged, match=r"layers\.0\.bias.*last good checkpoint: none") as caught:
         train(machine(), X, rule=Failing("layers.0.bias", 1e30), updates=20)
     assert caught.value.parameter == "layers.0.bias" and caught.value.checkpoint is None
 
@@ -93,9 +93,8 @@ def test_parameters_that_overflow_are_put_back(record_every: int) -> None:
         train(broken, X, rule=Failing("none", 0.0), updates=200, schedule=explode, record_every=record_every)
     assert finite(dict(broken.state_dict()))
     assert caught.value.parameter == "layers.0.bias"
-    # A record; or the check after 4 updates, as those after 8 are already worse than uniform noise.
-    noted = {1: 12, 5: 10, 100: 4}[record_every]
-    assert torch.allclose(broken.layers[0].bias, torch.full((VISIBLE,), noted * 0.05))
+    # After 4 updates: those after 8 are already worse than uniform noise.
+    assert torch.allclose(broken.layers[0].bias, torch.full((VISIBLE,), 4 * 0.05))
 
 
 def test_a_rule_state_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
@@ -209,22 +208,11 @@ def test_a_machine_that_begins_far_away_is_not_blamed_for_it() -> None:
     train(made, updates=20, learning_rate=0.01, **settings)
 
 
-def test_a_run_that_ends_with_dead_hidden_units_warns() -> None:
-    made, settings = start("bernoulli")
-
-    def harden(update: Any) -> None:
-        with torch.no_grad():
-            update.machine.layers[1].bias.fill_(-40.0)
-
-    with pytest.warns(RuntimeWarning, match="saturated and rebuilds the last batch hardly better"):
-        train(made, updates=20, learning_rate=0.01, callbacks=[harden], **settings)
-
-
 @pytest.mark.parametrize("rate", [10.0, 30.0])
 @pytest.mark.parametrize("run", [run for run in RUNS if run != "bernoulli, cd"])
 @pytest.mark.mostly_nightly(2)
-def test_no_run_at_a_high_rate_ends_worse_than_independent_units_in_silence(run: str, rate: float) -> None:
-    """Contrastive divergence leaves modes far from the data, of which nothing that is looked at tells."""
+def test_a_run_at_a_high_rate_that_ends_worse_than_independent_units_is_found(run: str, rate: float) -> None:
+    """By training, or after it by ``find_collapse``, as commands and estimators do."""
     made, settings = start(run)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -232,8 +220,8 @@ def test_no_run_at_a_high_rate_ends_worse_than_independent_units_in_silence(run:
             train(made, updates=200, learning_rate=rate, **settings)
         except TrainingDiverged:
             return
-    if len(made.layers) == 2 and not caught:
-        v = settings["X"].double()
+    v = settings["X"].double()
+    if len(made.layers) == 2 and not caught and hm.tables.find_collapse(made, v.repeat(4, 1)) is None:
         likelihood = hm.likelihood.exact_log_likelihood(made.double(), v).mean()
         assert float(likelihood) > -16 * math.log(2)  # what independent units reach here
 
@@ -249,21 +237,21 @@ def test_a_run_that_ends_below_uniform_noise_warns() -> None:
         train(made, updates=20, learning_rate=0.01, callbacks=[drift], **settings)
 
 
-@pytest.mark.parametrize(("density", "short", "blamed"), [(1, 16, True), (0.1, 16, False), (0.1, 320, True)])
+@pytest.mark.parametrize(("slack", "short", "blamed"), [(1, 16, True), (10, 16, False), (10, 320, True)])
 def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse(
-    density: float, short: float, blamed: bool
+    slack: float, short: float, blamed: bool
 ) -> None:
     """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
     made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
-    monitor = DivergenceMonitor(made, dict(made.named_parameters()))
-    monitor.watch(torch.zeros(10, 16), density)
-    assert monitor.check_machine(0) is None
+    monitor = DivergenceMonitor(made, dict(made.named_parameters()), slack=slack)
+    monitor.watch(torch.zeros(10, 16))
+    assert monitor.check(0) is None
     with torch.no_grad():
         made.layers[0].bias[::2] = 2 * math.log(2) * short
-    assert (monitor.check_machine(1) is not None) is blamed
-    monitor = DivergenceMonitor(made, dict(made.named_parameters()))
-    monitor.watch(torch.zeros(10, 16), 0.0)
-    assert monitor.check_machine(1) is None
+    assert (monitor.check(1) is not None) is blamed
+    monitor = DivergenceMonitor(made, dict(made.named_parameters()), slack=math.inf)
+    monitor.watch(torch.zeros(10, 16))
+    assert monitor.check(1) is None
 
 
 def test_a_rule_of_ones_own_that_learns_no_density_is_not_judged_by_it() -> None:

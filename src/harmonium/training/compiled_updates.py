@@ -114,7 +114,7 @@ class CompiledUpdates(Updates):
         if self.begin is not None:
             self.begin(v[0])
             self.begin = None
-        self.monitor.watch(v[0], self.density)
+        self.monitor.watch(v[0])
         scales = [self.scale(step) for step in range(state.step, state.step + count)]
         rates = self.climber.learning_rate * np.array(scales)
         free = settings.rule.gibbs_chains
@@ -159,7 +159,7 @@ class CompiledUpdates(Updates):
                 list(map(Tensor.contiguous, chains)), sweeps + made * free.sweeps, None, {}
             )
         last = min(made, count - 1)
-        self.monitor.watch(v[last], self.density)
+        self.monitor.watch(v[last])
         rate, norm = float(rates[last]), float(norms[last])
         self.climber.set_scale(scales[last])
         problem = None
@@ -168,7 +168,7 @@ class CompiledUpdates(Updates):
             self._deal(self._gradient, gradients)
             found = dict(zip(self._places, gradients, strict=True))
             problem = self.monitor.check_gradients(
-                [found[x] for x in self.parametrisation.parameters.values()], norm, {}
+                state.step, [found[x] for x in self.parametrisation.parameters.values()], norm, {}
             )
         return Made(rate, norm, self.note_clip(norm), problem)
 

@@ -19,7 +19,7 @@ from harmonium.learning import Estimate, Parametrisation, exact_gradient
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
-from harmonium.training.divergence import Snapshot, TrainingDiverged
+from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import Record
 from harmonium.training.optimizers import Adam, unhooked
 from harmonium.training.penalties import L2
@@ -337,7 +337,7 @@ def fit_exact(
             metrics={"validation_score": score},
             callbacks=[falling],
         ).whole()
-        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.kept.step]
+        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.best_step]
     falling.put_back()
     return ExactFit(falling.best, history)
 
@@ -351,7 +351,8 @@ class _FallingRate:
     """
 
     def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:
-        self.kept = Snapshot([parameter.detach() for parameter in machine.parameters()], 0)
+        self.parameters = [parameter.detach() for parameter in machine.parameters()]
+        self.kept, self.best_step = [parameter.clone() for parameter in self.parameters], 0
         self.best, self.to_beat = score, to_beat
         self.scores, self.bar, self.waited = [score], score, 0
         self.falls = iter(_FALLS)
@@ -379,8 +380,8 @@ class _FallingRate:
         gains = score > self.bar + _GAIN
         self.bar, self.waited = (score, 0) if gains else (self.bar, self.waited + 1)
         if score > self.best:
-            self.best, self.momenta = score, _copy(self.optimizer.state)
-            self.kept.take(update.step)
+            self.best, self.best_step, self.momenta = score, update.step, _copy(self.optimizer.state)
+            torch._foreach_copy_(self.kept, self.parameters)
         if len(self.scores) > _TREND and 2 * score - self.scores[-1 - _TREND] < self.to_beat:
             return STOP
         if self.waited >= self.patience:
@@ -393,7 +394,7 @@ class _FallingRate:
 
     def put_back(self) -> None:
         """Goes back to the best parameters, and the momenta that were theirs."""
-        self.kept.restore()
+        torch._foreach_copy_(self.parameters, self.kept)
         self.optimizer.state.clear()
         self.optimizer.state.update(_copy(self.momenta))
 

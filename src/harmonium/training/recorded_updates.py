@@ -124,7 +124,6 @@ class RecordedUpdates(Updates):
 
     def make(self, due: Callable[[int], Due]) -> Made:
         lot = self._running or self._launch(due)
-        # Not before: a monitor that measures gives up the parameters of the look before, judged until now.
         reading = self._send_numbers(due(lot.stop).look, lot.stop)
         names, self._running = self._names, None
         if lot.stop < self.total and not due(lot.stop).read:
@@ -134,12 +133,11 @@ class RecordedUpdates(Updates):
         self.state.step, self.state.rule_state = lot.stop, self._recording.state
         numbers, kinds = reading.read(), len(names) + 1
         (norm, *sums), (last_norm, *last) = numbers[:kinds], numbers[kinds : 2 * kinds]
-        looked = numbers[2 * kinds :]
-        if looked:
-            self.monitor.take_in(lot.stop, looked)
         diagnostics = dict(zip(names, sums, strict=True))
         made = Made(lot.rate, last_norm, dict(zip(names, last, strict=True)), None)
-        problem = self.monitor.check_gradients(self._gradients, norm, diagnostics)
+        problem = self.monitor.check_gradients(lot.stop, self._gradients, norm, diagnostics)
+        if not problem and (looked := numbers[2 * kinds :]):
+            problem = self.monitor.check(lot.stop, looked)
         if problem:
             return made._replace(problem=problem)
         self.state.history.add(norm, diagnostics, lot.stop - lot.first)
@@ -167,7 +165,7 @@ class RecordedUpdates(Updates):
                 self._gather()
                 self.begin(self._v)
                 self.begin = None
-                self.monitor.watch(self._v, self.density)
+                self.monitor.watch(self._v)
             self._key_draws(step)
             self.state.generator.manual_seed(stream_seed(self.settings.root, "rule", step))
             scale = self.scale(step)

@@ -19,7 +19,7 @@ from harmonium.ladder import Ladder
 from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import BatchSource
-from harmonium.training.divergence import Problem
+from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import CLIPPED, History, Record
 from harmonium.training.optimizers import Ascent
 from harmonium.training.schedules import as_schedule, depends_on_total
@@ -229,10 +229,10 @@ class TrainingState:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
 
 
-def find_problem(content: Mapping[str, Any]) -> Problem | None:
+def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
     """Finds a value that is not finite in what a checkpoint keeps beside the machine."""
     where = _find_not_finite({name: content[name] for name in ("averaged", "optimizer", "rule")})
-    return Problem(where, f"the state {where} is not finite") if where else None
+    return TrainingDiverged(where, f"the state {where} is not finite") if where else None
 
 
 def _find_not_finite(value: Any, where: str = "") -> str:

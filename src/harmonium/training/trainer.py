@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
@@ -19,11 +21,10 @@ from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.training.batch_source import RowBatches, digest, make_batch_source
 from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
-from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
+from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged, warn_of_saddle
 from harmonium.training.history import Record, Validation
 from harmonium.training.lbfgs import check_search
 from harmonium.training.optimizers import Ascent, RunningAverage, factors_of
-from harmonium.training.plausibility import warn_of_saddle
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
 from harmonium.training.run_directory import RunDirectory
@@ -66,8 +67,8 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
             ``distributed`` or with other settings or data, a run that exists or that another process trains,
             a resume with other settings or from damaged files; the message names the argument or the file.
         TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
-            with its last good parameters. A run that ends with a machine that is merely useless, below
-            uniform noise or saturated and hardly better than independent units, warns (RuntimeWarning).
+            with its last good parameters. A run that ends with data less likely than uniform noise warns
+            (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
 
     Examples:
@@ -257,14 +258,13 @@ class Run:
         self.condition()
         if self.sharded:
             state.follow(group)
-        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, settings.clip_norm)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
-        density /= max(1.0, getattr(settings.rule, "temperature", 1.0))
+        slack = max(1.0, getattr(settings.rule, "temperature", 1.0)) / density if density else math.inf
+        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, slack)
         self.updates = self.engine(
-            state, settings, self.total, state.optimizer, self.monitor, density, self.average,
-            self.look_at_data,
-        )  # fmt: skip
+            state, settings, self.total, state.optimizer, self.monitor, self.average, self.look_at_data
+        )
 
     def condition(self) -> None:
         """Gives a search its preconditioner, and at its start the parameters the gauge of least penalty."""
@@ -290,7 +290,7 @@ class Run:
         self.made, step = self.updates.make(self.due), self.state.step
         self.require_sound(self.made.problem)
         if step == self.total or self.monitor.is_due(step):
-            self.require_sound(self.monitor.check_machine(step))
+            self.require_sound(self.monitor.check(step, whole=step == self.total))
 
     def due_records(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
@@ -350,11 +350,10 @@ class Run:
     def write_record(self, evaluating: bool) -> dict[str, float]:
         """Adds a record to the history; returns the metrics, where they are to be evaluated."""
         state = self.state
-        self.require_sound(self.monitor.check_parameters(state.step))
+        self.require_sound(self.monitor.check(state.step))
         values = self.evaluate(self.judged) if evaluating and self.group.is_rank_zero else {}
         state.metrics.update(values)
-        weight_norm = self.monitor.weight_norm(state.step)
-        measured = {"weight_norm": weight_norm, **values, **self.notes.get(state.step, {})}
+        measured = {"weight_norm": self.monitor.weight_norm, **values, **self.notes.get(state.step, {})}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
         if self.directory:
             self.directory.append(state)
@@ -367,8 +366,8 @@ class Run:
         state, directory = self.state, self.directory
         state.seconds = time.perf_counter() - self.started
         content = state.state_dict()
-        self.monitor.forget()  # callbacks have had the machine
-        self.require_sound(self.monitor.check_machine(state.step) or find_problem(content))
+        # Anew: callbacks have had the machine.
+        self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
         with self.group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 directory.save(state, content)
@@ -401,11 +400,12 @@ class Run:
             if self.directory:
                 self.directory.close()
 
-    def require_sound(self, problem: Problem | None) -> None:
+    def require_sound(self, problem: TrainingDiverged | None) -> None:
         """Raises TrainingDiverged where there is a problem."""
         if problem:
             directory, made = self.directory, self.made
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise TrainingDiverged(
-                problem, self.state.step, made.rate, made.diagnostics, checkpoint, self.settings.clip_norm
-            )
+            raise replace(
+                problem, step=self.state.step, learning_rate=made.rate, diagnostics=made.diagnostics,
+                checkpoint=checkpoint, clip_norm=self.settings.clip_norm,
+            )  # fmt: skip

@@ -15,7 +15,7 @@ from torch import Tensor
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import Batch, RowBatches
-from harmonium.training.divergence import DivergenceMonitor, Problem
+from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
 from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
 from harmonium.training.penalties import pulls_of
@@ -34,7 +34,7 @@ class Made(NamedTuple):
     rate: float
     norm: float
     diagnostics: Mapping[str, float]
-    problem: Problem | None
+    problem: TrainingDiverged | None
     stop: str | None = None
 
 
@@ -51,7 +51,6 @@ class Updates(ABC):
 
     Attributes:
         total: updates of the run.
-        density: how much ln p(v) counts in what is learned (``DivergenceMonitor.watch``).
         average: the running average of the parameters, which follows every update; None: there is none.
         begin: called with the first batch, and None from then on.
     """
@@ -64,13 +63,13 @@ class Updates(ABC):
     total: int
     climber: Ascent
     monitor: DivergenceMonitor
-    density: float
     average: RunningAverage | None
     begin: Callable[[Tensor], None] | None
 
     def __post_init__(self) -> None:
         self.parametrisation, self.device = Parametrisation(self.state.machine), self.state.machine.device
-        self.monitor.parametrisation = self.parametrisation
+        if self.parametrisation.rewrites:  # large matrices, of which there is no second copy
+            self.monitor.hamiltonian = self.parametrisation.hamiltonian
         self.pulls = pulls_of(self.state.machine, self.settings.pulls())
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
@@ -159,7 +158,7 @@ class OneByOne(Updates):
             if self.settings.clip_norm is not None:
                 diagnostics = {**diagnostics, **self.note_clip(norm)}
             made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
-            problem = self.monitor.check_gradients(gradients, norm, diagnostics)
+            problem = self.monitor.check_gradients(state.step, gradients, norm, diagnostics)
             if problem:
                 return made._replace(problem=problem)
             if settings.clip_norm is not None and norm > settings.clip_norm:
@@ -183,7 +182,7 @@ class OneByOne(Updates):
         if self.begin is not None:
             self.begin(v)
             self.begin = None
-        self.monitor.watch(v, self.density)
+        self.monitor.watch(v)
         return Batch(v, row_weights, where)
 
     def _take_own_rows(self) -> Batch | None:
