@@ -432,7 +432,6 @@ def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path
     assert answer["results"][0]["variational_bound"] == pytest.approx(-20 * math.log(2), abs=1.0)
     assert answer["log_partition"]["base"] == "pilot run of the machine"
     assert any("0 of 5" in note for note in answer["notes"])
-    assert "expected DATA with whole rows" in cli.refuse(*arguments, "--tap")
     assert "base: expected rows without" in cli.refuse(*arguments, "--base", tmp_path / "x.npy")
 
 

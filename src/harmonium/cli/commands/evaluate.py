@@ -5,29 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
-from torch import Tensor
-
 from harmonium._settings import Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.coding import learned_weights, rows_of
 from harmonium.cli.mixing import Weighted, chains_from_noise, equilibrium, mixing
-from harmonium.cli.output import check_target, listening, working
+from harmonium.cli.output import check_target, working
 from harmonium.cli.run_file import settings_of_run
 from harmonium.cli.scores import (
     BASE_ROWS,
-    CHUNK_ROWS,
     estimate,
     evaluate_rows,
     separate_columns,
-    spread,
     spread_weighed,
     whole,
 )
 from harmonium.data import DataSet, Rows
-from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
-from harmonium.meanfield import SOLVERS
 from harmonium.report import mixing_curve, model_card
 from harmonium.report.page import verdict
 from harmonium.report.plots import require_figures
@@ -43,7 +36,6 @@ EXAMPLES = (
 
 _FEWEST = 100  # whole rows, among others, that make a base
 _LOOK = 256  # sweeps of the chains from noise that are run unasked: RF00379 falls by 0.07 within them
-_TAP_STARTS = 1000  # rows at most: the solutions they flow to are far fewer
 
 
 def evaluate(
@@ -56,8 +48,6 @@ def evaluate(
     temperatures: int = 1000,
     reverse: bool = True,
     base: options.OtherData | None = None,
-    with_tap: Annotated[bool, Setting(option="--tap")] = False,
-    solver: Annotated[str, Setting(SOLVERS)] = "tap",
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
     mixing_sweeps: int = 10_000,
     mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
@@ -81,8 +71,6 @@ def evaluate(
         temperatures: temperatures of AIS.
         reverse: bound ln Z from above by reverse annealing too.
         base: for the base of AIS and the top of a ladder, best the training set; else the first DATA.
-        with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
-        solver: equations of --tap for ln Z.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_sweeps: sweeps after which --mixing gives a pair of chains up.
         mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
@@ -122,22 +110,6 @@ def evaluate(
     result: dict[str, Any] = {"machine": source, "layers": layers, "log_partition": table}
     if "along" in table:
         result["along"] = table.pop("along")
-    tap = None
-    if solver != "tap" and not with_tap:
-        raise ValueError(f"solver: expected together with --tap, received {solver} without")
-    if with_tap:
-        if base_rows is None:
-            raise ValueError(
-                "tap: expected DATA with whole rows, from which the solutions start, received none"
-            )
-        starts = spread(base_rows, _TAP_STARTS).to(machine.device)
-        with listening("solving the TAP equations") as doubts:
-            tap = tap_log_partition(machine, starts, solver=solver)
-        result["tap"] = {"solver": solver, **tap._asdict(), "starts": len(starts)}
-        notes += [doubt.replace("log_partition", "tap", 1) for doubt in doubts]
-        notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
-        if tap.converged < 1:
-            notes.append(f"tap: {1 - tap.converged:.0%} of the starts did not converge and are left out")
     results = []
     if sets:
         with working("fitting independent columns"):
@@ -148,8 +120,6 @@ def evaluate(
             shares, shares_alone = (None if part is None else part.sum(1) for part in by_column)
             scores = evaluate_rows(coding, rows, log_partition, seed, notes, shares, alone, shares_alone)
             results.append({"data": name, **scores})
-            if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
     if sets:
         notes.append(f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {fitted}")
         if "sweeps_from_noise" in machine.metadata:
@@ -193,17 +163,3 @@ def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> Weighted | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
     found = spread_weighed(rows, learned_weights(coding, dataset), BASE_ROWS)
     return None if found is None else (found[0].to(coding.machine.device), found[1])
-
-
-def _tap_mean(
-    coding: Codec, rows: Rows, partition: TapPartition, notes: list[str], shares: Tensor | None
-) -> float | None:
-    """Returns the mean log-likelihood of rows by TAP; None without all cells or an admissible solution."""
-    machine = coding.machine
-    if rows.missing or not partition.admissible:
-        lacking = "cells are missing" if rows.missing else "no TAP solution is admissible"
-        notes.append(f"tap_log_likelihood: not available, {lacking}")
-        return None
-    chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
-    values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
-    return float(torch.cat(values).mean()) + (0.0 if shares is None else float(shares.mean()))
