@@ -13,7 +13,6 @@ from torch import Tensor
 from harmonium import _random
 from harmonium.chains import Gibbs, run
 from harmonium.cli.coding import source_of
-from harmonium.cli.scores import spread
 from harmonium.data import Rows
 from harmonium.data.dataset import dense
 from harmonium.machine import BoltzmannMachine, States
@@ -86,7 +85,8 @@ class SampleImages:
         self._coding, self._shape, self._number, self._sweeps = Codec.of(machine), shape, number, sweeps
         self._noise: int | torch.Generator = seed  # training may move the machine before it is drawn from
         self._states: States | None = None
-        values = self._decode(spread(Rows.of(X, dtype=machine.dtype, missing=True), _ROWS))
+        rows = Rows.of(X, dtype=machine.dtype, missing=True)
+        values = self._decode(rows.take(rows.spread(_ROWS)))
         self._limits = find_limits(values)
 
     @classmethod

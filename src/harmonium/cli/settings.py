@@ -12,11 +12,11 @@ from torch import Tensor
 from harmonium._settings import COUNT, Checked, Interval, Setting
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.scores import METRICS
 from harmonium.data import BINARISE, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import INITS, check_init, hidden_for
+from harmonium.tasks import METRICS
 from harmonium.training import IMAGES, METHODS, OBJECTIVES, Recipe, Steps, make_rule, share_of
 
 

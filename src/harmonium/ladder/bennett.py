@@ -300,6 +300,13 @@ def likelihood_curve(machine: BoltzmannMachine, partition: LadderPartition, X: N
     return torch.tensor(means, dtype=torch.float64)
 
 
+def ages_of(kept: Ladder) -> list[float]:
+    """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
+    assert kept.rungs is not None
+    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
+    return [*ages, ages[-1]]
+
+
 def _begin(
     machine: BoltzmannMachine,
     hamiltonian: Hamiltonian,

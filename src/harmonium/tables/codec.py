@@ -487,11 +487,11 @@ class Codec:
         self.machine.check_rows(states, "X", missing=True)
         return states
 
-    def observed_rows(self, dataset: DataSet, *, missing: bool = False, beyond: str = "end") -> Rows:
+    def observed_rows(self, X: Any, *, missing: bool = False, beyond: str = "end") -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
-            dataset: the data.
+            X: see ``rows``.
             missing: whether cells may be missing.
             beyond: see ``rows``.
 
@@ -499,8 +499,8 @@ class Codec:
             ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
                 machine.
         """
-        rows = self.rows(dataset, self.machine.dtype, shown="anything", beyond=beyond)
-        looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
+        rows = self.rows(X, self.machine.dtype, shown="anything", beyond=beyond)
+        looked_at = rows.in_memory or (missing and getattr(X, "samples", X).dtype.kind in "fO")
         any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
             hole = chunk.isnan().any(1)

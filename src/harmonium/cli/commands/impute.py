@@ -25,14 +25,13 @@ from harmonium.cli.coding import (
 from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import SEQUENCES, SUFFIXES, check_sequences, write_rows
-from harmonium.cli.scores import score_cells
 from harmonium.data import SIDES, DataSet, missing_at_random, missing_half, missing_rectangles
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.report.images import mean_word
 from harmonium.tables import Codec, Table
-from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, unobserved
+from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -164,17 +163,10 @@ def _score_fills(coding: Codec, absent: Tensor, rest: DataSet, states: Tensor, f
     for j, column in sorted(pairs, key=lambda pair: pair[0]):
         place = coding.unit_of(str(column.name))
         hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
-        score = score_cells(place, hidden, found[:, place.states])
-        if score:
-            listing.append(
-                {
-                    "column": str(column.name),
-                    "cells": score.rows,
-                    "score": score.name,
-                    "fills": score.value,
-                    "simplest": score.simplest,
-                }
-            )
+        if score := score_cells(place, hidden, found[:, place.states]):
+            name, (fills, simplest, cells) = next(iter(score)), score.values()
+            line = {"column": str(column.name), "cells": cells, "score": name}
+            listing.append({**line, "fills": fills, "simplest": simplest})
     return listing
 
 

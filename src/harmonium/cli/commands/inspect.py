@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.coding import rows_of, source_of
-from harmonium.cli.output import Listing, working
-from harmonium.cli.scores import ages_of, estimate, spread, whole
-from harmonium.ladder import hamiltonians_along
-from harmonium.likelihood import log_likelihood
+from harmonium.cli.output import Listing, listening, working
+from harmonium.ladder import ages_of, hamiltonians_along, log_partitions
+from harmonium.likelihood import BASE_ROWS, find_log_partition, log_likelihood
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
@@ -60,10 +59,12 @@ def inspect(
     named = data or source_of(machine)[0]
     if named is None:
         raise ValueError("data: expected DATA to look at, as the machine names no training data")
-    rows = whole(rows_of(coding, coding.read(named), missing=True))
-    if rows is None:
+    rows = rows_of(coding, coding.read(named), missing=True)
+    base = rows.take(rows.spread(BASE_ROWS, whole=True))
+    if not len(base):
         raise ValueError(f"data: expected rows without missing cells, received none in {named}")
-    X, kept = spread(rows, _ROWS).to(machine.device), run.ladder(machine)
+    X, starts = (rows.take(rows.spread(n, whole=True)).to(machine.device) for n in (_ROWS, _STARTS))
+    kept = run.ladder(machine)
     notes = (
         [] if kept else ["ages: the run has kept none (train --ladder), so this is the last machine alone"]
     )
@@ -77,12 +78,13 @@ def inspect(
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
-        tree = solution_tree(machine, hamiltonians, ages, spread(rows, _STARTS).to(machine.device))
-    with working("finding ln Z"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # among the notes
-        partition, table, remarks = estimate(
-            machine, rows, named, seed, method="auto" if kept is None else "ladder", kept=kept
-        )
+        tree = solution_tree(machine, hamiltonians, ages, starts)
+    with listening("finding ln Z") as remarks:
+        if kept is None:
+            partition = find_log_partition(machine, base, seed=seed)
+        else:
+            partition = log_partitions(machine, kept, data=base, seed=seed, progress=False).log_partition
+    estimated = "ais" if kept is None else "ladder"
     folder.mkdir(parents=True, exist_ok=True)
     places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
     if len(each[-1].values) > 1:
@@ -99,7 +101,7 @@ def inspect(
     result: dict[str, Any] = {
         "machine": source,
         "data": named,
-        "log_partition": {"method": table["method"], "value": partition.value,
+        "log_partition": {"method": estimated if partition.ess < inf else "exact", "value": partition.value,
                           "standard_error": partition.standard_error},
         "solutions": int(tree.solutions[-1]),
         "tree": tree.newick,

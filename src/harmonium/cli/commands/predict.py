@@ -13,11 +13,10 @@ from harmonium.cli.coding import states_of
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.cli.run_file import settings_of_run
-from harmonium.cli.scores import score_cells
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
 from harmonium.tables import Labels, OneOf
-from harmonium.tasks import predict_column
+from harmonium.tasks import predict_column, score_cells
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -103,10 +102,10 @@ def predict(
     if used == "gibbs" and method == "auto" and machine.layers[place.layer].discrete:
         notes.append("method: chains, as there are too many states to count")
     if score := score_cells(place, truth, best):
-        result |= score.entries()
+        result |= score
         if _same(settings_of_run(run.run).get("data"), data):
             notes.append(
-                f"{score.name}: on the data of the training, which flatters; rows that it has not "
+                f"{next(iter(score))}: on the data of the training, which flatters; rows that it has not "
                 "learned from tell more"
             )
     return {**result, "notes": notes} if notes else result

@@ -29,12 +29,11 @@ from harmonium.cli.mixing import (
     mixing,
     moments,
 )
-from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.scores import LOOK_ANNEALING, ages_of, along, estimate, evaluate_rows, spread, whole
+from harmonium.cli.output import check_target, listening, partition_table, working
 from harmonium.coupled import Gibbs as PairGibbs, meet
 from harmonium.data import DataSet, Rows
-from harmonium.ladder import Ladder, log_partitions
-from harmonium.likelihood import ais
+from harmonium.ladder import Ladder, ages_of, likelihood_curve, log_partitions
+from harmonium.likelihood import ais, find_log_partition
 from harmonium.meanfield import Plefka, solve, tap
 from harmonium.report.page import template, verdict
 from harmonium.report.page.charts import chart
@@ -44,7 +43,7 @@ from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_lands
 from harmonium.report.plots import mixing_heights
 from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
-from harmonium.tasks import sample, usual_sweeps
+from harmonium.tasks import LOOK_ANNEALING, evaluate_rows, sample, usual_sweeps
 
 EXAMPLES = (
     "harmonium report runs/digits",
@@ -113,9 +112,9 @@ def report(
         shape,
         [name for name in names or () if coding.label is None or name != coding.label.name],
         _name_of(dataset, rows),
-        None if rows is None else spread(rows, _ROWS).to(machine.device),
+        None if rows is None else rows.take(rows.spread(_ROWS)).to(machine.device),
         lacking,
-        None if training is None else spread(training, _ROWS).to(machine.device),
+        None if training is None else training.take(training.spread(_ROWS)).to(machine.device),
         machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed),
         None if exact else rounds,
         seed,
@@ -126,7 +125,7 @@ def report(
     with working("measuring the cost"):
         costs = _costs(subject, kept, temperatures, mixing_sweeps)
     budget = Budget(max(limit / 2, limit - (time.monotonic() - began)), costs)  # without what was measured
-    shares = None if dataset is None or rows is None else _shares(coding, dataset)
+    shown = None if dataset is None or rows is None else dataset.take(_find_shown(coding, dataset).numpy())
     first, drawn = Section("verdict", "Verdict"), Section("curves", "Curves of the training")
     first.remarks = verdict.training_remarks(record)
     drawn.charts = list(curves(records))
@@ -139,7 +138,7 @@ def report(
     ] = {}  # by pairs of chains and by those from noise, without which annealing is not judged
     scores: dict[str, float] = {}  # the mean ln p of rows, in nats of the states
     cut = budget.steps("likelihood", temperatures), temperatures
-    likely = partial(_likelihood, facts, coding, record, cut, met, scores, shares)
+    likely = partial(_likelihood, facts, coding, record, cut, met, scores, shown)
     others = {"landscape": partial(fill_landscape, starts=budget.steps("landscape"))}
     fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
         ("mixing", "Mixing", partial(_mixing, met, most=mixing_sweeps, pairs=budget.steps("pairs"))),
@@ -248,28 +247,21 @@ def _name_of(dataset: DataSet | None, rows: Rows | None) -> str:
 def _whole(coding: Codec, dataset: DataSet) -> Rows:
     """The rows without missing cells."""
     every = rows_of(coding, dataset, missing=True, beyond="tail")
-    rows = whole(every)
-    if rows is None:
+    index = every.spread(len(every), whole=True)
+    if not len(index):
         raise _NoWholeRow(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
-    return rows
-
-
-def _shares(coding: Codec, dataset: DataSet) -> Tensor | None:
-    """Returns ln p(cells | states) of those whole rows that are scored, (rows,), see ``Codec.log_shares``."""
-    shares = coding.log_shares(dataset, coding.machine)
-    return None if shares is None else _of_shown(coding, dataset, shares.sum(1))
+    return every if len(index) == len(every) else Rows.of(every.take(index), every.dtype)
 
 
 def _weights(coding: Codec, dataset: DataSet | None) -> Tensor | None:
     """Returns the weights of those whole rows that are shown, (rows,), as in training."""
     weights = None if dataset is None else learned_weights(coding, dataset)
-    return None if dataset is None or weights is None else _of_shown(coding, dataset, weights)
+    return None if dataset is None or weights is None else weights[_find_shown(coding, dataset)]
 
 
-def _of_shown(coding: Codec, dataset: DataSet, numbers: Tensor) -> Tensor:
-    """Returns the numbers, one a row, of those whole rows that are shown."""
-    complete = ~rows_of(coding, dataset, missing=True).all().isnan().any(1)
-    return spread(Rows.of(numbers[complete].unsqueeze(1), torch.float64), _ROWS)[:, 0]
+def _find_shown(coding: Codec, dataset: DataSet) -> Tensor:
+    """Returns the numbers of those whole rows that are shown."""
+    return rows_of(coding, dataset, missing=True).spread(_ROWS, whole=True)
 
 
 class _NoWholeRow(ValueError):
@@ -283,28 +275,25 @@ def _likelihood(
     cut: tuple[int, int],
     met: dict[str, Any],
     scores: dict[str, float],
-    shares: Tensor | None,
+    shown: DataSet | None,
     section: Section,
     subject: Subject,
 ) -> None:
-    rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # what it says of few runs is a remark of the page
-        log_partition, table, notes = estimate(
-            subject.machine, rows, subject.data or None, subject.seed, temperatures=cut[0]
+    with listening("finding ln Z") as notes:
+        log_partition = find_log_partition(
+            subject.machine, subject.rows, temperatures=cut[0], seed=subject.seed
         )
+    base = subject.data or "pilot run of the machine"
+    table = partition_table(log_partition, chains=_ANNEALED, temperatures=cut[0], base=base)
     if cut[0] < cut[1]:
         table["shortened"] = f"{cut[0]} of {cut[1]} temperatures"
     row = None
-    if rows is not None:
-        row = {
-            "data": subject.data,
-            **evaluate_rows(coding, rows, log_partition, subject.seed, notes, shares),
-        }
-        if row.get("log_likelihood") is not None and not verdict.unmixed(table, met or None):
-            added = float(coding.log_slopes(subject.given).mean())
-            added += 0.0 if shares is None else float(shares.mean())
-            scores["mean"] = row["log_likelihood"] - added
+    if subject.rows is not None:
+        states = Rows.of(subject.rows.cpu(), subject.machine.dtype)
+        found = evaluate_rows(coding, shown, log_partition, states=states, seed=subject.seed)
+        row, notes = {"data": subject.data, **found.entries()}, [*notes, *found.doubts]
+        if not found.is_bound and not verdict.unmixed(table, met or None):
+            scores["mean"] = found.mean - found.offset
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         value = verdict.likelihood(row, table, met or None)
         followed = record.points(what.replace("-", "_").replace(" ", "_"))
@@ -381,23 +370,29 @@ def _along(kept: Ladder, section: Section, subject: Subject) -> None:
     with listening("") as doubts:
         found = log_partitions(subject.machine, kept, data=subject.rows, seed=subject.seed, progress=False)
     seen = found.traffic
-    lines = along(subject.machine, ages_of(kept), found, subject.rows)
+    columns = {
+        "updates": ages_of(kept),
+        "log_partition": found.values.tolist(),
+        "standard_error": found.standard_errors.tolist(),
+    }
+    if subject.rows is not None and subject.machine.graph.independent:
+        columns["log_likelihood"] = likelihood_curve(subject.machine, found, subject.rows).tolist()
     section.lead = (
-        f"{len(lines) - 1} running averages of the machine are the rungs of a ladder, on which chains change "
-        f"places with acceptances from {float(seen.acceptance.min()):.2f} to "
+        f"{len(found.values) - 1} running averages of the machine are the rungs of a ladder, on which chains "
+        f"change places with acceptances from {float(seen.acceptance.min()):.2f} to "
         f"{float(seen.acceptance.max()):.2f} and travel from the bottom to the top "
         f"{seen.round_trips:.2g} times a round; the samples of this page come from it."
     )
     section.remarks = [Remark("caution", doubt) for doubt in doubts]
     for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
-        if name in lines[0]:
-            points = {title: [(float(line["updates"]), float(line[name])) for line in lines]}
-            errors = {title: [(float(line["updates"]), float(line["standard_error"])) for line in lines]}
+        if name in columns:
+            ends = columns[name], columns["standard_error"]
+            points, errors = ({title: list(zip(columns["updates"], y, strict=True))} for y in ends)
             section.charts.append(chart(title, points, "updates", "nats", errors=errors))
     section.tables = [
         Grid(
-            [name.replace("_", " ") for name in lines[0]],
-            [[f"{x:.6g}" for x in line.values()] for line in lines],
+            [name.replace("_", " ") for name in columns],
+            [[f"{x:.6g}" for x in line] for line in zip(*columns.values(), strict=True)],
         )
     ]
 

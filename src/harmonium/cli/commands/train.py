@@ -28,14 +28,15 @@ from harmonium.cli.coding import (
 )
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.run_file import settings_in_force
-from harmonium.cli.scores import CORRELATION, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
+from harmonium.report import pair_correlation
 from harmonium.tables import Codec, find_collapse, fit_exactly
+from harmonium.tasks import metrics_for
 from harmonium.training import (
     AVERAGED,
     Callback,
@@ -126,7 +127,7 @@ def train(
         held = _held_out(machine, settings)
         # Where hidden units can be summed out, the likelihood itself is at hand.
         followed = settings.metric or ("likelihood" if settings.method == "exact" and share is None else None)
-        metrics = None if held is None else metrics_of(Codec.of(machine), followed, held, settings.seed)
+        metrics = None if held is None else metrics_for(machine, held, followed, seed=settings.seed)
     exact = settings.method == "exact"
     if unused := list_unused(settings, settings.method):
         names = [f"--{(settings_of(TrainSettings)[name].option or name).lstrip('-')}" for name in unused]
@@ -141,9 +142,12 @@ def train(
     total = settings.updates or updates_of(settings.epochs or 1, len(X), settings.batch_size)
     validation, every = None if held is None else held.all(), settings.evaluate_every
     if settings.until_correlation is not None and not exact:
-        agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
-        metrics = {CORRELATION: agreement, **(metrics or {})}
-        validation, every = spread(X, 1) if held is None else validation, every or max(1, total // _LOOKS)
+        agreement = pair_correlation(machine, X, beginning.weights, seed=settings.seed)
+        metrics = {**agreement, **(metrics or {})}
+        validation, every = (
+            X.take(X.spread(1)) if held is None else validation,
+            every or max(1, total // _LOOKS),
+        )
     watchers: list[Callback] = []
 
     def watched(overwrite: bool) -> list[Callback]:
@@ -214,10 +218,11 @@ def train(
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     trained = run.averaged_machine or run.machine
-    learned = spread_weighed(X, beginning.weights, _JUDGED)
-    if learned is not None and rule.learns_density and not exact:
+    judged = X.spread(_JUDGED, whole=True)
+    if len(judged) and rule.learns_density and not exact:
         with working("comparing with independent columns"):
-            collapse = find_collapse(trained, *learned, seed=settings.seed)
+            weights = None if beginning.weights is None else beginning.weights[judged]
+            collapse = find_collapse(trained, X.take(judged), weights, seed=settings.seed)
         if collapse is not None:
             verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
             raise Unfinished({**result, "verdict": verdict}, 1)
@@ -226,7 +231,7 @@ def train(
 
 def _until(correlation: float) -> callbacks.EarlyStopping:
     """Returns what ends a run at a correlation, or where it no longer rises."""
-    return callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=correlation)
+    return callbacks.EarlyStopping("pair_correlation", _PATIENCE, _RISE, target=correlation)
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
