@@ -258,8 +258,3 @@ def states_given(codec: Codec, given: Sequence[str], rows: int) -> Tensor | None
     except ValueError as error:
         reason = str(error).partition(" at row 0")[0].removeprefix("column: ").removeprefix("X: ")
         raise ValueError(f"given: {reason}") from error
-
-
-def visible_units(machine: BoltzmannMachine) -> int:
-    """Returns the number of units of all visible layers."""
-    return sum(machine.layers[l].n_units for l in machine.visible)

@@ -10,22 +10,18 @@ from harmonium.likelihood.evaluation import (
     find_log_partition as find_log_partition,
     note_rows as note_rows,
     read_rows as read_rows,
-    sampled_pseudo_likelihood as sampled_pseudo_likelihood,
     score_states as score_states,
     work_of_rows as work_of_rows,
 )
 from harmonium.likelihood.exact import (
-    Mixture as Mixture,
     conditional_log_likelihood as conditional_log_likelihood,
     exact_log_likelihood as exact_log_likelihood,
     exact_log_partition as exact_log_partition,
-    mixture as mixture,
     quadrature_log_partition as quadrature_log_partition,
 )
 from harmonium.likelihood.independent import score_separate as score_separate, separate as separate
 from harmonium.likelihood.likelihood import (
     annealed_bound as annealed_bound,
-    describe_excess as describe_excess,
     excess_of_rows as excess_of_rows,
     log_likelihood as log_likelihood,
     tap_log_likelihood as tap_log_likelihood,

@@ -45,7 +45,7 @@ class Evaluation:
             joined hidden layers were summed over.
         values: ln p of what each row shows, or the variational bound below it, (rows,), float64.
         is_bound: whether ``values`` are bounds, since a sum would take too long.
-        lower: end of an interval for the mean of ``values``, by ``log_partition.upper``; -inf where unknown.
+        lower: end of an interval for the mean ln p, by ``log_partition.upper``; -inf where unknown.
         upper: the other end, by ``log_partition.lower`` or the rows themselves; inf where unknown.
         offset: mean of what the units of the data add to ln p of the states.
         independent: mean ln p of the rows under independent columns.
@@ -78,7 +78,7 @@ class Evaluation:
     def entries(self) -> dict[str, Any]:
         """Returns the scores by name, as ``harmonium evaluate`` prints them; None where there is none."""
         ends = {"log_likelihood_lower": self.lower, "log_likelihood_upper": self.upper}
-        known = self.lower < self.upper and (self.lower > -inf or self.upper < inf)
+        known = self.log_partition.ess < inf and (self.lower > -inf or self.upper < inf)
         return {
             "rows": len(self.values),
             **self.labels,
@@ -180,12 +180,9 @@ def find_log_partition(
     X: Numbers | Rows | None = None,
     method: str = "auto",
     *,
-    chains: int = 100,
-    temperatures: int = 1000,
     weights: Tensor | None = None,
-    reverse: bool = True,
     fraction: float = 1.0,
-    seed: int | torch.Generator = 0,
+    **annealing: Any,
 ) -> LogPartition:
     """Finds ln Z: exactly where that takes seconds, and else by annealing.
 
@@ -194,12 +191,9 @@ def find_log_partition(
         X: visible states for the base of annealing, see ``data`` of ``ais``, best those of the training; rows
             that lack a cell are left out, and of more than 10,000 as many are taken, evenly spaced.
         method: "exact", "ais", or "auto", the first of them that takes seconds.
-        chains: see ``ais``.
-        temperatures: see ``ais``.
         weights: Row weights of X, (rows,); None means uniform.
-        reverse: see ``ais``.
         fraction: share of the usual seconds that "auto" may spend on an exact sum, in (0, 1].
-        seed: Seed of annealing, an int or a generator.
+        **annealing: options of ``ais``, such as ``chains``, ``temperatures`` and ``seed``.
 
     Warns:
         RuntimeWarning: as ``ais``.
@@ -216,7 +210,7 @@ def find_log_partition(
         index = rows.spread(BASE_ROWS, whole=True)
         X = rows.take(index) if len(index) else None
         weights = None if weights is None or X is None else weights[index.to(weights.device)]
-    return ais(machine, chains, temperatures, data=X, weights=weights, reverse=reverse, seed=seed)
+    return ais(machine, data=X, weights=weights, **annealing)
 
 
 def score_states(machine: BoltzmannMachine, v: Tensor, log_partition: float, is_bound: bool) -> Tensor:
@@ -254,12 +248,6 @@ def work_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
     return sum(unit_updates(hamiltonian, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
 
 
-def sampled_pseudo_likelihood(machine: BoltzmannMachine, v: Tensor, units: int, seed: int) -> Tensor:
-    """Returns the pseudo-log-likelihood of every row, (rows,), from so many drawn units, or from all."""
-    number = sum(machine.layers[l].n_units for l in machine.visible)
-    return pseudo_log_likelihood(machine, v, sampled=None if units >= number else units, seed=seed)
-
-
 def _pseudo_likelihood(machine: BoltzmannMachine, rows: Rows, seed: int, doubts: list[str]) -> Tensor | None:
     """Returns the pseudo-log-likelihood of rows, (rows,); None, and a doubt, where there is none."""
     lacking = missing_pseudo_likelihood(machine) or ("cells are missing" if rows.missing else None)
@@ -270,7 +258,8 @@ def _pseudo_likelihood(machine: BoltzmannMachine, rows: Rows, seed: int, doubts:
     if units < sum(machine.layers[l].n_units for l in machine.visible):
         doubts.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
     chunks = enumerate(chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
-    return torch.cat([sampled_pseudo_likelihood(machine, v, units, seed + n).cpu() for n, v in chunks])
+    parts = [pseudo_log_likelihood(machine, v, sampled=units, seed=seed + n) for n, v in chunks]
+    return torch.cat(parts).cpu()
 
 
 def _standard_error(values: Tensor) -> float | None:

@@ -69,19 +69,12 @@ def evaluate_rows(
     found = evaluate(machine, rows, log_partition, alone=alone, offset=offset, seed=seed)
     if codec.label is None:
         return found
-    labels, doubts = _evaluate_labels(codec, rows, alone, seed)
+    labels, doubts = evaluate_labels(codec, rows, alone, seed)
     return replace(found, labels=labels, doubts=(*found.doubts, *doubts))
 
 
 def unit_offsets(codec: Codec, X: Any, states: Rows, machine: BoltzmannMachine) -> Tensor:
-    """Returns what the units of the data add to ln p of each row's states, (rows,) float64 on the CPU.
-
-    Args:
-        codec: Codec of the data.
-        X: see ``evaluate_rows``.
-        states: the states of X.
-        machine: Machine of the states.
-    """
+    """Returns what the units of the data X add to ln p of each row's states, (rows,) float64 on the CPU."""
     shares = codec.log_shares(X, machine)
     offsets = torch.zeros(len(states), dtype=torch.float64, device="cpu") if shares is None else shares.sum(1)
     if codec.density:
@@ -89,54 +82,43 @@ def unit_offsets(codec: Codec, X: Any, states: Rows, machine: BoltzmannMachine) 
     return offsets
 
 
-def score_labels(codec: Codec, v: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores the prediction of the label given the rest of each row that has one.
+def evaluate_labels(
+    codec: Codec, rows: Rows, alone: BoltzmannMachine | None = None, seed: int = 0
+) -> tuple[dict[str, float], list[str]]:
+    """Returns accuracy and mean ln p of the labels of rows given the rest of each, and doubts.
 
-    Args:
-        codec: Codec of a machine with a label.
-        v: visible states, (rows, visible_width), NaN where missing.
-        seed: Seed of chains, where too many states are to be summed.
-
-    Returns:
-        ln p of each state of the label, (rows with a label, states); the number of the row's own, and whether
-        chains drew what the row lacks, each (rows with a label,).
+    Beside them stand the share of the commonest label, and with ``alone``, a machine of independent columns,
+    the mean ln p by frequencies. Without a label in any row there are no scores.
     """
     assert codec.label is not None
-    place = codec.unit_of(str(codec.label.name))
-    v = codec.within(v[~v[:, place.states].isnan().any(1)])
-    own = v[:, place.states].argmax(1)
-    if not len(v):
-        return v.new_zeros(0, codec.label_width).double(), own, own.bool()
-    log_p, drawn = log_probabilities(codec.machine, v, place.layer, place.unit, seed=seed)
-    return log_p[:, 0], own, drawn
-
-
-def _evaluate_labels(
-    codec: Codec, rows: Rows, alone: BoltzmannMachine, seed: int
-) -> tuple[dict[str, float], list[str]]:
-    """Returns accuracy and mean ln p of the labels of rows, beside those of frequencies, and doubts."""
-    doubts = list[str]()
+    place, parts = codec.unit_of(str(codec.label.name)), list[tuple[Tensor, ...]]()
+    for v in (chunk.to(codec.machine.device) for chunk in rows.chunks(CHUNK_ROWS)):
+        v = v[~v[:, place.states].isnan().any(1)]
+        if len(v):
+            own, rest = v[:, place.states].argmax(1), codec.within(v)
+            each, drawn = log_probabilities(codec.machine, rest, place.layer, place.unit, seed=seed)
+            log_p = each[:, 0].gather(1, own.unsqueeze(1))
+            by_frequency = log_p if alone is None else score_separate(alone, v)[-1]
+            parts.append((own, each[:, 0].argmax(1) == own, log_p, drawn, by_frequency))
+    labelled = sum(len(own) for own, *_ in parts)
+    doubts = [] if labelled == len(rows) else [f"label_accuracy: of the {labelled} rows that have a label"]
     if codec.objective == "discriminative":
         doubts.append(
             "log_likelihood: of a machine that has learned the label given the rest, and not the rest"
         )
-    parts = list[tuple[Tensor, ...]]()
-    for v in (chunk.to(codec.machine.device) for chunk in rows.chunks(CHUNK_ROWS)):
-        labelled = ~codec.split(v)[1].isnan().any(1)
-        parts.append((*score_labels(codec, v, seed), score_separate(alone, v)[-1][labelled]))
-    log_p, own, drawn, by_frequency = map(torch.cat, zip(*parts, strict=True))
-    if len(own) < len(rows):
-        doubts.append(f"label_accuracy: of the {len(own)} rows that have a label")
-    if not len(own):
+    if not parts:
         return {}, doubts
+    own, right, log_p, drawn, by_frequency = map(torch.cat, zip(*parts, strict=True))
     if bool(drawn.any()):
         doubts.append("label_log_likelihood: by chains, as there are too many states to count")
-    return {
-        "label_accuracy": float((log_p.argmax(1) == own).double().mean()),
-        "majority_class_accuracy": float(own.bincount().max()) / len(own),
-        "label_log_likelihood": float(log_p.gather(1, own.unsqueeze(1)).mean()),
-        "label_frequencies_log_likelihood": float(by_frequency.mean()),
-    }, doubts
+    scores = {
+        "label_accuracy": float(right.double().mean()),
+        "majority_class_accuracy": float(own.bincount().max()) / labelled,
+        "label_log_likelihood": float(log_p.mean()),
+    }
+    if alone is not None:
+        scores["label_frequencies_log_likelihood"] = float(by_frequency.mean())
+    return scores, doubts
 
 
 def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[str, float]:

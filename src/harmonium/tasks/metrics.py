@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -15,21 +15,21 @@ from harmonium.likelihood import (
     find_log_partition,
     missing_pseudo_likelihood,
     predictive_log_score,
+    pseudo_log_likelihood,
     read_rows,
-    sampled_pseudo_likelihood,
     score_states,
     work_of_rows,
 )
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import affordable, unit_updates
 from harmonium.tables import Codec
-from harmonium.tasks.evaluation import score_labels
+from harmonium.tasks.evaluation import evaluate_labels
 from harmonium.training import Metric
 
 METRICS = ("pseudo-likelihood", "likelihood", "label", "predictive")
 """Names of metrics."""
-LOOK_ANNEALING = 50, 300
-"""Chains and temperatures of annealing for one value of a metric."""
+LOOK_ANNEALING: dict[str, Any] = {"chains": 50, "temperatures": 300}
+"""Annealing for one value of a metric."""
 _LOOK_UNITS = 20_000  # visible units drawn for one pseudo-likelihood, over all rows
 _HIDDEN_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked repeatedly
 _LOOK_ROWS = 1000  # of a likelihood or a bound, evenly spaced
@@ -91,8 +91,12 @@ def metrics_for(
             f"metric: there is no pseudo-likelihood to follow: {lacking}; likelihood and predictive are for "
             "any machine"
         )
-    score = partial(sampled_pseudo_likelihood, units=-(-_LOOK_UNITS // len(rows)), seed=seed)
-    return {"pseudo_log_likelihood": lambda machine, X: float(score(machine, X).mean())}
+    units = -(-_LOOK_UNITS // len(rows))
+    return {
+        "pseudo_log_likelihood": lambda machine, X: float(
+            pseudo_log_likelihood(machine, X, sampled=units, seed=seed).mean()
+        )
+    }
 
 
 def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
@@ -104,7 +108,7 @@ def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
     exact = affordable(unit_updates(machine.hamiltonian()), _LOOK_SHARE)
     some = Rows.of(rows.take(rows.spread(_LOOK_ROWS)), rows.dtype, missing=rows.missing)
     summed = machine.graph.independent and affordable(work_of_rows(machine, some), _LOOK_SHARE)
-    chains, temperatures = LOOK_ANNEALING
+    method = "exact" if exact else "ais"
     errors = [0.0]
 
     def mean(machine: BoltzmannMachine, X: Tensor) -> float:
@@ -112,10 +116,7 @@ def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
         v = every.take(every.spread(_LOOK_ROWS)).to(machine.device)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the error in the history says it too
-            partition = find_log_partition(
-                machine, v, "exact" if exact else "ais", chains=chains, temperatures=temperatures,
-                reverse=False, seed=seed,
-            )  # fmt: skip
+            partition = find_log_partition(machine, v, method, reverse=False, seed=seed, **LOOK_ANNEALING)
         errors[0] = partition.standard_error
         values = score_states(machine, v, partition.value, not summed) + codec.log_slopes(v)
         return float(values.mean())
@@ -126,11 +127,10 @@ def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
 
 def _label_scores(seed: int) -> dict[str, Metric]:
     """Returns scores of the prediction of the label given the rest of each row."""
-    accuracy = [0.0]
+    scores: dict[str, float] = {}
 
     def mean(machine: BoltzmannMachine, X: Tensor) -> float:
-        log_p, own, _ = score_labels(Codec.of(machine), X, seed)
-        accuracy[0] = float((log_p.argmax(1) == own).double().mean())
-        return float(log_p.gather(1, own.unsqueeze(1)).mean())
+        scores.update(evaluate_labels(Codec.of(machine), Rows.of(X, X.dtype, missing=True), seed=seed)[0])
+        return scores["label_log_likelihood"]
 
-    return {"label_log_likelihood": mean, "label_accuracy": lambda machine, X: accuracy[0]}
+    return {"label_log_likelihood": mean, "label_accuracy": lambda machine, X: scores["label_accuracy"]}

@@ -32,7 +32,7 @@ from harmonium.cli.mixing import (
 from harmonium.cli.output import check_target, listening, partition_table, working
 from harmonium.coupled import Gibbs as PairGibbs, meet
 from harmonium.data import DataSet, Rows
-from harmonium.ladder import Ladder, ages_of, likelihood_curve, log_partitions
+from harmonium.ladder import Ladder, ages_of, hamiltonians_along, log_partitions
 from harmonium.likelihood import ais, find_log_partition
 from harmonium.meanfield import Plefka, solve, tap
 from harmonium.report.page import template, verdict
@@ -41,7 +41,7 @@ from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape, fill_learned
 from harmonium.report.plots import mixing_heights
-from harmonium.sums import affordable, has_hidden_states, unit_updates
+from harmonium.sums import affordable, has_hidden_states, log_weights, unit_updates
 from harmonium.tables import Codec, Table
 from harmonium.tasks import LOOK_ANNEALING, evaluate_rows, sample, usual_sweeps
 
@@ -297,7 +297,7 @@ def _likelihood(
         what = "log-likelihood" if row.get("log_likelihood") is not None else "variational bound"
         value = verdict.likelihood(row, table, met or None)
         followed = record.points(what.replace("-", "_").replace(" ", "_"))
-        if cut[0] < cut[1] and followed and cut[0] < LOOK_ANNEALING[1]:
+        if cut[0] < cut[1] and followed and cut[0] < LOOK_ANNEALING["temperatures"]:
             facts[what] = f"{followed[-1][1]:.2f} nats on held-out rows, as the run recorded it"
         elif value:
             facts[what] = value
@@ -376,7 +376,10 @@ def _along(kept: Ladder, section: Section, subject: Subject) -> None:
         "standard_error": found.standard_errors.tolist(),
     }
     if subject.rows is not None and subject.machine.graph.independent:
-        columns["log_likelihood"] = likelihood_curve(subject.machine, found, subject.rows).tolist()
+        rungs = zip(hamiltonians_along(subject.machine, kept), columns["log_partition"], strict=True)
+        columns["log_likelihood"] = [
+            float(log_weights(rung, subject.rows).mean()) - value for rung, value in rungs
+        ]
     section.lead = (
         f"{len(found.values) - 1} running averages of the machine are the rungs of a ladder, on which chains "
         f"change places with acceptances from {float(seen.acceptance.min()):.2f} to "
