@@ -74,8 +74,10 @@ def evaluate(
     notes = [*doubts, *([] if table["method"] == "exact" else notes)]
     notes = [note.replace("more temperatures", "more --temperatures") for note in notes]
     results = _score(coding, read, rows, names, base, partition, seed, notes)
-    beside = [name for name in names if name != (base or names[0])][:1]
-    weighed = [None if x is None else _weighed(coding, read[x], rows[x]) for x in (base, *beside)]
+    # A family that was trained too fast has a tight ln Z too, so that chains are run for sequences unasked.
+    several = [base, *[name for name in names if name != (base or names[0])][:1]]
+    several = several if with_mixing else [base if coding.alphabet and table["method"] != "exact" else None]
+    weighed = [None if name is None else _weighed(coding, read[name], rows[name]) for name in several]
     mixing_tables, mixed = _mix(coding, table, weighed, mixing_sweeps if with_mixing else None, seed, notes)
     if verdict.unmixed(table, mixed or None):
         table["standard_error"] = None
@@ -158,8 +160,7 @@ def _mix(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns tables on mixing, and what they have on an annealed ln Z; puts remarks to the notes.
 
-    Where nobody asks (``sweeps`` is None), chains from noise are run for sequences alone: a family that was
-    trained too fast has a tight ln Z too.
+    Where nobody asks (``sweeps`` is None), chains from noise are run all the same where there are rows.
     """
     tables, mixed = dict[str, Any](), dict[str, Any]()
     if sweeps is not None:
@@ -169,7 +170,7 @@ def _mix(
         with working("running chains from noise"):
             tables |= chains_from_noise(coding.machine, rows, sweeps, seed, notes)
         mixed = tables["mixing"] | tables.get("equilibrium", {})
-    elif coding.alphabet is not None and table["method"] != "exact" and rows[0] is not None:
+    elif rows[0] is not None:
         with working("running chains from noise"):
             found, _ = equilibrium(coding.machine, *rows[0], _LOOK, seed)
         mixed = found if found["falls"] else {}
