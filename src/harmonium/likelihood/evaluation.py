@@ -45,8 +45,8 @@ class Evaluation:
             joined hidden layers were summed over.
         values: ln p of what each row shows, or the variational bound below it, (rows,), float64.
         is_bound: whether ``values`` are bounds, since a sum would take too long.
-        lower: end of an interval for the mean ln p, by ``log_partition.upper``; -inf where unknown.
-        upper: the other end, by ``log_partition.lower`` or the rows themselves; inf where unknown.
+        lower: end of an interval for the mean ln p, by the upper bound of ln Z; -inf where unknown.
+        upper: the other end, by the lower bound of ln Z or the rows themselves; inf where unknown.
         offset: mean of what the units of the data add to ln p of the states.
         independent: mean ln p of the rows under independent columns.
         pseudo: pseudo-log-likelihood of each row, (rows,); None where there is none.
