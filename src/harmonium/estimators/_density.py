@@ -48,7 +48,8 @@ class DensityEstimator(BoltzmannEstimator):
         if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
             times = -(-_CELLS // states.numel())
             return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
-        return pseudo_log_likelihood(machine, states, sampled=_UNITS, seed=0)
+        units = sum(machine.layers[l].n_units for l in machine.visible)
+        return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
 
     @torch.no_grad()
     def _log_density(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from math import inf, isfinite
 from typing import Any, final
 
@@ -101,7 +102,7 @@ def evaluate(
     *,
     alone: BoltzmannMachine | None = None,
     offset: Callable[[BoltzmannMachine], Tensor] | None = None,
-    seed: int = 0,
+    seed: int | torch.Generator = 0,
 ) -> Evaluation:
     """Evaluates a machine on rows: ln p with its errors, beside pseudo-likelihood and independent columns.
 
@@ -248,17 +249,22 @@ def work_of_rows(machine: BoltzmannMachine, rows: Rows) -> float:
     return sum(unit_updates(hamiltonian, chunk.to(machine.device)) for chunk in rows.chunks(CHUNK_ROWS))
 
 
-def _pseudo_likelihood(machine: BoltzmannMachine, rows: Rows, seed: int, doubts: list[str]) -> Tensor | None:
+def _pseudo_likelihood(
+    machine: BoltzmannMachine, rows: Rows, seed: int | torch.Generator, doubts: list[str]
+) -> Tensor | None:
     """Returns the pseudo-log-likelihood of rows, (rows,); None, and a doubt, where there is none."""
     lacking = missing_pseudo_likelihood(machine) or ("cells are missing" if rows.missing else None)
     if lacking:
         doubts.append(f"pseudo_log_likelihood: not available, {lacking}")
         return None
-    units = -(-_PSEUDO_UNITS // len(rows))
-    if units < sum(machine.layers[l].n_units for l in machine.visible):
+    units: int | None = -(-_PSEUDO_UNITS // len(rows))
+    if units >= sum(machine.layers[l].n_units for l in machine.visible):
+        units = None
+    else:
         doubts.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
-    chunks = enumerate(chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
-    parts = [pseudo_log_likelihood(machine, v, sampled=units, seed=seed + n) for n, v in chunks]
+    seeds = count(seed) if isinstance(seed, int) else repeat(seed)
+    chunks = zip(seeds, (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS)), strict=False)
+    parts = [pseudo_log_likelihood(machine, v, sampled=units, seed=each) for each, v in chunks]
     return torch.cat(parts).cpu()
 
 

@@ -31,8 +31,8 @@ def pseudo_log_likelihood(
     Args:
         machine: discrete visible layers, joined in any way, and hidden layers that no edge joins, or none.
         X: visible states, (batch, visible_width).
-        sampled: how many units to draw for every row (with replacement), where it has more; the sum is scaled
-            up, so that its mean over draws is the exact value. None: all units, exactly.
+        sampled: how many units to draw for every row (with replacement); the sum is scaled up, so that its
+            mean over draws is the exact value. None: all units, exactly.
         seed: source of the drawn units, an int or a generator to advance.
 
     Returns:
@@ -53,7 +53,8 @@ def pseudo_log_likelihood(
     X = machine.visible_rows(X, "X")
     units = sum(machine.layers[l].n_units for l in machine.visible)
     hamiltonian, scale, chosen = machine.hamiltonian(), 1.0, None
-    if sampled is not None and _checks.positive_int(sampled, "sampled") < units:
+    if sampled is not None:
+        _checks.positive_int(sampled, "sampled")
         generator = _random.as_generator(seed, machine.device)
         drawn = [_random.integers(units, (len(X),), generator) for _ in range(sampled)]
         chosen, scale = torch.stack(drawn, 1), units / sampled

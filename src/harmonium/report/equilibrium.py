@@ -77,7 +77,11 @@ class Resampling(NamedTuple):
 
 
 def pair_correlation(
-    machine: BoltzmannMachine, X: Numbers | Rows, weights: Tensor | None = None, *, seed: int = 0
+    machine: BoltzmannMachine,
+    X: Numbers | Rows,
+    weights: Tensor | None = None,
+    *,
+    seed: int | torch.Generator = 0,
 ) -> dict[str, Metric]:
     """Returns a metric for ``harmonium.train``: how well chains from noise have learned the data.
 

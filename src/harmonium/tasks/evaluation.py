@@ -35,7 +35,7 @@ def evaluate_rows(
     *,
     training: Rows | None = None,
     states: Rows | None = None,
-    seed: int = 0,
+    seed: int | torch.Generator = 0,
 ) -> Evaluation:
     """Evaluates a machine on rows in the units of the data: ``likelihood.evaluate``, and the label's scores.
 
@@ -83,7 +83,7 @@ def unit_offsets(codec: Codec, X: Any, states: Rows, machine: BoltzmannMachine) 
 
 
 def evaluate_labels(
-    codec: Codec, rows: Rows, alone: BoltzmannMachine | None = None, seed: int = 0
+    codec: Codec, rows: Rows, alone: BoltzmannMachine | None = None, seed: int | torch.Generator = 0
 ) -> tuple[dict[str, float], list[str]]:
     """Returns accuracy and mean ln p of the labels of rows given the rest of each, and doubts.
 

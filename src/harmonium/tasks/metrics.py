@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from harmonium import _checks
@@ -37,7 +38,7 @@ _LOOK_SHARE = 1 / 32  # of the work that "auto" sums, for every value
 
 
 def metrics_for(
-    machine: BoltzmannMachine, X: Numbers | Rows, name: str | None = None, *, seed: int = 0
+    machine: BoltzmannMachine, X: Numbers | Rows, name: str | None = None, *, seed: int | torch.Generator = 0
 ) -> dict[str, Metric]:
     """Returns metrics of held-out rows for ``harmonium.train``, by their names in the history.
 
@@ -91,7 +92,8 @@ def metrics_for(
             f"metric: there is no pseudo-likelihood to follow: {lacking}; likelihood and predictive are for "
             "any machine"
         )
-    units = -(-_LOOK_UNITS // len(rows))
+    units: int | None = -(-_LOOK_UNITS // len(rows))
+    units = None if units >= sum(machine.layers[l].n_units for l in machine.visible) else units
     return {
         "pseudo_log_likelihood": lambda machine, X: float(
             pseudo_log_likelihood(machine, X, sampled=units, seed=seed).mean()
@@ -99,7 +101,7 @@ def metrics_for(
     }
 
 
-def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
+def _likelihoods(codec: Codec, rows: Rows, seed: int | torch.Generator) -> dict[str, Metric]:
     """Returns the mean log-likelihood, or a bound where too much is to be summed, with ln Z by a short AIS.
 
     Where ln Z is estimated, its standard error in the value before stands beside it; the report draws a band.
@@ -125,7 +127,7 @@ def _likelihoods(codec: Codec, rows: Rows, seed: int) -> dict[str, Metric]:
     return {name: mean} | ({} if exact else {f"{name}_standard_error": lambda machine, X: errors[0]})
 
 
-def _label_scores(seed: int) -> dict[str, Metric]:
+def _label_scores(seed: int | torch.Generator) -> dict[str, Metric]:
     """Returns scores of the prediction of the label given the rest of each row."""
     scores: dict[str, float] = {}
 

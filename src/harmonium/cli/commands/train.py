@@ -218,8 +218,8 @@ def train(
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     trained = run.averaged_machine or run.machine
-    judged = X.spread(_JUDGED, whole=True)
-    if len(judged) and rule.learns_density and not exact:
+    judged = X.spread(_JUDGED)
+    if rule.learns_density and not exact:
         with working("comparing with independent columns"):
             weights = None if beginning.weights is None else beginning.weights[judged]
             collapse = find_collapse(trained, X.take(judged), weights, seed=settings.seed)
