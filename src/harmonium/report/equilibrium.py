@@ -110,8 +110,9 @@ def pair_correlation(
         raise ValueError("until_correlation: expected data of which pairs of columns differ, received others")
 
     def correlate(judged: BoltzmannMachine, X: Tensor) -> float:
-        start = judged.random_states(_NOISE_CHAINS, seed=seed)
-        states = run(judged, Gibbs(), start, _NOISE_SWEEPS, seed=seed)
+        generator = _random.as_generator(seed, judged.device)
+        start = judged.random_states(_NOISE_CHAINS, seed=generator)
+        states = run(judged, Gibbs(), start, _NOISE_SWEEPS, seed=generator)
         return float(pairs.correlation(judged.hamiltonian().visible_states(states)))
 
     return {"pair_correlation": correlate}
