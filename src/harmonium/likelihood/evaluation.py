@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count, repeat
 from math import inf, isfinite
 from typing import Any, final
 
@@ -257,14 +256,13 @@ def _pseudo_likelihood(
     if lacking:
         doubts.append(f"pseudo_log_likelihood: not available, {lacking}")
         return None
-    units: int | None = -(-_PSEUDO_UNITS // len(rows))
-    if units >= sum(machine.layers[l].n_units for l in machine.visible):
-        units = None
-    else:
+    units, all_units = -(-_PSEUDO_UNITS // len(rows)), sum(machine.layers[l].n_units for l in machine.visible)
+    if units < all_units:
         doubts.append("pseudo_log_likelihood: from visible units drawn for every row, not from all")
-    seeds = count(seed) if isinstance(seed, int) else repeat(seed)
-    chunks = zip(seeds, (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS)), strict=False)
-    parts = [pseudo_log_likelihood(machine, v, sampled=units, seed=each) for each, v in chunks]
+    sampled, parts = units if units < all_units else None, list[Tensor]()
+    for number, v in enumerate(rows.chunks(CHUNK_ROWS)):
+        noise = seed + number if isinstance(seed, int) else seed
+        parts.append(pseudo_log_likelihood(machine, v.to(machine.device), sampled=sampled, seed=noise))
     return torch.cat(parts).cpu()
 
 

@@ -92,8 +92,8 @@ def metrics_for(
             f"metric: there is no pseudo-likelihood to follow: {lacking}; likelihood and predictive are for "
             "any machine"
         )
-    units: int | None = -(-_LOOK_UNITS // len(rows))
-    units = None if units >= sum(machine.layers[l].n_units for l in machine.visible) else units
+    drawn = -(-_LOOK_UNITS // len(rows))
+    units = drawn if drawn < sum(machine.layers[l].n_units for l in machine.visible) else None
     return {
         "pseudo_log_likelihood": lambda machine, X: float(
             pseudo_log_likelihood(machine, X, sampled=units, seed=seed).mean()
