@@ -211,6 +211,20 @@ class Rows:
         batch = _checks.tensor(self._fetch(self._X, positions), self._name, self.dtype)
         return batch if checked else self._checked(batch, positions)
 
+    def spread(self, most: int, *, whole: bool = False) -> Tensor:
+        """Returns the indices of at most so many rows, evenly spaced as data are often sorted, (k,) int64.
+
+        Args:
+            most: how many at most, at least 1.
+            whole: whether to leave out rows with a missing entry.
+        """
+        index = torch.arange(len(self), device="cpu")
+        if whole and self.missing:
+            index = index[torch.cat([~v.isnan().any(1).cpu() for v in self.chunks(self._block)])]
+        if len(index) <= most:
+            return index
+        return index[torch.linspace(0, len(index) - 1, most, dtype=torch.float64, device="cpu").long()]
+
     def all(self) -> Tensor:
         """Returns all rows, (rows, width), a fresh tensor.
 

@@ -1,14 +1,13 @@
-"""Machines of few Gaussian visible units: quadrature, mixture and annealing against enumeration."""
+"""Machines of few Gaussian visible units: quadrature and annealing against enumeration."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import harmonium as hm
-from harmonium.likelihood import exact_log_likelihood, mixture, quadrature_log_partition
+from harmonium.likelihood import quadrature_log_partition
 from harmonium.report import plane
 
 from .test_parametrisations import KINDS
@@ -44,19 +43,6 @@ def test_the_rule_on_the_grid_is_the_exact_rule(hidden):
         torch.testing.assert_close(grid[name], gradient, rtol=1e-7, atol=1e-7, msg=name)
 
 
-@pytest.mark.parametrize("hidden", [hm.Bernoulli(5), hm.Spin(5), hm.Categorical(2, 3)], ids=lambda h: h.kind)
-def test_the_mixture_is_the_density(hidden):
-    made = machine(hidden)
-    parts = mixture(made)
-    assert float(parts.log_weights.logsumexp(0)) == pytest.approx(0, abs=1e-12)
-    v = torch.randn(9, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
-    density = np.zeros(len(v))
-    for log_weight, mean in zip(parts.log_weights, parts.means, strict=True):
-        distribution = stats.multivariate_normal(mean.numpy(), np.diag(parts.variance.numpy()))
-        density += np.exp(float(log_weight)) * distribution.pdf(v.numpy())
-    np.testing.assert_allclose(exact_log_likelihood(made, v).numpy(), np.log(density), rtol=1e-10)
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "layers", [lambda: [hm.Gaussian(4), hm.Bernoulli(6)], lambda: [hm.Gaussian(3), hm.Spin(4), hm.Spin(3)]]
@@ -80,11 +66,6 @@ def test_annealing_with_gaussian_visibles_is_within_its_error(layers):
     ("message", "call"),
     [
         ("machine: expected Gaussian visible", lambda: quadrature_log_partition(machine_of_bits())),
-        ("machine: expected Gaussian visible", lambda: mixture(machine_of_bits())),
-        (
-            "machine: expected at most",
-            lambda: mixture(hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(27)])),
-        ),
         (
             "machine: expected layers that can be summed out.*2\\^35 unit updates",
             lambda: quadrature_log_partition(hm.BoltzmannMachine([hm.Gaussian(8), hm.Bernoulli(2)])),

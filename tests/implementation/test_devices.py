@@ -234,12 +234,6 @@ def calls() -> Iterator[tuple[str, Callable[[Any], Any]]]:
         "conditional_log_likelihood",
         lambda device: likelihood.conditional_log_likelihood(table(device), MIXED, condition_on=[0, 2, 3]),
     )
-    yield (
-        "mixture",
-        lambda device: likelihood.mixture(
-            hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(4)], seed=3).to(device)
-        ),
-    )
     for name, machine in {"lattice": lattice, "windows": windows}.items():  # units are summed out one by one
         yield (
             f"impute {name}",

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli.scores import work_of_rows
 from harmonium.data import Rows
+from harmonium.likelihood import work_of_rows
 from harmonium.sums import log2_states
 from harmonium.training.checkpoint import write_checkpoint
 
@@ -279,24 +279,6 @@ def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, 
     assert any("variational_bound" in note for note in result["notes"])
 
 
-@pytest.mark.nightly
-def test_mixing_is_drawn(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    plot = tmp_path / "mixing.png"
-    arguments = ("evaluate", saved[0], "--mixing-plot", plot, "--json")
-    result = cli.succeed(*arguments).json["mixing"]
-    assert result.pop("plot") == str(plot) and plot.read_bytes().startswith(b"\x89PNG")
-    # Drawing changes no number, and nothing is overwritten unasked.
-    assert result == cli.succeed("evaluate", saved[0], "--mixing", "--json").json["mixing"]
-    before = plot.stat().st_mtime_ns
-    assert "--mixing-plot: " in (message := cli.refuse(*arguments)) and "--overwrite" in message
-    assert plot.stat().st_mtime_ns == before
-    cli.succeed(*arguments, "--overwrite")
-    assert plot.stat().st_mtime_ns > before
-    assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "m.jpg")
-    assert "--mixing-plot: " in cli.refuse("evaluate", saved[0], "--mixing-plot", tmp_path / "no" / "m.png")
-
-
 def tables() -> dict[str, hm.BoltzmannMachine]:
     """Machines of many layers in whose posterior nothing is left to sample, and as many columns of data."""
     return {
@@ -416,7 +398,6 @@ def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path
     assert answer["results"][0]["variational_bound"] == pytest.approx(-20 * math.log(2), abs=1.0)
     assert answer["log_partition"]["base"] == "pilot run of the machine"
     assert any("0 of 5" in note for note in answer["notes"])
-    assert "expected DATA with whole rows" in cli.refuse(*arguments, "--tap")
     assert "base: expected rows without" in cli.refuse(*arguments, "--base", tmp_path / "x.npy")
 
 
@@ -476,14 +457,3 @@ def test_a_table_with_real_columns_has_a_density(cli: CommandLine, tmp_path: Pat
     np.save(tmp_path / "rows.npy", np.float32([[0, 1, 0.5, -2], [1, 1, 0.1, 0.3]]))
     answer = cli.succeed("evaluate", tmp_path / "m.safetensors", tmp_path / "rows.npy", "--json").json
     assert "log_likelihood: a density in the units of the data" in answer["notes"]
-
-
-def test_ln_z_by_a_ladder(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
-    """From data at the top, beside what enumeration has."""
-    arguments = ("evaluate", saved[0], BARS, "--json")
-    exact = cli.succeed(*arguments, "--method", "exact").json["log_partition"]
-    table = cli.succeed(*arguments, "--method", "ladder", "--chains", 50).json["log_partition"]
-    assert table["method"] == "ladder" and table["base"] == BARS and "vouched" not in table
-    assert abs(table["value"] - exact["value"]) < max(5 * table["standard_error"], 0.01)
-    assert not {"lower", "upper"} & set(table) and table["rungs"] >= 2  # three standard errors are no bound
-    assert table["renewed"] > 0.99 and table["doubts"] == []

@@ -61,19 +61,6 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> 
     assert "columns" in cli.refuse("landscape", path, "digits")
 
 
-def test_evaluate_with_tap(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine]) -> None:
-    path, machine = saved
-    result = cli.succeed("evaluate", path, BARS, "--tap", "--json").json
-    X = torch.from_numpy(hm.data.bars_and_stripes())
-    value = hm.likelihood.tap_log_partition(machine, X)
-    assert result["tap"]["value"] == pytest.approx(value.value)
-    assert result["tap"]["solutions"] == value.solutions
-    mean = float(hm.likelihood.tap_log_likelihood(machine, X, value).mean())
-    assert result["results"][0]["tap_log_likelihood"] == pytest.approx(mean)
-    assert any("neither" in line for line in result["notes"])
-    assert "DATA" in cli.refuse("evaluate", path, "--tap")
-
-
 @pytest.mark.parametrize("solver", ["adatap", "relaxed_bp"])
 def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: str) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(8)])
@@ -87,11 +74,6 @@ def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: 
     record = json.loads((tmp_path / "landscape" / "landscape.json").read_text())
     assert record["settings"]["solver"] == solver
     assert record["free_energies"] == pytest.approx(found.free_energies.tolist())
-    asked = ("evaluate", tmp_path / "m.safetensors", BARS, "--solver", solver)
-    tap = cli.succeed(*asked, "--tap", "--json").json["tap"]
-    assert tap["solver"] == solver
-    assert tap["value"] == pytest.approx(float(-found.free_energies.mean()))
-    assert "--solver: expected together with --tap" in cli.refuse(*asked)
 
 
 def test_maps_of_few_points_and_their_mistakes(tmp_path: Path) -> None:
@@ -123,13 +105,8 @@ def test_without_matplotlib_nothing_is_solved_first(
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr("harmonium.cli.commands.landscape.explore", work)
-    monkeypatch.setattr("harmonium.cli.commands.evaluate.estimate", work)
-    for command in (
-        ("landscape", saved[0], BARS),
-        ("evaluate", saved[0], BARS, "--mixing-plot", tmp_path / "m.png"),
-    ):
-        message = cli.refuse(*command, status=1)
-        assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
+    message = cli.refuse("landscape", saved[0], BARS, status=1)
+    assert message.endswith("needs matplotlib; pip install 'harmonium[plot]'")
 
 
 @pytest.mark.parametrize("projection", ["isomap", "pca"])

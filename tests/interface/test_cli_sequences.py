@@ -324,22 +324,6 @@ def test_only_a_machine_of_sequences_writes_them(cli: CommandLine, tmp_path: Pat
     assert "out: expected a machine or data of sequences" in said
 
 
-def test_a_model_card_has_the_machine_its_training_and_its_scores(
-    cli: CommandLine, run: Path, family: Path, tmp_path: Path
-) -> None:
-    card = tmp_path / "README.md"
-    result = cli.succeed("evaluate", run, family, "--card", card, "--json").json
-    text = card.read_text()
-    machine = hm.load(run / "machine.safetensors")
-    assert (
-        machine.describe().rstrip() in text and "`-ACGU`" in text and 'hm.load("machine.safetensors")' in text
-    )
-    assert f"{result['log_partition']['value']:.6g}" in text
-    assert f"{result['results'][0]['log_likelihood']:.6g}" in text
-    assert "| updates | 20 |" in text and "| rule | pcd |" in text and str(tmp_path / "run") not in text
-    assert "card: " in cli.refuse("evaluate", run, family, "--card", card)
-
-
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
 
 

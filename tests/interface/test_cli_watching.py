@@ -54,7 +54,7 @@ def test_where_states_cannot_be_counted_the_error_of_annealing_is_recorded(
     options = ("--visible", "gaussian", "--initial-std", "0.01", "--validation", BARS, "--evaluate-every", 20)
     options += ("--method", "chains")
     exact = cli.train(BARS, tmp_path / "exact", *options)["metrics"]
-    monkeypatch.setattr("harmonium.cli.scores._LOOK_SHARE", 0.0)
+    monkeypatch.setattr("harmonium.tasks.metrics._LOOK_SHARE", 0.0)
     annealed = cli.train(BARS, tmp_path / "annealed", *options)["metrics"]
     assert set(exact) == {"log_likelihood"}
     assert 0 < annealed["log_likelihood_standard_error"] < 0.5

@@ -68,6 +68,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
         ),
     ),
     "tasks.log_probabilities": (labelled, lambda m: tasks.log_probabilities(m, LABELLED, 2, None)),
+    "tasks.metrics_for": (rbm, lambda m: tasks.metrics_for(m, V, "likelihood")),
     "tasks.minimise": (rbm, tasks.minimise),
     "tasks.mutations": (potts, lambda m: tasks.mutations(m, [0, 1, 2, 0])),
     "tasks.potts_machine": (potts, tasks.potts_machine),
@@ -85,13 +86,15 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
         labelled,
         lambda m: likelihood.conditional_log_likelihood(m, LABELLED, [0]),
     ),
+    "likelihood.evaluate": (rbm, lambda m: likelihood.evaluate(m, V)),
     "likelihood.exact_log_likelihood": (rbm, lambda m: likelihood.exact_log_likelihood(m, V)),
     "likelihood.exact_log_partition": (rbm, likelihood.exact_log_partition),
+    "likelihood.find_log_partition": (rbm, likelihood.find_log_partition),
     "likelihood.log_likelihood": (rbm, lambda m: likelihood.log_likelihood(m, V, 1.0)),
-    "likelihood.mixture": (gaussian, likelihood.mixture),
     "likelihood.predictive_log_score": (rbm, lambda m: likelihood.predictive_log_score(m, V)),
     "likelihood.pseudo_log_likelihood": (rbm, lambda m: likelihood.pseudo_log_likelihood(m, V)),
     "likelihood.quadrature_log_partition": (gaussian, likelihood.quadrature_log_partition),
+    "likelihood.score_states": (rbm, lambda m: likelihood.score_states(m, V, 1.0, is_bound=False)),
     "likelihood.tap_log_likelihood": (rbm, lambda m: likelihood.tap_log_likelihood(m, V, 1.0)),
     "likelihood.tap_log_partition": (rbm, lambda m: likelihood.tap_log_partition(m, V)),
     "likelihood.unit_log_probabilities": (rbm, lambda m: likelihood.unit_log_probabilities(m, V, 0)),
@@ -101,7 +104,6 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "ladder.hamiltonians_along": (rbm, lambda m: ladder.hamiltonians_along(m, ladder.Ladder([bottom()]))),
     "ladder.ladder_of": (rbm, lambda m: ladder.ladder_of(m, training_state())),
     "ladder.lead_to": (rbm, lambda m: ladder.lead_to(ladder.Ladder([bottom()]), m)),
-    "ladder.likelihood_curve": (rbm, lambda m: ladder.likelihood_curve(m, partition(), V)),
     "ladder.load_ladder": (rbm, lambda m: ladder.load_ladder("nowhere", m)),
     "ladder.log_partitions": (rbm, lambda m: ladder.log_partitions(m, chains=10, seed=0)),
     "meanfield.adatap": (rbm, lambda m: meanfield.adatap(m, V)),
@@ -123,16 +125,17 @@ NO_NUMBERS = {  # what takes a machine for its layers alone, or beside its own H
     "chains.initial_states",
     "chains.overlaps",
     "likelihood.missing_pseudo_likelihood",
+    "likelihood.note_rows",
+    "likelihood.read_rows",
+    "likelihood.separate",
+    "likelihood.work_of_rows",
+    "tasks.unit_offsets",
 }
 
 
 def bottom() -> list[Tensor]:
     machine = BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(3)], seed=None)
     return [x.detach() for x in (machine.layers[0].bias, machine.layers[1].bias, machine.couplings[0].weight)]
-
-
-def partition() -> ladder.LadderPartition:
-    return ladder.log_partitions(rbm(), chains=10, seed=0)
 
 
 def put(machine: BoltzmannMachine, value: float) -> BoltzmannMachine:

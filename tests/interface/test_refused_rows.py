@@ -47,12 +47,12 @@ def test_activation_refuses_weights_that_are_none(weights: list[float]) -> None:
         hm.tasks.activate(machine, 1, X, X, weights=torch.tensor(weights))
 
 
-def test_a_card_counts_parameters_once() -> None:
+def test_a_description_counts_parameters_once() -> None:
     mask = torch.zeros(12, 12, dtype=torch.bool)
     mask[0, 1] = mask[2, 5] = True
     for edges, count in (({(0, 0): hm.Masked(mask)}, 14), ([(0, 0)], 78)):
-        card = hm.report.model_card(hm.BoltzmannMachine([hm.Spin(12)], edges, [0]))
-        (line,) = [line for line in card.splitlines() if "parameters" in line]
+        about = hm.BoltzmannMachine([hm.Spin(12)], edges, [0]).describe()
+        (line,) = [line for line in about.splitlines() if "parameters" in line]
         assert f" {count} parameters" in line
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import harmonium as hm
-from harmonium.report import field_norms, image_grid, image_panels, learning_curve, mixing_curve, write_png
+from harmonium.report import field_norms, image_grid, image_panels, learning_curve, write_png
 
 
 def test_images_stand_in_reading_order(tmp_path: Path) -> None:
@@ -131,41 +131,6 @@ def test_learning_curve_touches_nothing_global(tmp_path: Path) -> None:
     with Image.open(tmp_path / "c.png") as image:
         assert image.width > 300
     assert ("matplotlib.pyplot" in sys.modules) == loaded
-
-
-def drawn(monkeypatch: pytest.MonkeyPatch, meetings: hm.coupled.Meetings, path: Path) -> Any:
-    """The axes of a mixing curve, caught where it is written."""
-    module = sys.modules["harmonium.report.plots"]
-    figures = []
-    monkeypatch.setattr(module, "save_figure", lambda figure, target: figures.append(figure))
-    mixing_curve(meetings, path)
-    return figures[0].axes[0]
-
-
-@pytest.mark.parametrize("max_sweeps", [None, 3])
-def test_the_mixing_curve_is_the_bound_or_says_that_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, max_sweeps: int | None
-) -> None:
-    pytest.importorskip("matplotlib")
-    machine = hm.BoltzmannMachine([hm.Spin(4), hm.Spin(4)])
-    with torch.no_grad():
-        machine.couplings[0].weight.fill_(0.4)
-    generator = torch.Generator().manual_seed(0)
-    start = machine.random_states(200, seed=generator)
-    coupling = hm.coupled.Gibbs()
-    meetings = hm.coupled.meet(machine, coupling, start, max_sweeps=max_sweeps, seed=generator)
-    axis = drawn(monkeypatch, meetings, tmp_path / "m.png")
-    x, y = (torch.as_tensor(values).double() for values in axis.lines[0].get_data())
-    assert f"{meetings.flip_rate:.2%}" in axis.get_title()
-    if max_sweeps is None:
-        torch.testing.assert_close(y, hm.coupled.mixing_bound(meetings, range(len(x))))
-        assert y[-1] == 0 < y[0] and "bound" in axis.get_ylabel()
-        limit = torch.as_tensor(axis.lines[1].get_ydata()).double()
-        torch.testing.assert_close(limit, hm.coupled.mixing_limit(meetings, range(len(x))))
-        assert limit[-1] > 0
-    else:
-        assert meetings.capped.any() and "no bound" in axis.get_ylabel()
-        assert float(y[-1]) == float(meetings.capped.double().mean())
 
 
 def test_refused_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,13 @@ LOGARITHMS = hm.tables.Table.fit(np.exp(REAL[:, :1]), {0: {"kind": "gaussian", "
 LABELLED = torch.cat([ROWS, torch.eye(2)[ROWS[:, 0].long()]], 1)
 
 
+def wide() -> hm.BoltzmannMachine:
+    """Returns a machine whose ln Z is annealed."""
+    made = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)])
+    hm.machine.normal_(made, 0.3, torch.Generator().manual_seed(0))
+    return made
+
+
 def words_on_collapse(**seed: Any) -> Any:
     """What is found of a machine of random couplings, whose ln Z is annealed: letters, as a tensor."""
     machine = hm.BoltzmannMachine([hm.Bernoulli(40), hm.Bernoulli(40)])
@@ -99,6 +106,16 @@ CALLS: dict[str, Callable[..., Any]] = {
         machine(), ROWS, sampled=2, **s
     ),
     "predictive_log_score": lambda **s: hm.likelihood.predictive_log_score(machine(), ROWS, **s),
+    "evaluate": lambda **s: hm.likelihood.evaluate(wide(), ROWS.repeat(1, 7)[:, :40], **s).values,
+    "evaluate_rows": lambda **s: hm.tasks.evaluate_rows(
+        hm.tables.Codec.of(wide()), ROWS.repeat(1, 7)[:, :40].numpy(), **s
+    ).values,
+    "metrics_for": lambda **s: torch.tensor(
+        hm.tasks.metrics_for(machine(), ROWS, "predictive", **s)["predictive_log_score"](machine(), ROWS)
+    ),
+    "pair_correlation": lambda **s: torch.tensor(
+        hm.report.pair_correlation(machine(), ROWS, **s)["pair_correlation"](machine(), ROWS)
+    ),
     "ais": lambda **s: torch.tensor(hm.likelihood.ais(machine(), 9, 9, **s)[:5]),
     "log_partitions": lambda **s: hm.ladder.log_partitions(machine(), chains=10, rounds=20, **s).values,
     "lead_to": lambda **s: hm.ladder.lead_to(

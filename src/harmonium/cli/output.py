@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harmonium._html import format_value
+from harmonium.likelihood import LogPartition
 
 _WIDTH_OFF_A_TERMINAL = 160  # characters: results of two data sets side by side
 
@@ -119,6 +120,16 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
         console.print(table)
     for line in result.get("notes", ()):
         console.print(Text(f"\n{line}"))
+
+
+def partition_table(partition: LogPartition, **settings: Any) -> dict[str, Any]:
+    """Returns ln Z for a result: exact, or with bounds, errors, doubts and the settings of annealing."""
+    numbers = partition._asdict()
+    if partition.ess == math.inf:
+        return {"method": "exact", **{name: numbers[name] for name in ("value", "standard_error")}}
+    ends = {name: numbers.pop(name) for name in ("lower", "upper")}
+    finite = {name: x if math.isfinite(x) else None for name, x in ends.items()}
+    return {"method": "ais", **finite, **numbers, **settings}
 
 
 def check_target(path: Path, name: str, suffixes: Sequence[str], overwrite: bool) -> None:

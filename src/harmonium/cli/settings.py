@@ -18,12 +18,12 @@ from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.output import note
-from harmonium.cli.scores import METRICS
 from harmonium.data import BINARISE, Rows
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.machine import INITS, check_init, hidden_for, load
 from harmonium.tables import Codec
+from harmonium.tasks import METRICS
 from harmonium.training import (
     IMAGES,
     METHODS,

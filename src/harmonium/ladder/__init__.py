@@ -3,8 +3,8 @@
 from harmonium.ladder.bennett import (
     BennettRatio as BennettRatio,
     LadderPartition as LadderPartition,
+    ages_of as ages_of,
     bennett_ratio as bennett_ratio,
-    likelihood_curve as likelihood_curve,
     log_partitions as log_partitions,
 )
 from harmonium.ladder.equilibrium import (

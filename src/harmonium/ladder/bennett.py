@@ -15,7 +15,7 @@ from harmonium._progress import show_progress
 from harmonium.backends import Recording, choice
 from harmonium.chains import Gibbs, KernelState, fill_hidden, run_kernel
 from harmonium.ladder.kernel import Ladder, Traffic, traffic
-from harmonium.ladder.rungs import as_rung, fields_of, hamiltonians_of, space_rungs
+from harmonium.ladder.rungs import as_rung, fields_of, space_rungs
 from harmonium.likelihood import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, States, require_distribution
 
@@ -270,34 +270,11 @@ def log_partitions(
     return LadderPartition(partition, values, errors, overlaps, integrated, seen, end)
 
 
-@torch.no_grad()
-def likelihood_curve(machine: BoltzmannMachine, partition: LadderPartition, X: Numbers) -> Tensor:
-    """Returns the mean log-likelihood of rows under every machine of a ladder, in nats.
-
-    Its standard errors by ln Z are ``partition.standard_errors``; the spread of the rows shifts all alike.
-
-    Args:
-        machine: The machine at the top, whose hidden layers can all be summed out.
-        partition: the result of ``log_partitions`` for it.
-        X: visible states, (rows, visible_width), nothing missing.
-
-    Returns:
-        (rungs + 1,), float64, from the bottom.
-
-    Raises:
-        ValueError: joined hidden layers, or rows that do not fit.
-    """
-    if not machine.graph.independent:
-        raise ValueError("machine: expected hidden layers that no edge joins, received others")
-    hamiltonian, v = machine.hamiltonian(), machine.visible_rows(X, "X")
-    states = hamiltonian.split(v)
-    means = [
-        -float(rung_hamiltonian.free_energy(states, hamiltonian.graph.summed).mean()) - float(value)
-        for rung_hamiltonian, value in zip(
-            hamiltonians_of(hamiltonian, partition.state.memory.rungs), partition.values, strict=True
-        )
-    ]
-    return torch.tensor(means, dtype=torch.float64)
+def ages_of(kept: Ladder) -> list[float]:
+    """Returns the updates of all machines of a ladder, or their numbers; the top has the last rung's."""
+    assert kept.rungs is not None
+    ages = list(map(float, range(len(kept.rungs)))) if kept.ages is None else list(kept.ages)
+    return [*ages, ages[-1]]
 
 
 def _begin(

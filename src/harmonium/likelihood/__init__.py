@@ -2,17 +2,26 @@
 pseudo-likelihood, and how well hidden cells are predicted."""
 
 from harmonium.likelihood.annealing import ais as ais
+from harmonium.likelihood.evaluation import (
+    BASE_ROWS as BASE_ROWS,
+    CHUNK_ROWS as CHUNK_ROWS,
+    Evaluation as Evaluation,
+    evaluate as evaluate,
+    find_log_partition as find_log_partition,
+    note_rows as note_rows,
+    read_rows as read_rows,
+    score_states as score_states,
+    work_of_rows as work_of_rows,
+)
 from harmonium.likelihood.exact import (
-    Mixture as Mixture,
     conditional_log_likelihood as conditional_log_likelihood,
     exact_log_likelihood as exact_log_likelihood,
     exact_log_partition as exact_log_partition,
-    mixture as mixture,
     quadrature_log_partition as quadrature_log_partition,
 )
+from harmonium.likelihood.independent import score_separate as score_separate, separate as separate
 from harmonium.likelihood.likelihood import (
     annealed_bound as annealed_bound,
-    describe_excess as describe_excess,
     excess_of_rows as excess_of_rows,
     log_likelihood as log_likelihood,
     tap_log_likelihood as tap_log_likelihood,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import log2
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from harmonium._checks import Numbers
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.sums import AUTO_LIMIT, Listing, affordable, check_plane, list_states, log_weights
+from harmonium.sums import log_weights
 
 
 def exact_log_partition(machine: BoltzmannMachine) -> float:
@@ -97,41 +95,3 @@ def quadrature_log_partition(machine: BoltzmannMachine) -> float:
         ValueError: another machine, or too many points.
     """
     return float(log_weights(machine.hamiltonian().to(torch.float64), grid=True))
-
-
-class Mixture(NamedTuple):
-    """A mixture of Gaussians with one diagonal covariance.
-
-    Attributes:
-        log_weights: normalised, (components,).
-        means: (components, n_0).
-        variance: Variance of every unit, in every component, (n_0,).
-    """
-
-    log_weights: Tensor
-    means: Tensor
-    variance: Tensor
-
-
-@torch.no_grad()
-def mixture(machine: BoltzmannMachine) -> Mixture:
-    """Returns the density of Gaussian visible units, a component for every hidden state, in float64.
-
-    Args:
-        machine: Gaussian visible units and one hidden layer of discrete units, whose joint states times the
-            columns of the machine are at most 2^28.
-
-    Raises:
-        ValueError: another machine.
-    """
-    hamiltonian = machine.hamiltonian().to(torch.float64)
-    check_plane(hamiltonian)
-    listing = Listing(hamiltonian, 1, (1,), (0,))
-    if not affordable(listing.unit_updates):
-        raise ValueError(
-            f"machine: expected at most 2^{log2(AUTO_LIMIT):g} joint hidden states times columns, "
-            f"received 2^{listing.log2_states:.4g} states of {listing.columns} columns"
-        )
-    states = list_states(hamiltonian, (1,))
-    means = hamiltonian.mean(0, hamiltonian.field(0, states))
-    return Mixture(listing.by_state()[0].log_softmax(0), means, 1 / hamiltonian.thetas[0][1])

@@ -1,8 +1,11 @@
 """Reports: image grids, plots, the quality of samples and model cards."""
 
-from harmonium.report.card import model_card as model_card
 from harmonium.report.columns import compare_columns as compare_columns
-from harmonium.report.equilibrium import Resampling as Resampling, resampling as resampling
+from harmonium.report.equilibrium import (
+    Resampling as Resampling,
+    pair_correlation as pair_correlation,
+    resampling as resampling,
+)
 from harmonium.report.hidden_units import field_norms as field_norms
 from harmonium.report.images import (
     image_grid as image_grid,
@@ -26,7 +29,6 @@ from harmonium.report.plots import (
     draw_directions as draw_directions,
     draw_tree as draw_tree,
     learning_curve as learning_curve,
-    mixing_curve as mixing_curve,
     observables_by_temperature as observables_by_temperature,
     plane as plane,
 )

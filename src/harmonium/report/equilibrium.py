@@ -10,12 +10,16 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.chains import Gibbs, Info, KernelState, run
+from harmonium.data import Rows
+from harmonium.likelihood import BASE_ROWS, read_rows
 from harmonium.machine import BoltzmannMachine, States
 from harmonium.report.moments import PairStatistics
+from harmonium.training import Metric
 
 _GROUPS = 20  # of chains, left out one by one for standard errors
 _RATE = 0.001  # of false alarms by chance alone, over all numbers of sweeps
 _CERTAIN = 1 - 1e-9  # of a correlation, so that its Fisher transform is finite
+_NOISE_CHAINS, _NOISE_SWEEPS = 1000, 50  # of a metric: where decision 18 has the highest points
 _LEAST = 0.02  # of a correlation: a smaller fall is of no consequence
 
 
@@ -70,6 +74,48 @@ class Resampling(NamedTuple):
 
         limit = -float(stdtrit(_GROUPS - 1, _RATE / len(self.sweeps)))
         return sign * float(self.score[time]) > limit and sign * float(self.drop[time]) > _LEAST
+
+
+def pair_correlation(
+    machine: BoltzmannMachine,
+    X: Numbers | Rows,
+    weights: Tensor | None = None,
+    *,
+    seed: int | torch.Generator = 0,
+) -> dict[str, Metric]:
+    """Returns a metric for ``harmonium.train``: how well chains from noise have learned the data.
+
+    It is Pearson's correlation of the pair covariances of 1,000 chains, 50 sweeps from noise, with those of
+    the rows.
+
+    Args:
+        machine: Machine to be trained.
+        X: the training rows, visible states (rows, visible_width); those that lack a cell are left out.
+        weights: Row weights, (rows,); None means uniform.
+        seed: Seed of the chains.
+
+    Returns:
+        The metric, which does not read its own rows, by the name ``pair_correlation``.
+
+    Raises:
+        ValueError: no row without missing cells, or no two pairs of units of different covariances.
+    """
+    rows = read_rows(machine, X)
+    index = rows.spread(BASE_ROWS, whole=True)
+    if not len(index):
+        raise ValueError("until_correlation: expected rows without missing cells, received none")
+    weights = None if weights is None else weights[index.to(weights.device)]
+    pairs = PairStatistics(machine, rows.take(index).to(machine.device), weights)
+    if not pairs.varied:
+        raise ValueError("until_correlation: expected data of which pairs of columns differ, received others")
+
+    def correlate(judged: BoltzmannMachine, X: Tensor) -> float:
+        generator = _random.as_generator(seed, judged.device)
+        start = judged.random_states(_NOISE_CHAINS, seed=generator)
+        states = run(judged, Gibbs(), start, _NOISE_SWEEPS, seed=generator)
+        return float(pairs.correlation(judged.hamiltonian().visible_states(states)))
+
+    return {"pair_correlation": correlate}
 
 
 @torch.no_grad()

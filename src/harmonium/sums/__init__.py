@@ -21,9 +21,7 @@ from harmonium.sums.limits import (
     affordable as affordable,
     in_words as in_words,
 )
-from harmonium.sums.listing import Listing as Listing
 from harmonium.sums.plan import (
-    check_plane as check_plane,
     expect as expect,
     few_states as few_states,
     find_mode as find_mode,

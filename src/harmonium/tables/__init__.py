@@ -9,8 +9,6 @@ from harmonium.tables.arrays import visible_for as visible_for
 from harmonium.tables.baselines import (
     Baselines as Baselines,
     score_baselines as score_baselines,
-    score_separate as score_separate,
-    separate as separate,
 )
 from harmonium.tables.codec import Codec as Codec, Place as Place
 from harmonium.tables.codings import IGNORE as IGNORE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from math import log, pi
 from typing import NamedTuple
 
@@ -10,49 +9,14 @@ import torch
 from torch import Tensor
 
 from harmonium.layers import Layer
-from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.likelihood import score_separate, separate
+from harmonium.machine import BoltzmannMachine
 
 # Added to the counts of every pair of units, spread as if they were independent: one row keeps the likelihood
 # of a pair that was not seen finite, and is little beside the tens of rows that a comparison needs.
 _PSEUDO_ROWS = 1.0
 _RIDGE = 1e-3  # of the variance of a real column, which keeps the covariance of equal columns invertible
 _MOST_STATES = 4096  # states of all discrete units together: tables of pairs are its square, 128 MiB
-
-
-@torch.no_grad()
-def separate(machine: BoltzmannMachine, rows: Tensor, weights: Tensor | None = None) -> BoltzmannMachine:
-    """Returns a machine of columns that nothing joins, with the biases of rows and in their dtype.
-
-    Args:
-        machine: Machine with the columns' visible layers; it is not changed.
-        rows: visible states, (rows, visible_width), NaN where missing.
-        weights: Row weights, (rows,); None means uniform.
-    """
-    alone = deepcopy(machine).to(dtype=rows.dtype)
-    init_visible_biases_(alone, rows, weights)
-    for coupling in alone.couplings:
-        coupling.fill_(torch.zeros_like(coupling.weight))
-    return alone
-
-
-@torch.no_grad()
-def score_separate(alone: BoltzmannMachine, rows: Tensor) -> list[Tensor]:
-    """Scores rows by columns that nothing joins.
-
-    Args:
-        alone: Machine of ``separate``.
-        rows: visible states, (rows, visible_width), NaN where missing.
-
-    Returns:
-        For each visible layer ln p of what a row shows of it, (rows,), float64.
-    """
-    hamiltonian, scores = alone.hamiltonian(), list[Tensor]()
-    for l, x in alone.split(rows.to(alone.dtype)).items():
-        layer = alone.layers[l]
-        shown, x = layer.observed(x, "rows")
-        log_p = layer.log_conditional(x, torch.zeros_like(x), hamiltonian.thetas[l])
-        scores.append(torch.where(shown[:, :: layer.width // layer.n_units], log_p, 0.0).double().sum(1))
-    return scores
 
 
 class Baselines(NamedTuple):

@@ -539,11 +539,11 @@ class Codec:
         return states
 
     @_naming_data
-    def observed_rows(self, dataset: DataSet, *, missing: bool = False, beyond: str = "end") -> Rows:
+    def observed_rows(self, X: Any, *, missing: bool = False, beyond: str = "end") -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
-            dataset: the data.
+            X: see ``rows``.
             missing: whether cells may be missing.
             beyond: see ``rows``.
 
@@ -551,19 +551,19 @@ class Codec:
             ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
                 machine.
         """
-        rows = self.rows(dataset, self.machine.dtype, shown="anything", beyond=beyond)
-        looked_at = rows.in_memory or (missing and dataset.samples.dtype.kind in "fO")
-        any_missing, start = False, 0
+        rows = self.rows(X, self.machine.dtype, shown="anything", beyond=beyond)
+        looked_at = rows.in_memory or (missing and getattr(X, "samples", X).dtype.kind in "fO")
+        any_missing, start, name = False, 0, getattr(X, "name", "X")
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
             hole = chunk.isnan().any(1)
             if bool(hole.any()):
                 if not missing:
                     row = start + int(hole.int().argmax())
                     raise ValueError(
-                        f"{dataset.name}: expected no missing cell, received one in row {row}; "
+                        f"{name}: expected no missing cell, received one in row {row}; "
                         "harmonium impute fills them in"
                     )
-                self.machine.check_batch(chunk, range(start, start + len(chunk)), dataset.name)
+                self.machine.check_batch(chunk, range(start, start + len(chunk)), name)
                 any_missing = True
             start += len(chunk)
         rows.missing = any_missing

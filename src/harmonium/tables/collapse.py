@@ -6,20 +6,28 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from math import hypot
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from harmonium import _random
-from harmonium.likelihood import LogPartition, ais, annealed_bound, exact_log_partition, variational_bound
+from harmonium.likelihood import (
+    annealed_bound,
+    find_log_partition,
+    score_separate,
+    separate,
+    variational_bound,
+)
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import affordable, unit_updates
-from harmonium.tables.baselines import score_separate, separate
 
 _LOOKED_AT = 256  # rows, at most: their mean ln p is then known to a nat or two
 _LEAST = 50  # rows, fewer of which tell little
 _SURE = 5.0  # standard errors by which a machine has to fall short
-_ANNEALING = 50, 300  # runs and temperatures: half a second of 784 columns beside 500 hidden units
+_ANNEALING: dict[str, Any] = {
+    "chains": 50,
+    "temperatures": 300,
+}  # half a second of 784 columns beside 500 hidden units
 _LOST = 0.01  # of ln p under independent columns, of which a machine that has learned little may fall short
 _SHARE_OF_SUMS = 1 / 16  # of the largest automatic sum: a fifth of a second beside a training of one or more
 
@@ -53,12 +61,11 @@ def find_collapse(
     if len(v) < _LEAST:
         return None
     generator = _random.as_generator(seed, machine.device)
-    if affordable(unit_updates(machine.hamiltonian()), _SHARE_OF_SUMS):
-        partition = LogPartition.exact(exact_log_partition(machine))
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of few effective runs: then ln Z is too low
-            partition = ais(machine, *_ANNEALING, data=v, weights=weights, reverse=False, seed=generator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of few effective runs: then ln Z is too low
+        partition = find_log_partition(
+            machine, v, weights=weights, fraction=_SHARE_OF_SUMS, reverse=False, seed=generator, **_ANNEALING
+        )
     share = torch.ones(len(v), dtype=torch.float64) if weights is None else weights.double().cpu()
     looked_at = torch.linspace(0, len(v) - 1, min(len(v), _LOOKED_AT), dtype=torch.float64).long()
     x, share = v[looked_at], share[looked_at] / share[looked_at].sum()

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from harmonium import _random
 from harmonium._random import as_generator
+from harmonium.likelihood import separate
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables.baselines import separate
 from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
 # docs/decisions/0020 has what was measured.

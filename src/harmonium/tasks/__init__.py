@@ -14,6 +14,11 @@ from harmonium.tasks.denoising import (
     denoise as denoise,
     matthews as matthews,
 )
+from harmonium.tasks.evaluation import (
+    evaluate_rows as evaluate_rows,
+    score_cells as score_cells,
+    unit_offsets as unit_offsets,
+)
 from harmonium.tasks.imputation import (
     IMPUTE_METHODS as IMPUTE_METHODS,
     Imputation as Imputation,
@@ -27,6 +32,11 @@ from harmonium.tasks.interactions import (
     EFFECTIVE_METHODS as EFFECTIVE_METHODS,
     EffectiveCouplings as EffectiveCouplings,
     effective_couplings as effective_couplings,
+)
+from harmonium.tasks.metrics import (
+    LOOK_ANNEALING as LOOK_ANNEALING,
+    METRICS as METRICS,
+    metrics_for as metrics_for,
 )
 from harmonium.tasks.minimisation import (
     MINIMISE_METHODS as MINIMISE_METHODS,

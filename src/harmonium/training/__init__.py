@@ -28,7 +28,12 @@ from harmonium.training.exact_fit import (
     take_rows as take_rows,
     train_exactly as train_exactly,
 )
-from harmonium.training.history import RESERVED as RESERVED, Record as Record, read_lines as read_lines
+from harmonium.training.history import (
+    RESERVED as RESERVED,
+    Metric as Metric,
+    Record as Record,
+    read_lines as read_lines,
+)
 from harmonium.training.lbfgs import LBFGS as LBFGS
 from harmonium.training.optimizers import OPTIMIZERS as OPTIMIZERS, OptimizerFactory as OptimizerFactory
 from harmonium.training.penalties import (

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-import torch
 from torch import Tensor
 
 from harmonium._settings import Setting
-from harmonium._storage import replace_file
 from harmonium.chains import diagnose
 from harmonium.cli import options
-from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.scores import (
-    BASE_ROWS,
-    CHUNK_ROWS,
-    estimate,
-    evaluate_rows,
-    separate_columns,
-    spread,
-    spread_weighed,
-    whole,
-)
-from harmonium.cli.settings import settings_of_run
+from harmonium.cli.output import listening, partition_table, working
 from harmonium.coupled import mixing_times
 from harmonium.data import DataSet, Rows
-from harmonium.likelihood import TapPartition, tap_log_likelihood, tap_log_partition
+from harmonium.likelihood import BASE_ROWS, LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine
-from harmonium.meanfield import SOLVERS
-from harmonium.report import mixing_curve, model_card, moment_errors, resampling
+from harmonium.report import moment_errors, resampling
 from harmonium.report.page import verdict
-from harmonium.report.plots import require_figures
 from harmonium.tables import Codec
+from harmonium.tasks import evaluate_rows
 
 EXAMPLES = (
     "harmonium evaluate runs/digits digits",
     "harmonium evaluate runs/digits train.npy test.npy --temperatures 10000 --json",
-    "harmonium evaluate runs/digits digits --mixing-plot mixing.png",
-    "harmonium evaluate runs/digits digits --card README.md",
+    "harmonium evaluate runs/digits digits --mixing",
     "harmonium evaluate network.uai --evidence network.uai.evid",
 )
 
 _FEWEST = 100  # whole rows, among others, that make a base
 _LOOK = 256  # sweeps of the chains from noise that are run unasked: RF00379 falls by 0.07 within them
-_TAP_STARTS = 1000  # rows at most: the solutions they flow to are far fewer
+
 
 _Weighed = tuple[Tensor, Tensor | None]  # rows and their weights; None means uniform
 
@@ -54,20 +40,15 @@ def evaluate(
     data: Annotated[
         list[str] | None, Setting(metavar="[DATA]...", argument=True, complete=options.complete_data)
     ] = None,
-    method: Literal["auto", "exact", "ais", "ladder"] = "auto",
+    method: Literal["auto", "exact", "ais"] = "auto",
     chains: int = 100,
     temperatures: int = 1000,
     reverse: bool = True,
     base: options.OtherData | None = None,
-    with_tap: Annotated[bool, Setting(option="--tap")] = False,
-    solver: Annotated[str, Setting(SOLVERS)] = "tap",
     with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
     mixing_sweeps: int = 10_000,
-    mixing_plot: Annotated[Path | None, Setting(metavar="FILE")] = None,
-    card: Annotated[Path | None, Setting(metavar="FILE")] = None,
     evidence: options.Evidence | None = None,
     unknown: options.Unknown | None = None,
-    overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
 ) -> dict[str, Any]:
     """Evaluate a machine: ln Z, and the mean log-likelihood and pseudo-likelihood of DATA, in nats.
@@ -78,119 +59,131 @@ def evaluate(
 
     Args:
         data: data to evaluate, such as a training and a test set.
-        method: for ln Z: auto (exact where that takes seconds), exact, ais, or ladder, along the training
-            where the run has kept one (train --ladder).
-        chains: annealing runs of AIS, or chains of a ladder.
+        method: for ln Z: auto (exact where that takes seconds), exact, or ais.
+        chains: annealing runs of AIS.
         temperatures: temperatures of AIS.
         reverse: bound ln Z from above by reverse annealing too.
-        base: for the base of AIS and the top of a ladder, best the training set; else the first DATA.
-        with_tap: also ln Z and log-likelihoods by TAP, from rows of the base.
-        solver: equations of --tap for ln Z.
+        base: rows for the base of AIS, best the training set; else the first DATA.
         with_mixing: do chains from noise mix, and did training keep to equilibrium?
         mixing_sweeps: sweeps after which --mixing gives a pair of chains up.
-        mixing_plot: draw the bounds of --mixing, which it implies, as a PNG file.
-        card: write a model card to publish beside the machine, a .md file.
     """
-    if mixing_plot is not None:
-        check_target(mixing_plot, "mixing_plot", (".png",), overwrite)
-        require_figures("--mixing-plot")
-    if card is not None:
-        check_target(card, "card", (".md",), overwrite)
     coding, source = run.load(unknown, evidence)
-    machine = coding.machine
-    read = {name: coding.read(name) for name in data or []}
-    scored: dict[str, Any] = {"missing": True, "beyond": "tail"}
-    sets = [(name, coding.observed_rows(dataset, **scored)) for name, dataset in read.items()]
-    if base is not None and base not in read:
-        read[base] = coding.read(base)
-    chosen = sets[:1] if base is None else [(base, coding.observed_rows(read[base], **scored))]
-    base_rows = whole(chosen[0][1]) if chosen else None
-    if base is not None and base_rows is None:
-        raise ValueError(f"base: expected rows without missing cells, received none in {base}")
-    if base_rows is not None and base is None and len(base_rows) < min(_FEWEST, len(chosen[0][1])):
-        base_rows = None
-    base = None if base_rows is None else chosen[0][0]
-    kept = run.ladder(machine) if method == "ladder" else None
-    settings: dict[str, Any] = {
-        "chains": chains, "temperatures": temperatures, "reverse": reverse, "kept": kept
-    }  # fmt: skip
-    log_partition, table, notes = estimate(machine, base_rows, base, seed, method=method, **settings)
-    if chosen and chosen[0][1].missing and table["method"] == "ais":
-        used = 0 if base_rows is None else len(base_rows)
-        notes.append(
-            f"log_partition: the base of annealing is made of whole rows, {used} of {len(chosen[0][1])}"
-            + ("" if used else f", as fewer than {_FEWEST} are; --base takes others")
-        )
-    layers = [str(layer) for layer in machine.layers]
-    result: dict[str, Any] = {"machine": source, "layers": layers, "log_partition": table}
-    if "along" in table:
-        result["along"] = table.pop("along")
-    tap = None
-    if solver != "tap" and not with_tap:
-        raise ValueError(f"solver: expected together with --tap, received {solver} without")
-    if with_tap:
-        if base_rows is None:
-            raise ValueError(
-                "tap: expected DATA with whole rows, from which the solutions start, received none"
-            )
-        starts = spread(base_rows, _TAP_STARTS).to(machine.device)
-        with listening("solving the TAP equations") as doubts:
-            tap = tap_log_partition(machine, starts, solver=solver)
-        result["tap"] = {"solver": solver, **tap._asdict(), "starts": len(starts)}
-        notes += [doubt.replace("log_partition", "tap", 1) for doubt in doubts]
-        notes.append("tap: an approximation of weak couplings, neither an estimate nor a bound")
-        if tap.converged < 1:
-            notes.append(f"tap: {1 - tap.converged:.0%} of the starts did not converge and are left out")
-    results = []
-    if sets:
-        with working("fitting independent columns"):
-            alone, fitted = separate_columns(coding, dict([*chosen, *sets]), chosen[0][0])
-    for name, rows in sets:
-        with working(f"evaluating {name}"):
-            by_column = [coding.log_shares(read[name], each) for each in (machine, alone)]
-            shares, shares_alone = (None if part is None else part.sum(1) for part in by_column)
-            scores = evaluate_rows(coding, rows, log_partition, seed, notes, shares, alone, shares_alone)
-            results.append({"data": name, **scores})
-            if tap is not None:
-                results[-1]["tap_log_likelihood"] = _tap_mean(coding, rows, tap, notes, shares)
-    if sets:
-        notes.append(f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {fitted}")
-        if "sweeps_from_noise" in machine.metadata:
-            notes.append("log_likelihood: the machine has learned a sampler from noise, and no density")
-    mixed: dict[str, Any] = {}
-    if with_mixing or mixing_plot is not None:
-        with working("running coupled chains until they meet"):
-            times = mixing_times(machine, max_sweeps=mixing_sweeps, seed=seed)
-        mixed = result["mixing"] = times._asdict()
-        meetings = mixed.pop("meetings")
-        notes.append(f"mixing: {verdict.mixing_remark(times).text}")
-        if mixing_plot is not None:
-            mixing_curve(meetings, mixing_plot)
-            mixed["plot"] = mixing_plot
-        with working("running chains from noise"):
-            beside = [_weighed(coding, read[name], rows) for name, rows in sets if name != chosen[0][0]][:1]
-            first = None if base is None else _weighed(coding, read[base], chosen[0][1])
-            result |= _from_noise(machine, first, beside[0] if beside else None, mixing_sweeps, seed, notes)
-        mixed = mixed | result.get("equilibrium", {})
-    elif coding.alphabet is not None and table["method"] != "exact" and base is not None:
-        first = _weighed(coding, read[base], chosen[0][1])
-        if first is not None:
-            with working("running chains from noise"):  # a family trained too fast has a tight ln Z too
-                found = resampling(machine, first[0], weights=first[1], sweeps=_LOOK, seed=seed)
-            mixed = {"falls": True, "peak": found.peak} if found.falls else {}
-    if mixed and (remark := verdict.annealing_remark(table, mixed)) is not None:
-        notes.insert(0, f"log_partition: {remark.text}")
+    machine, names = coding.machine, data or []
+    read = {name: coding.read(name) for name in [*names, *([] if base is None else [base])]}
+    rows = {name: coding.observed_rows(read[name], missing=True, beyond="tail") for name in read}
+    base, start, notes = _find_base(rows, names, base)
+    with listening("finding ln Z") as doubts:
+        settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures}
+        partition = find_log_partition(machine, start, method, **settings, reverse=reverse, seed=seed)
+    table = partition_table(partition, **settings, base=base or "pilot run of the machine")
+    notes = [*doubts, *([] if table["method"] == "exact" else notes)]
+    notes = [note.replace("more temperatures", "more --temperatures") for note in notes]
+    results = _score(coding, read, rows, names, base, partition, seed, notes)
+    # A family that was trained too fast has a tight ln Z too, so that chains are run for sequences unasked.
+    several = [base, *[name for name in names if name != (base or names[0])][:1]]
+    several = several if with_mixing else [base if coding.alphabet and table["method"] != "exact" else None]
+    weighed = [None if name is None else _weighed(coding, read[name], rows[name]) for name in several]
+    mixing_tables, mixed = _mix(coding, table, weighed, mixing_sweeps if with_mixing else None, seed, notes)
     if verdict.unmixed(table, mixed or None):
         table["standard_error"] = None
         results = [{**row, "log_partition_standard_error": None} for row in results]
-    if results:
-        result["results"] = results
-    if notes:
-        result["notes"] = list(dict.fromkeys(notes))
-    if card is not None:
-        text = model_card(machine, result, settings_of_run(run.run), title=run.run.stem, file=source.name)
-        replace_file(card, text.encode())
-    return result
+    layers = [str(layer) for layer in machine.layers]
+    result = {"machine": source, "layers": layers, "log_partition": table, **mixing_tables}
+    result |= {"results": results} if results else {}
+    return result | ({"notes": list(dict.fromkeys(notes))} if notes else {})
+
+
+def _find_base(
+    rows: Mapping[str, Rows], names: Sequence[str], base: str | None
+) -> tuple[str | None, Tensor | None, list[str]]:
+    """Returns the name and whole rows of the base that was asked for or of the first data, and notes.
+
+    Name and rows are None where there are no data, or too few whole rows that nobody asked for.
+    """
+    chosen = next(iter(names), None) if base is None else base
+    if chosen is None:
+        return None, None, []
+    every, whole = rows[chosen], rows[chosen].spread(BASE_ROWS, whole=True)
+    if base is not None and not len(whole):
+        raise ValueError(f"base: expected rows without missing cells, received none in {base}")
+    used = 0 if base is None and len(whole) < min(_FEWEST, len(every)) else len(whole)
+    note = f"log_partition: the base of annealing is made of whole rows, {used} of {len(every)}"
+    note += "" if used else f", as fewer than {_FEWEST} are; --base takes others"
+    notes = [note] if every.missing else []
+    return (chosen, every.take(whole), notes) if used else (None, None, notes)
+
+
+def _score(
+    coding: Codec,
+    read: Mapping[str, DataSet],
+    rows: Mapping[str, Rows],
+    names: Sequence[str],
+    base: str | None,
+    partition: LogPartition,
+    seed: int,
+    notes: list[str],
+) -> list[dict[str, Any]]:
+    """Returns the scores of each of the named data, and adds notes."""
+    if not names:
+        return []
+    with working("reading the training data"):
+        training, fitted = _training_rows(coding, rows, base or names[0])
+    results = list[dict[str, Any]]()
+    for name in names:
+        with working(f"evaluating {name}"):
+            found = evaluate_rows(
+                coding, read[name], partition, training=training, states=rows[name], seed=seed
+            )
+        results.append({"data": name, **found.entries()})
+        notes += found.doubts
+    notes.append(f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {fitted}")
+    if "sweeps_from_noise" in coding.machine.metadata:
+        notes.append("log_likelihood: the machine has learned a sampler from noise, and no density")
+    return results
+
+
+def _training_rows(coding: Codec, rows: Mapping[str, Rows], base: str) -> tuple[Rows, str]:
+    """Returns the training data and their name, or those of the base where they are not at hand."""
+    source = coding.source
+    if source is None:
+        return rows[base], base
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the training has told them
+            return rows.get(source) or coding.observed_rows(coding.read(source), missing=True), source
+    except (ValueError, OSError, ImportError):
+        return rows[base], base
+
+
+def _mix(
+    coding: Codec,
+    table: dict[str, Any],
+    rows: Sequence[_Weighed | None],
+    sweeps: int | None,
+    seed: int,
+    notes: list[str],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns tables on mixing, and what they have on an annealed ln Z; puts remarks to the notes.
+
+    Where nobody asks (``sweeps`` is None), chains from noise are run all the same where there are rows.
+    """
+    machine, tables, mixed = coding.machine, dict[str, Any](), dict[str, Any]()
+    if sweeps is not None:
+        with working("running coupled chains until they meet"):
+            times = mixing_times(machine, max_sweeps=sweeps, seed=seed)
+        tables["mixing"] = {name: value for name, value in times._asdict().items() if name != "meetings"}
+        notes.append(f"mixing: {verdict.mixing_remark(times).text}")
+        held_out = rows[1] if len(rows) > 1 else None
+        with working("running chains from noise"):
+            tables |= _from_noise(machine, rows[0], held_out, sweeps, seed, notes)
+        mixed = tables["mixing"] | tables.get("equilibrium", {})
+    elif rows[0] is not None:
+        with working("running chains from noise"):
+            found = resampling(machine, rows[0][0], weights=rows[0][1], sweeps=_LOOK, seed=seed)
+        mixed = {"falls": True, "peak": found.peak} if found.falls else {}
+    if mixed and (remark := verdict.annealing_remark(table, mixed)) is not None:
+        notes.insert(0, f"log_partition: {remark.text}")
+    return tables, mixed
 
 
 def _from_noise(
@@ -231,19 +224,7 @@ def _from_noise(
 
 def _weighed(coding: Codec, dataset: DataSet, rows: Rows) -> _Weighed | None:
     """Returns some of the rows that lack no cell, with their weights as in training; None: there are none."""
-    found = spread_weighed(rows, coding.learned_weights(dataset), BASE_ROWS)
-    return None if found is None else (found[0].to(coding.machine.device), found[1])
-
-
-def _tap_mean(
-    coding: Codec, rows: Rows, partition: TapPartition, notes: list[str], shares: Tensor | None
-) -> float | None:
-    """Returns the mean log-likelihood of rows by TAP; None without all cells or an admissible solution."""
-    machine = coding.machine
-    if rows.missing or not partition.admissible:
-        lacking = "cells are missing" if rows.missing else "no TAP solution is admissible"
-        notes.append(f"tap_log_likelihood: not available, {lacking}")
+    weights, index = coding.learned_weights(dataset), rows.spread(BASE_ROWS, whole=True)
+    if not len(index):
         return None
-    chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
-    values = [tap_log_likelihood(machine, v, partition) + coding.log_slopes(v) for v in chunks]
-    return float(torch.cat(values).mean()) + (0.0 if shares is None else float(shares.mean()))
+    return rows.take(index).to(coding.machine.device), None if weights is None else weights[index]

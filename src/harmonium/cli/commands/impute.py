@@ -19,13 +19,12 @@ from harmonium.cli import options
 from harmonium.cli.output import Listing, working
 from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import check_rows_target, write_rows
-from harmonium.cli.scores import score_cells
 from harmonium.data import SIDES, DataSet, missing_at_random, missing_half
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
 from harmonium.tables import Codec, Table
-from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, unobserved
+from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -203,6 +202,7 @@ def _score(
         place = coding.unit_of(str(column.name))
         hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
         if score := score_cells(place, hidden, found[:, place.states]):
-            line = {"score": score.name, "fills": score.value, "simplest": score.simplest}
-            listing.append({"column": str(column.name), "cells": score.rows, **line})
+            kind, (fill, simplest, cells) = next(iter(score)), score.values()
+            line = {"column": str(column.name), "cells": cells, "score": kind}
+            listing.append({**line, "fills": fill, "simplest": simplest})
     return {"hidden_cells": listing}

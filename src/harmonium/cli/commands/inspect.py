@@ -13,8 +13,7 @@ from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.output import Listing, working
-from harmonium.cli.scores import ages_of, spread, whole
-from harmonium.ladder import hamiltonians_along
+from harmonium.ladder import ages_of, hamiltonians_along
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
@@ -56,8 +55,9 @@ def inspect(
     machine = coding.machine.requires_grad_(False)
     folder = options.result_folder(run.run, out, "inspect", _FILES, overwrite)
     dataset = coding.read(data)
-    rows = whole(coding.observed_rows(dataset, missing=True))
-    if rows is None:
+    rows = coding.observed_rows(dataset, missing=True)
+    X, starts = (rows.take(rows.spread(n, whole=True)).to(machine.device) for n in (_ROWS, _STARTS))
+    if not len(X):
         raise ValueError(f"data: expected rows without missing cells, received none in {dataset.name}")
     kept = run.ladder(machine)
     hamiltonians = [machine.hamiltonian()] if kept is None else hamiltonians_along(machine, kept)
@@ -69,9 +69,8 @@ def inspect(
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
         samples = machine.hamiltonian().visible_states(states)
     with working("solving for the tree"):
-        tree = solution_tree(machine, hamiltonians, ages, spread(rows, _STARTS).to(machine.device))
+        tree = solution_tree(machine, hamiltonians, ages, starts)
     folder.mkdir(parents=True, exist_ok=True)
-    X = spread(rows, _ROWS).to(machine.device)
     places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
     if len(each[-1].values) > 1:
         draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])

@@ -12,11 +12,10 @@ from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
-from harmonium.cli.scores import score_cells
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
 from harmonium.tables import Labels, OneOf, Place
-from harmonium.tasks import ColumnPrediction, predict_column
+from harmonium.tasks import ColumnPrediction, predict_column, score_cells
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -80,9 +79,9 @@ def predict(
     if found.method == "gibbs" and method == "auto" and discrete:
         notes.append("method: chains, as there are too many states to count")
     if score and coding.source and Path(coding.source).resolve() == Path(data).resolve():
-        notes.append(f"{score.name}: on the data of the training, which flatters; other rows tell more")
+        notes.append(f"{next(iter(score))}: on the data of the training, which flatters; others tell more")
     result = {"machine": source, "file": out, "rows": len(states), "column": column, "method": found.method}
-    return result | (score.entries() if score else {}) | ({"notes": notes} if notes else {})
+    return result | score | ({"notes": notes} if notes else {})
 
 
 def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:

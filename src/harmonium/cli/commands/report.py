@@ -19,12 +19,11 @@ from harmonium._settings import From0, Interval, Setting
 from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, diagnose, run as run_chains
 from harmonium.cli import options
-from harmonium.cli.output import check_target, listening, working
-from harmonium.cli.scores import ages_of, along, estimate, evaluate_rows, spread_weighed, whole
+from harmonium.cli.output import check_target, listening, partition_table, working
 from harmonium.coupled import Gibbs as PairGibbs, meet, mixing_times
 from harmonium.data import DataSet, Rows
-from harmonium.ladder import Ladder, log_partitions
-from harmonium.likelihood import ais
+from harmonium.ladder import Ladder, ages_of, hamiltonians_along, log_partitions
+from harmonium.likelihood import ais, find_log_partition
 from harmonium.meanfield import Plefka, solve
 from harmonium.report import resampling
 from harmonium.report.page import template, verdict
@@ -33,9 +32,9 @@ from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape
 from harmonium.report.plots import mixing_heights
-from harmonium.sums import affordable, has_hidden_states, unit_updates
+from harmonium.sums import affordable, has_hidden_states, log_weights, unit_updates
 from harmonium.tables import Codec, Table
-from harmonium.tasks import sample, usual_sweeps
+from harmonium.tasks import evaluate_rows, sample, usual_sweeps
 
 EXAMPLES = (
     "harmonium report runs/digits",
@@ -110,25 +109,24 @@ class _Shown(NamedTuple):
     name: str
     rows: Tensor
     weights: Tensor | None
-    shares: Tensor | None
 
 
 def _read(coding: Codec, source: str) -> _Shown:
-    """Reads the rows of data that lack no cell, with weights as in training and ln p(cells | states).
+    """Reads the rows of data that lack no cell, with weights as in training.
 
     Raises:
         ValueError: each row lacks something.
     """
     dataset = coding.read(source)
     every = coding.observed_rows(dataset, missing=True, beyond="tail")
-    complete, shares = whole(every), coding.log_shares(dataset, coding.machine)
-    weighed = spread_weighed(every, coding.learned_weights(dataset), _ROWS)
-    scored = spread_weighed(every, None if shares is None else shares.sum(1), _ROWS)
-    if complete is None or weighed is None or scored is None:
+    index, complete = every.spread(_ROWS, whole=True), len(every.spread(len(every), whole=True))
+    weights = coding.learned_weights(dataset)
+    if not complete:
         raise ValueError(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
-    lacking = f" ({len(complete)} of its {len(every)} rows, which lack no cell)"
-    name = dataset.name + (lacking if len(complete) < len(every) else "")
-    return _Shown(dataset, name, weighed[0].to(coding.machine.device), weighed[1], scored[1])
+    lacking = f" ({complete} of its {len(every)} rows, which lack no cell)"
+    name, rows = dataset.name + (lacking if complete < len(every) else ""), every.take(index)
+    weights = None if weights is None else weights[index]
+    return _Shown(dataset.take(index.numpy()), name, rows.to(coding.machine.device), weights)
 
 
 @final
@@ -144,7 +142,7 @@ class _Maker:
     facts: dict[str, str] = field(default_factory=dict)
     cuts: list[str] = field(default_factory=list)
     mixed: dict[str, Any] = field(default_factory=dict)  # by chains, without which annealing is not judged
-    shares: Tensor | None = None  # see ``Codec.log_shares``
+    scored: DataSet | None = None
 
     def make(self, data: str | None, sweeps: int | None, seed: int) -> list[Section]:
         """Makes all sections in the order of their worth; what cannot be shown says why."""
@@ -201,7 +199,7 @@ class _Maker:
         )
         if judged is not None:
             subject.data, subject.rows, subject.weights = judged.name, judged.rows, judged.weights
-            self.shares = judged.shares
+            self.scored = judged.dataset
         if training is not None:
             subject.training = training.rows
         return subject
@@ -304,23 +302,22 @@ class _Maker:
         if not affordable(unit_updates(machine.hamiltonian())):
             step = partial(ais, machine, _ANNEALED, data=subject.rows, seed=seed)
             temperatures = self._fit("Likelihood", temperatures, step, "temperatures")
-        rows = None if subject.rows is None else Rows.of(subject.rows.cpu())
-        log_partition, table, notes = estimate(
-            machine, rows, subject.data or None, seed, temperatures=temperatures
-        )
+        with listening("finding ln Z") as notes:
+            log_partition = find_log_partition(machine, subject.rows, temperatures=temperatures, seed=seed)
+        base = subject.data or "pilot run of the machine"
+        table = partition_table(log_partition, chains=_ANNEALED, temperatures=temperatures, base=base)
         if temperatures < self.temperatures:
             table["shortened"] = f"{temperatures} of {self.temperatures} temperatures"
         mixed, row = self.mixed or None, dict[str, Any]()
-        if rows is not None:
-            scores = evaluate_rows(self.coding, rows, log_partition, seed, notes, self.shares)
-            row = {"data": subject.data, **scores}
+        if subject.rows is not None:
+            states = Rows.of(subject.rows.cpu(), machine.dtype)
+            found = evaluate_rows(self.coding, self.scored, log_partition, states=states, seed=seed)
+            row, notes = {"data": subject.data, **found.entries()}, [*notes, *found.doubts]
         known, unmixed = row.get("log_likelihood") is not None, verdict.unmixed(table, mixed)
         if value := verdict.likelihood(row, table, mixed):
             self.facts["log-likelihood" if known else "variational bound"] = value
         if known and not unmixed:
-            added = float(self.coding.log_slopes(subject.given).mean())
-            added += 0.0 if self.shares is None else float(self.shares.mean())
-            subject.score = row["log_likelihood"] - added
+            subject.score = found.mean - found.offset
         if unmixed:
             table["standard_error"] = None
             row |= {"log_partition_standard_error": None} if row else {}
@@ -335,19 +332,22 @@ class _Maker:
         machine, seed = subject.machine, subject.seed
         with listening("") as doubts:
             found = log_partitions(machine, self.kept, data=subject.rows, seed=seed, progress=False)
-        lines = along(machine, ages_of(self.kept), found, subject.rows)
+        ages, errors = ages_of(self.kept), found.standard_errors.tolist()
+        columns = {"log_partition": found.values.tolist()}
+        if subject.rows is not None and machine.graph.independent:
+            rungs = zip(hamiltonians_along(machine, self.kept), columns["log_partition"], strict=True)
+            columns["log_likelihood"] = [
+                float(log_weights(rung, subject.rows).mean()) - value for rung, value in rungs
+            ]
         section.lead = (
-            f"{len(lines) - 1} running averages of the machine are the rungs of a ladder, from which the "
+            f"{len(ages) - 1} running averages of the machine are the rungs of a ladder, from which the "
             "samples of this page come."
         )
         section.remarks = [Remark("caution", doubt) for doubt in doubts]
         for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
-            if name in lines[0]:
-                points, errors = (
-                    {title: [(float(line["updates"]), float(line[y])) for line in lines]}
-                    for y in (name, "standard_error")
-                )
-                section.charts.append(chart(title, points, "updates", "nats", errors=errors))
+            if name in columns:
+                points, bars = ({title: list(zip(ages, y, strict=True))} for y in (columns[name], errors))
+                section.charts.append(chart(title, points, "updates", "nats", errors=bars))
 
     def _landscape(self, section: Section, subject: Subject) -> None:
         scheme, starts = Plefka(subject.machine.hamiltonian()), subject.spread(STARTS)

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
 from harmonium.cli.runs import load_machine
-from harmonium.cli.scores import notes_of_rows, score_each
 from harmonium.data import DataSet, Series
+from harmonium.likelihood import CHUNK_ROWS, exact_log_partition, note_rows, score_states
 from harmonium.report import nearest_neighbours
+from harmonium.sums import affordable, unit_updates
 from harmonium.tables import Codec
-from harmonium.tasks import unusual_cells
+from harmonium.tasks import unit_offsets, unusual_cells
 
 EXAMPLES = (
     "harmonium score runs/family new.fasta --out scores.csv",
@@ -61,45 +64,58 @@ def score(
     coding, source = run.load()
     coding.require_generative("score")
     dataset = coding.read(data)
-    rows = coding.observed_rows(dataset, missing=True, beyond="tail")
-    with working("scoring rows"):
-        name, values = score_each(coding, rows, dataset)
+    name, values, notes = _score(coding, dataset)
     columns: dict[str, Any] = {}
     if dataset.alignment is not None and any(dataset.alignment.names):
         columns["name"] = np.array(dataset.alignment.names)
     columns[name] = values.numpy()
-    result = {
-        "machine": source,
-        "data": dataset.name,
-        "rows": len(values),
-        f"mean_{name}": float(values.mean()),
-    }
     if against is not None:
         other = Codec.of(load_machine(against, False, options.as_device(run.device))[0])
-        theirs = other.read(data)
-        with working("scoring rows"):
-            compared, numbers = score_each(
-                other, other.observed_rows(theirs, missing=True, beyond="tail"), theirs
-            )
+        compared, numbers, _ = _score(other, other.read(data))
         if compared != name:
             raise ValueError(f"against: expected a machine with {name}, received one with {compared}")
         columns["difference"] = (values - numbers).numpy()
-        result["mean_difference"] = float((values - numbers).mean())
     if nearest:
         columns["distance"] = _distances(coding, dataset)
-        result["mean_distance"] = float(columns["distance"].mean())
+    means = {f"mean_{x}": float(columns[x].mean()) for x in (name, "difference", "distance") if x in columns}
     if why is not None:
         with working("comparing cells with the expected ones"):
             columns |= _unusual(coding, dataset, why, seed)
     write_table(out, columns, dataset.dialect)
-    notes = notes_of_rows(coding, rows, name)
+    result = {"machine": source, "data": dataset.name, "rows": len(values), **means, "file": out}
+    return {**result, **({"notes": notes} if notes else {})}
+
+
+def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
+    """Scores every row: "log_likelihood" where ln Z can be summed in seconds, else "energy", (rows,) float64.
+
+    The energy is that of hidden units summed out and of the units of the data: -ln p - ln Z.
+
+    Raises:
+        ValueError: hidden layers that are joined and too many to sum over.
+    """
+    machine = coding.machine
+    known = affordable(unit_updates(machine.hamiltonian()))
+    if not known and not machine.graph.independent:
+        raise ValueError(
+            "RUN: expected hidden layers that no edge joins, or few hidden units, for score, received "
+            "others; harmonium evaluate bounds their mean"
+        )
+    rows = coding.observed_rows(dataset, missing=True, beyond="tail")
+    with working("scoring rows"):
+        partition = exact_log_partition(machine) if known else 0.0
+        chunks = (chunk.to(machine.device) for chunk in rows.chunks(CHUNK_ROWS))
+        values = torch.cat([score_states(machine, v, partition, is_bound=False).cpu() for v in chunks])
+        values = values + unit_offsets(coding, dataset, rows, machine)
+    name = "log_likelihood" if known else "energy"
+    notes = note_rows(machine, rows, name)
     if notes and coding.alphabet is None:
         notes.append(f"{name}: {_OUTLIERS}")
-    if name == "energy":
+    if not known:
         notes.append(
             "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
         )
-    return {**result, "file": out, **({"notes": notes} if notes else {})}
+    return name, values if known else -values, notes
 
 
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.output import Unfinished, note, working
-from harmonium.cli.scores import CORRELATION, Metric, metrics_of, pair_correlation, spread, spread_weighed
 from harmonium.cli.settings import TrainSettings, settings_in_force
 from harmonium.data import DataSet, Rows, read
 from harmonium.data._text_files import Dialect, split_words
@@ -26,7 +25,9 @@ from harmonium.data.beside import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
+from harmonium.report import pair_correlation
 from harmonium.tables import Codec, find_collapse, fit_exactly, read_kinds, without_units
+from harmonium.tasks import metrics_for
 from harmonium.training import (
     AVERAGED,
     EVENTS,
@@ -144,7 +145,7 @@ class Plan:
     beginning: Beginning
     rule: Rule
     share: float | None
-    metrics: dict[str, Metric] | None
+    metrics: dict[str, Any] | None
     validation: Tensor | None
     watchers: list[Callback] = field(default_factory=list)
 
@@ -169,7 +170,7 @@ class Plan:
             made.append(callbacks.EarlyStopping(next(iter(self.metrics)), settings.early_stopping))
         if settings.until_correlation is not None and not self.exact:
             goal = settings.until_correlation
-            made.append(callbacks.EarlyStopping(CORRELATION, _PATIENCE, _RISE, target=goal))
+            made.append(callbacks.EarlyStopping("pair_correlation", _PATIENCE, _RISE, target=goal))
         if settings.tensorboard:
             made.append(callbacks.TensorBoard(Path(str(settings.run_dir)) / EVENTS))
         return made
@@ -202,12 +203,12 @@ def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
     held = _held_out(machine, settings)
     # Where hidden units can be summed out, the likelihood itself is at hand.
     followed = settings.metric or ("likelihood" if exact and share is None else None)
-    metrics = None if held is None else metrics_of(Codec.of(machine), followed, held, settings.seed)
+    metrics = None if held is None else metrics_for(machine, held, followed, seed=settings.seed)
     plan = Plan(settings, beginning, rule, share, metrics, None if held is None else held.all())
     if settings.until_correlation is not None and not exact:
-        agreement = pair_correlation(machine, X, beginning.weights, settings.seed)
-        plan.metrics = {CORRELATION: agreement, **(metrics or {})}
-        plan.validation = spread(X, 1) if held is None else plan.validation
+        agreement = pair_correlation(machine, X, beginning.weights, seed=settings.seed)
+        plan.metrics = {**agreement, **(metrics or {})}
+        plan.validation = X.take(X.spread(1)) if held is None else plan.validation
         every = settings.evaluate_every or max(1, plan.total // _LOOKS)
         plan.settings = replace(settings, evaluate_every=every)
     return plan
@@ -249,11 +250,14 @@ def _fit(plan: Plan, device: torch.device, text: str, *, resume: bool, overwrite
 
 def _find_collapse(run: TrainingRun, plan: Plan) -> str | None:
     """Returns what shows that chains left a machine worse than independent columns; None: it is not."""
-    learned = spread_weighed(plan.beginning.X, plan.beginning.weights, _JUDGED)
-    if learned is None or plan.exact or not plan.rule.learns_density:
+    if plan.exact or not plan.rule.learns_density:
         return None
+    X, weights = plan.beginning.X, plan.beginning.weights
+    judged = X.spread(_JUDGED)
+    weights = None if weights is None else weights[judged]
     with working("comparing with independent columns"):
-        return find_collapse(run.averaged_machine or run.machine, *learned, seed=plan.settings.seed)
+        trained = run.averaged_machine or run.machine
+        return find_collapse(trained, X.take(judged), weights, seed=plan.settings.seed)
 
 
 def _decide(settings: TrainSettings, beginning: Beginning) -> tuple[TrainSettings, float | None]:
