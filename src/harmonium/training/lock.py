@@ -74,9 +74,10 @@ class Lock:
             raise ValueError(self._describe(holder))
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         signature = {"process": os.getpid(), "host": gethostname(), "since": since}
-        os.ftruncate(file, 0)
-        os.lseek(file, 0, os.SEEK_SET)
-        os.write(file, f"{json.dumps(signature)}\n".encode())
+        with suppress(OSError):  # a full disk: the lock is had all the same, the file only explains it
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, f"{json.dumps(signature)}\n".encode())
         self._file, self._process = os.fstat(file), os.getpid()
 
     def _describe(self, holder: dict[str, Any]) -> str:
