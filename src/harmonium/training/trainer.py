@@ -20,7 +20,7 @@ from harmonium.distributed import SHARDS, Distributed, Group, Shards, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded, rules
 from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import RowBatches, digest, make_batch_source
+from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Callback, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, Problem, TrainingDiverged
@@ -40,7 +40,6 @@ from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
-_STREAM_EVALUATE = 1000  # updates between evaluations of a stream, whose epochs have no known length
 
 
 def train(
@@ -92,10 +91,9 @@ def train(
     Args:
         machine: Machine, trained in place; parameters with ``requires_grad=False`` stay as they are.
         X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
-            tensor, a scipy sparse matrix or an h5py dataset; or a ``training.Stream`` of batches with a
-            state, with ``updates`` and without ``weights`` and ``batch_size``. Data in memory are
-            checked before the first update, others batch by batch. NaN is an entry that was not observed (all
-            columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
+            tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
+            update, others batch by batch. NaN is an entry that was not observed (all columns of a unit): the
+            likelihood is that of what was, and a row may have nothing observed.
         rule: Rule that estimates the gradient, for instance ``harmonium.rules.pcd()``; or the name of a
             recipe, ``"pcd"``, for its own settings.
         weights: Row weights, (rows,), finite, at least 0 and not all 0; only their ratios count. The
@@ -105,8 +103,7 @@ def train(
         epochs: Passes over the data, >= 1. Exactly one of the two.
         batch_size: Rows of each update, >= 1. Batches are cut from a concatenation of random permutations,
             one an epoch, so that all are full and every row appears once an epoch; a batch of at least all
-            rows is the whole data set in its own order. Permutations of more than 4,194,304 rows are not
-            drawn from all, but computed from a key (``docs/distributed.md``).
+            rows is the whole data set in its own order.
         optimizer: ``"sgd"``, ``"adam"``, or a callable ``parameters -> torch.optim.Optimizer`` that
             minimises, which then sets its own learning rates. ``"lbfgs"`` is for rules without noise, such as
             pseudo_likelihood: it reads all rows at every update, whatever ``batch_size``, and ends the run
@@ -150,8 +147,8 @@ def train(
         metrics: Callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
             ``validation_weights`` also a number. With ``averaging`` they judge the average.
-        evaluate_every: Updates between two evaluations; None: an epoch, 1000 with a stream. The end
-            of the run is always evaluated.
+        evaluate_every: Updates between two evaluations; None: an epoch. The end of the run is always
+            evaluated.
         record_every: Updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: Objects called with an ``Update`` after every update; see ``harmonium.training.callbacks``.
         run_dir: Folder for ``config.json``, ``checkpoint.safetensors`` and the one before,
@@ -212,7 +209,7 @@ class Run:
 
     Args:
         machine: Machine, trained in place.
-        X: Rows or a stream.
+        X: Rows.
         settings: Settings by which a run is recognised; ``updates`` counts those before it too.
         parts: shards into which batches and chains are cut; None: they are not.
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
@@ -293,7 +290,7 @@ class Run:
         feed = make_batch_source(machine, X, weights, size, seed, transformed=settings.transform is not None)
         epochs, updates = settings.epochs, settings.updates
         self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
-        self.evaluate_every = evaluate_every or feed.per_epoch or _STREAM_EVALUATE
+        self.evaluate_every = evaluate_every or feed.per_epoch
         self.record_every = record_every or max(1, min(100, self.total // 100))
         self.checkpoint_every = checkpoint_every
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
@@ -418,7 +415,7 @@ class Run:
     def condition(self) -> None:
         """Gives a search its preconditioner, and at its start the parameters the gauge of least penalty."""
         search, rows = self.state.optimizer.search, self.state.batches
-        if search is None or not isinstance(rows, RowBatches) or self.settings.transform is not None:
+        if search is None or self.settings.transform is not None:
             return
         search.preconditioner = make_preconditioner(
             self.machine, self.learned, self.settings.pulls(), rows.take(0)
