@@ -69,7 +69,6 @@ EXAMPLES = (
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
 _JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
-_PICTURED, _PICTURED_SWEEPS = 64, 100  # chains drawn for TensorBoard, every thousand updates
 
 
 def train(
@@ -154,10 +153,7 @@ def train(
         if settings.until_correlation is not None and not exact:
             watchers.append(_until(settings.until_correlation))
         if settings.tensorboard:
-            from harmonium.cli.pictures import SampleImages  # what draws takes part of a second to import
-
-            drawn = SampleImages.of(machine, X, _PICTURED, _PICTURED_SWEEPS, settings.seed)
-            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS, pictures=drawn and drawn.pictures))
+            watchers.append(callbacks.TensorBoard(run_dir / runs.EVENTS))
         return watchers
 
     again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
