@@ -93,13 +93,14 @@ def offer(callback: Callback, method: str, *arguments: Any) -> None:
 class EarlyStopping:
     """Stops a run when a metric has not improved for a number of evaluations, or has reached a target.
 
+    A run that ends, stopped or completed, gets the parameters of the best evaluation back: with ``averaging``
+    those of the average, which metrics judge then. The checkpoint keeps the last ones, from which a longer
+    run continues.
+
     Args:
         metric: name of the metric to follow, one of those given to ``train``.
         patience: evaluations without an improvement after which the run stops, >= 1.
         minimum_change: a change counts as an improvement when it exceeds this, >= 0, in the metric's unit.
-        restore_best: when the run ends, stopped or completed, put back the parameters of the best evaluation:
-            with ``averaging`` those of the average, which is what metrics judge then. The checkpoint keeps
-            the last ones, so that a longer run continues from there.
         larger_is_better: False for errors and other metrics that should fall.
         target: the run stops as soon as the metric is as good as this; None: no value ends it.
 
@@ -117,7 +118,6 @@ class EarlyStopping:
         metric: str,
         patience: int,
         minimum_change: float = 0.0,
-        restore_best: bool = True,
         larger_is_better: bool = True,
         target: float | None = None,
     ) -> None:
@@ -127,7 +127,6 @@ class EarlyStopping:
         self.metric = metric
         self.patience = patience
         self.minimum_change = minimum_change
-        self.restore_best = restore_best
         self.larger_is_better = larger_is_better
         self.target = None if target is None else _checks.real(target, "target")
         self.best: float | None = None
@@ -157,9 +156,8 @@ class EarlyStopping:
         value = update.metrics[self.metric]
         if self._improves(value):
             self.best, self.best_step, self._waited = value, update.step, 0
-            if self.restore_best:
-                state = update.judged.state_dict()
-                self._best_state = {name: tensor.clone() for name, tensor in state.items()}
+            state = update.judged.state_dict()
+            self._best_state = {name: tensor.clone() for name, tensor in state.items()}
         else:
             self._waited += 1
         return STOP if self._waited >= self.patience or self._reaches(value) else None
