@@ -131,13 +131,9 @@ def test_early_stopping_keeps_the_best_machine(cli: CommandLine, tmp_path: Path)
     )
 
 
-def test_a_run_that_is_watched_is_the_same_run(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_run_with_events_is_the_same_run(cli: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     cli.train(BARS, tmp_path / "plain", *FOLLOWED)
     cli.train(BARS, tmp_path / "watched", *FOLLOWED, "--tensorboard")
     plain, other = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("plain", "watched"))
     assert plain == other
-    events = EventAccumulator(str(tmp_path / "watched" / "tensorboard")).Reload()
-    assert "training/gradient_norm" in events.Tags()["scalars"]

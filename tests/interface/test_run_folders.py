@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import socket
+import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -84,7 +87,7 @@ def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path
 
 def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
     left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
-    for content in (json.dumps(left).encode(), b"", b'{"process": "x"}'):
+    for content in (json.dumps(left).encode(), b""):  # empty: it died before it could sign
         (tmp_path / "lock.json").write_bytes(content)
         assert_same(run(None), run(tmp_path, overwrite=True))
         assert not (tmp_path / "lock.json").exists()
@@ -102,33 +105,31 @@ def test_a_lock_of_another_host_is_refused_until_it_is_removed(tmp_path: Path) -
     run(tmp_path)
 
 
-def test_where_the_system_has_no_locks_the_file_counts(
+@pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
+def test_where_the_file_system_has_no_locks_the_file_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "fcntl", None)
+    def flock(*arguments: Any) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
     left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
     (tmp_path / "lock.json").write_text(json.dumps(left))
     with pytest.raises(ValueError, match=r"in use by process 4000000.*remove .*lock\.json"):
         run(tmp_path)
+    assert json.loads((tmp_path / "lock.json").read_text()) == left
     (tmp_path / "lock.json").unlink()
     assert_same(run(None), run(tmp_path))
     assert not (tmp_path / "lock.json").exists()
 
 
-def test_a_lock_that_goes_while_it_is_looked_at_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_is_released_meanwhile_is_taken(tmp_path: Path) -> None:
     held = lock.Lock(tmp_path / "lock.json")
-    original = os.open
-
-    def goes_first(path: Any, flags: int, *mode: Any) -> int:
-        if not flags & os.O_EXCL:
-            held.release()
-        return original(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", goes_first)
+    release = threading.Timer(0.1, held.release)
+    release.start()
     taken = lock.Lock(tmp_path / "lock.json")
-    assert taken.held()
+    release.join()
+    assert taken.held() and not held.held()
     taken.release()
 
 
@@ -147,22 +148,22 @@ def test_a_refused_or_failed_run_lets_go_of_the_folder(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
-    held = lock.Lock(tmp_path / "lock.json")
     (reading, writing), (ready, begun) = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writing)
-        os.write(begun, b"x")
-        os.read(reading, 1)
+    holder = os.fork()
+    if holder == 0:
+        held = lock.Lock(tmp_path / "lock.json")
+        if os.fork() == 0:
+            os.close(writing)
+            os.write(begun, b"n" if held.held() else b"y")
+            os.read(reading, 1)
         os._exit(0)
+    os.waitpid(holder, 0)
     try:
-        os.read(ready, 1)
-        held.drop()  # as the end of this process would
+        assert os.read(ready, 1) == b"y"
         lock.Lock(tmp_path / "lock.json").release()
     finally:
         for end in (writing, reading, ready, begun):
             os.close(end)
-        os.waitpid(child, 0)
 
 
 def test_a_mixed_history_is_refused(tmp_path: Path) -> None:
@@ -279,8 +280,7 @@ def test_a_run_ended_between_two_renames_goes_on(
 
 @pytest.mark.parametrize("step", [13, 19, 20, 39])
 def test_a_history_removed_during_a_run_is_written_anew(step: int, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"history\.jsonl was removed or changed while the run went on"):
-        assert_same(run(None), run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink)))
+    assert_same(run(None), run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink)))
     assert_same(run(None), run(tmp_path, resume=True))
 
 
@@ -360,25 +360,17 @@ def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
             (tmp_path / "precious.txt").write_text("x" * size)
             history.symlink_to(tmp_path / "precious.txt")
 
-    with pytest.warns(UserWarning, match="written anew"):
+    with pytest.raises(OSError, match=r"history\.jsonl could not be written"):
         short_run(tmp_path / "run", callbacks=[plant], record_every=1)
     assert set((tmp_path / "precious.txt").read_text()) == {"x"}
-    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["lock.json", "run.toml"])
-@pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]"])
+@pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]", '{"process": 12'])
 def test_a_file_of_something_else_is_refused_and_kept(name, content, overwrite, tmp_path):
     (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} is a file of something else; choose another folder"):
+    with pytest.raises(ValueError, match=f"{name} is a file of something else; .*choose another folder"):
         short_run(tmp_path, overwrite=overwrite)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == content
-
-
-@pytest.mark.parametrize("content", ["", '{"pro', '{"process": 12'])
-def test_what_a_process_left_that_died_in_writing_its_lock_is_taken_over(content, tmp_path):
-    (tmp_path / "lock.json").write_text(content)
-    short_run(tmp_path)
-    assert not (tmp_path / "lock.json").exists()

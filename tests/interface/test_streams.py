@@ -1,4 +1,4 @@
-"""Data that are larger than memory or come by themselves: what is read, when, and how a run goes on."""
+"""The order of rows, and data larger than memory: what is read, when, and how a run goes on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import threading
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import harmonium as hm
 from harmonium.data import _read_arrays
-from harmonium.training import Stream, batch_source
 from harmonium.training.batch_source import RowBatches
-from harmonium.training.checkpoint import read_checkpoint
-from harmonium.training.seeds import KeyedPermutation
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.integers(0, 2, (64, 6), dtype=np.uint8)
@@ -34,72 +32,11 @@ def train(X, **settings) -> hm.training.TrainingRun:
     return hm.train(machine(), X, **settings)
 
 
-class Bits:
-    """Batches of random bits, four an epoch, of a size that changes."""
-
-    def __init__(self, batches: int = 4, width: int = 6, seed: int = 0) -> None:
-        self.batches, self.width, self.seed, self.place, self.epoch = batches, width, seed, 0, 0
-
-    def __iter__(self):
-        while self.place < self.batches:
-            self.place += 1
-            generator = np.random.default_rng((self.seed, self.epoch, self.place))
-            yield generator.integers(0, 2, (8 + self.place, self.width))
-        self.place, self.epoch = 0, self.epoch + 1
-
-    def state_dict(self):
-        return {"place": self.place, "epoch": self.epoch}
-
-    def load_state_dict(self, state):
-        self.place, self.epoch = state["place"], state["epoch"]
-
-
 # Order -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 64, 1000, 4097])
-def test_a_keyed_permutation_takes_every_place_once(n: int) -> None:
-    order = KeyedPermutation(n, 7)(np.arange(n))
-    assert sorted(order.tolist()) == list(range(n))
-    if n > 100:
-        assert not np.array_equal(order, KeyedPermutation(n, 8)(np.arange(n)))
-        assert np.array_equal(order[::-7], KeyedPermutation(n, 7)(np.arange(n)[::-7]))
-
-
-def test_a_keyed_permutation_of_very_many_rows_takes_no_memory() -> None:
-    n = 10**10
-    order = KeyedPermutation(n, 1)(np.arange(n - 1000, n))
-    assert order.min() >= 0 and order.max() < n and len(set(order.tolist())) == 1000
-
-
-def test_keyed_permutations_look_uniform() -> None:
-    """Chi-squared of where places go, of pairs of neighbours and of pairs of keys: |z| < 4.5 fails a right
-    program less than once in 50,000 seeds."""
-    n, cells = 300_000, 32
-    one, other = (KeyedPermutation(n, key)(np.arange(n)) for key in (11, 12))
-    part = one[: n // 3] * cells // n
-    pairs = {
-        "places and images": (np.arange(n) * cells // n, one * cells // n),
-        "neighbours": (one[:-1] * cells // n, one[1:] * cells // n),
-        "far apart": (one[: -n // 2] * cells // n, one[n // 2 :] * cells // n),
-        "keys": (one * cells // n, other * cells // n),
-        "low digits": (np.arange(n) % cells, one % cells),
-        "a third": (part, np.arange(len(part)) % cells),
-    }
-    for name, (x, y) in pairs.items():
-        counts = np.bincount(x * cells + y, minlength=cells * cells)
-        expected = len(x) / cells**2
-        freedom = (cells - 1) ** 2
-        chi = ((counts - expected) ** 2).sum() / expected
-        # The margins are fixed, or all but fixed, by every place being taken once.
-        assert abs(chi - freedom) < 4.5 * (2 * freedom) ** 0.5 + 0.05 * freedom, (name, chi, freedom)
-    moves = one[:-1] < one[1:]
-    assert abs(moves.mean() - 0.5) < 4.5 * (1 / 12 / n) ** 0.5
-
-
 @pytest.mark.parametrize("weighted", [False, True])
-def test_every_row_appears_once_in_an_epoch_of_many(monkeypatch, weighted: bool) -> None:
-    monkeypatch.setattr(batch_source, "HELD", 50)
+def test_every_row_appears_once_in_an_epoch(weighted: bool) -> None:
     weights = None
     if weighted:
         weights = torch.ones(107)
@@ -118,10 +55,9 @@ def test_every_row_appears_once_in_an_epoch_of_many(monkeypatch, weighted: bool)
 # Files -----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_trained_as_its_rows_in_memory_and_goes_on(tmp_path, monkeypatch) -> None:
+def test_a_file_is_trained_as_its_rows_in_memory_and_goes_on(tmp_path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    monkeypatch.setattr(batch_source, "HELD", 50)
     whole = bits(train(ROWS))
     assert bits(train(mapped)) == whole
     part = train(mapped, updates=7, run_dir=tmp_path / "run")
@@ -176,43 +112,7 @@ def test_a_large_idx_file_is_mapped(tmp_path, monkeypatch) -> None:
     assert hm.data.Rows.of(hm.data.read(tmp_path / "images.idx").samples).in_memory
 
 
-# Streams ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [1, 6, 8])  # 8: between two epochs
-def test_a_stream_goes_on_where_it_was(tmp_path, stop: int) -> None:
-    assert isinstance(Bits(), Stream)
-    whole = train(Bits())
-    train(Bits(), updates=stop, run_dir=tmp_path / "run")
-    fresh = Bits()
-    assert bits(train(fresh, run_dir=tmp_path / "run", resume=True)) == bits(whole)
-    assert (fresh.epoch, fresh.place) == (4, 4)
-    kept = read_checkpoint(tmp_path / "run" / "checkpoint.safetensors")["data"]
-    assert kept == {"epochs": 4, "stream": {"place": 4, "epoch": 4}}
-
-
-def test_epochs_of_a_stream_are_counted() -> None:
-    seen = []
-    train(Bits(), updates=10, callbacks=[lambda update: seen.append(update.epoch)])
-    assert seen == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("X", "settings", "message"),
-    [
-        (Bits, {"updates": None, "epochs": 1}, "epochs: expected updates with a stream"),
-        (Bits, {"weights": [1.0]}, "weights: expected None with a stream"),
-        (lambda: Bits(width=5), {}, "6"),
-        (lambda: Bits(batches=0), {}, "X: expected a stream of batches, received one without any"),
-        (lambda: (x for x in ()), {}, r"X: expected rows, or a stream of batches with state_dict\(\)"),
-    ],
-)
-def test_what_is_no_stream_is_refused(X, settings, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        train(X(), **settings)
-
-
-def test_a_run_does_not_go_on_from_rows_to_a_stream(tmp_path) -> None:
-    train(ROWS, updates=3, run_dir=tmp_path / "run")
-    with pytest.raises(ValueError, match="X: the run to resume has"):
-        train(Bits(), run_dir=tmp_path / "run", resume=True)
+@pytest.mark.parametrize("X", [(x for x in ()), DataLoader(ROWS)], ids=["generator", "DataLoader"])
+def test_batches_in_the_place_of_rows_are_refused(X) -> None:
+    with pytest.raises(TypeError, match=r"X: expected a numpy array, .* or h5py dataset, received"):
+        train(X)

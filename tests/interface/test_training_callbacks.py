@@ -126,16 +126,6 @@ def test_early_stopping(values: list[float], settings: dict[str, Any], updates: 
     assert torch.equal(outcome.machine.couplings[0].weight, kept[best_step])
 
 
-def test_early_stopping_may_keep_the_last_parameters() -> None:
-    kept: list[torch.Tensor] = []
-    stopping = callbacks.EarlyStopping("score", patience=2, restore_best=False)
-    outcome = run(
-        callbacks=[stopping, lambda update: kept.append(update.machine.couplings[0].weight.detach().clone())],
-        **scripted([3, 2, 1, 0]),
-    )
-    assert outcome.status == "stopped" and torch.equal(outcome.machine.couplings[0].weight, kept[-1])
-
-
 def test_early_stopping_forgets_between_runs() -> None:
     stopping = callbacks.EarlyStopping("score", patience=2)
     assert run(callbacks=[stopping], **scripted([9, 1, 1, 1])).updates == 3

@@ -215,7 +215,7 @@ class RuleSettings(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class Watching(Checked):
-    """The metrics and pictures of a machine while it learns.
+    """The metrics of a machine while it learns.
 
     Attributes:
         validation: held-out data for the metric.

@@ -2,10 +2,7 @@
 
 from harmonium.training import callbacks as callbacks
 from harmonium.training.attempts import train_slower as train_slower
-from harmonium.training.batch_source import (
-    Stream as Stream,
-    check_rows as check_rows,
-)
+from harmonium.training.batch_source import check_rows as check_rows
 from harmonium.training.callbacks import (
     STOP as STOP,
     Callback as Callback,

@@ -1,44 +1,20 @@
-"""Sources of the batches of a run: rows in an order that the seed and the step determine, or a stream."""
+"""The batches of a run: rows in an order that the seed and the step determine."""
 
 from __future__ import annotations
 
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, Final, NamedTuple, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.seeds import KeyedPermutation, stream_seed
+from harmonium.training.seeds import stream_seed
 
-HELD: Final = 1 << 22
-"""Rows up to which the order of an epoch is drawn and held; beyond, it is computed from a key."""
 _CHUNK: Final = 1 << 20  # entries that are checked at once, which bounds the memory of the pass
-
-
-@runtime_checkable
-class Stream(Protocol):
-    """Batches in place of a matrix: something to iterate over that knows where it is.
-
-    torchdata's ``StatefulDataLoader`` is one. ``train`` iterates over it once, and again whenever it ends.
-    Several processes each iterate over a stream of their own, and all of them have to bring the same batches.
-    """
-
-    def __iter__(self) -> Iterator[Any]:
-        """Batches (rows, visible_width), NumPy arrays or torch tensors, from where the state is."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the position after the last batch: tensors, numbers, strings, None, or lists, tuples and
-        dicts of them."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes there: what is iterated over next begins with the batch after."""
 
 
 class Batch(NamedTuple):
@@ -53,59 +29,15 @@ class Batch(NamedTuple):
     of: int | None = None
 
 
-class BatchSource(ABC):
-    """The batches of a run, one an update.
-
-    Attributes:
-        checked: whether all data were found in the support of the machine before the first update.
-        observed: whether all their entries are known to be observed.
-        per_epoch: updates after which every row has been seen, the last batch possibly reaching beyond; None
-            where nobody knows.
-    """
-
-    checked = False
-    observed = False
-    per_epoch: int | None = None
-
-    @abstractmethod
-    def take(self, step: int) -> Batch:
-        """Returns the batch of the update that follows ``step`` earlier ones; asked for in their order."""
-
-    @abstractmethod
-    def updates(self, epochs: int) -> int:
-        """Returns the least number of updates that shows every row ``epochs`` times."""
-
-    @abstractmethod
-    def epoch(self, step: int) -> int:
-        """Returns the epochs completed after ``step`` updates."""
-
-    @abstractmethod
-    def identity(self) -> dict[str, Any]:
-        """Returns the entries by which the data are recognised on resuming."""
-
-    @abstractmethod
-    def state_dict(self) -> Any:
-        """Returns the position in the data beside the step; None where the step determines it."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Any) -> None:
-        """Goes to a position in the data."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Ends what reads ahead."""
-
-
 @final
-class RowBatches(BatchSource):
+class RowBatches:
     """Batches cut from a concatenation of random permutations of the rows, one permutation an epoch.
 
     Every batch is full and every row appears once in each epoch; a batch may reach over the end of one epoch
     into the next. When ``batch_size`` is at least the number of rows, every batch is the whole data set, in
     its own order. As the permutation of an epoch is drawn from ``(seed, epoch)``, a resumed run finds its
-    place from the step and keeps no state of the data. More than ``HELD`` rows are in the order of a
-    ``KeyedPermutation``: any number of them takes no memory. Rows of a file are read by a thread while the
-    update before is made.
+    place from the step and keeps no state of the data. Rows of a file are read by a thread while the update
+    before is made.
 
     Args:
         batch_size: rows in a batch, >= 1; more than there are counts as all.
@@ -115,6 +47,9 @@ class RowBatches(BatchSource):
         size: Rows of a batch, at most those that there are.
         width: Columns of the rows.
         complete: True if every batch is all the rows, in their order.
+        checked: whether all rows were found in the support of the machine before the first update.
+        observed: whether all their entries are known to be observed.
+        per_epoch: updates after which every row has been seen, the last batch possibly reaching beyond.
     """
 
     def __init__(
@@ -139,7 +74,7 @@ class RowBatches(BatchSource):
         self.complete = self.size == self._number
         self._all_places = torch.arange(self._number if self.complete else 0)
         self._seed = seed
-        self._orders: dict[int, Tensor | KeyedPermutation] = {}
+        self._orders: dict[int, Tensor] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
@@ -219,12 +154,15 @@ class RowBatches(BatchSource):
         return self._weights
 
     def updates(self, epochs: int) -> int:
+        """Returns the least number of updates that shows every row ``epochs`` times."""
         return -(-epochs * self._number // self.size)
 
     def epoch(self, step: int) -> int:
+        """Returns the epochs completed after ``step`` updates."""
         return step * self.size // self._number
 
     def identity(self) -> dict[str, Any]:
+        """Returns the entries by which the data are recognised on resuming."""
         # The first, the middle and the last row are enough to tell one data set from another.
         some = self._rows.take(torch.tensor([0, len(self._rows) // 2, len(self._rows) - 1])).double()
         weights = self._given_weights
@@ -233,16 +171,8 @@ class RowBatches(BatchSource):
             "weights": None if weights is None else digest(weights),
         }
 
-    def state_dict(self) -> Any:
-        return None
-
-    def load_state_dict(self, state: Any) -> None:
-        if state is not None:
-            raise ValueError(
-                f"X: expected a stream, as in the run to resume, received {len(self._rows)} rows"
-            )
-
     def close(self) -> None:
+        """Ends what reads ahead."""
         if self._reader is not None:
             self._reader.shutdown(cancel_futures=True)
 
@@ -257,64 +187,13 @@ class RowBatches(BatchSource):
             key = stream_seed(self._seed, "data", epoch)
             # A batch reaches into two epochs at most; older permutations are never asked for again.
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            if self._number > HELD:
-                self._orders[epoch] = KeyedPermutation(self._number, key)
-            else:
-                self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
-        order = self._orders[epoch]
-        if isinstance(order, Tensor):
-            return order[start:stop]
-        return torch.from_numpy(order(np.arange(start, stop)))
-
-
-@final
-class StreamBatches(BatchSource):
-    """Batches as a stream has them; one that ends begins again."""
-
-    def __init__(self, stream: Stream, dtype: torch.dtype) -> None:
-        self._stream, self._dtype = stream, dtype
-        self._begun: Iterator[Any] | None = None
-        self._epochs = 0
-
-    def take(self, step: int) -> Batch:
-        if self._begun is None:
-            self._begun = iter(self._stream)
-        try:
-            batch = next(self._begun)
-        except StopIteration:
-            self._begun, self._epochs = iter(self._stream), self._epochs + 1
-            batch = next(self._begun, None)
-            if batch is None:
-                raise ValueError("X: expected a stream of batches, received one without any") from None
-        name = f"X (batch of update {step + 1})"
-        rows = Rows.of(batch, dtype=self._dtype, name=name, missing=True)
-        return Batch(rows.take(torch.arange(len(rows))), None, range(len(rows)))
-
-    def updates(self, epochs: int) -> int:
-        raise ValueError("epochs: expected updates with a stream of batches, which does not say its length")
-
-    def epoch(self, step: int) -> int:
-        return self._epochs
-
-    def identity(self) -> dict[str, Any]:
-        return {"X": type(self._stream).__name__, "weights": None}
-
-    def state_dict(self) -> Any:
-        return {"epochs": self._epochs, "stream": self._stream.state_dict()}
-
-    def load_state_dict(self, state: Any) -> None:
-        if not isinstance(state, dict) or state.keys() != {"epochs", "stream"}:
-            raise ValueError("X: expected rows, as in the run to resume, received a stream")
-        self._epochs, self._begun = _checks.positive_int(state["epochs"], "epochs", minimum=0), None
-        self._stream.load_state_dict(state["stream"])
-
-    def close(self) -> None:
-        pass
+            self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
+        return self._orders[epoch][start:stop]
 
 
 def make_batch_source(
     machine: BoltzmannMachine, X: Any, weights: Any, batch_size: int, seed: int, *, transformed: bool
-) -> BatchSource:
+) -> RowBatches:
     """Returns the batches of the X of ``train``, checked as far as that is cheap.
 
     Args:
@@ -323,15 +202,6 @@ def make_batch_source(
     Raises:
         TypeError, ValueError: as ``train``.
     """
-    if isinstance(X, Stream):
-        if weights is not None:
-            raise ValueError("weights: expected None with a stream of batches, received weights")
-        return StreamBatches(X, machine.dtype)
-    if hasattr(X, "__next__") or hasattr(X, "sampler"):
-        raise TypeError(
-            f"X: expected rows, or a stream of batches with state_dict() and load_state_dict(), from which a "
-            f"run can go on; received {type(X).__name__}, which has no such state"
-        )
     rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
     weights = _checks.weights(weights, "weights", len(rows))
     observed = False if transformed else check_rows(machine, rows, "X")

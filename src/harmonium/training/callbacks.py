@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
@@ -95,13 +93,14 @@ def offer(callback: Callback, method: str, *arguments: Any) -> None:
 class EarlyStopping:
     """Stops a run when a metric has not improved for a number of evaluations, or has reached a target.
 
+    A run that ends, stopped or completed, gets the parameters of the best evaluation back: with ``averaging``
+    those of the average, which metrics judge then. The checkpoint keeps the last ones, from which a longer
+    run continues.
+
     Args:
         metric: name of the metric to follow, one of those given to ``train``.
         patience: evaluations without an improvement after which the run stops, >= 1.
         minimum_change: a change counts as an improvement when it exceeds this, >= 0, in the metric's unit.
-        restore_best: when the run ends, stopped or completed, put back the parameters of the best evaluation:
-            with ``averaging`` those of the average, which is what metrics judge then. The checkpoint keeps
-            the last ones, so that a longer run continues from there.
         larger_is_better: False for errors and other metrics that should fall.
         target: the run stops as soon as the metric is as good as this; None: no value ends it.
 
@@ -119,7 +118,6 @@ class EarlyStopping:
         metric: str,
         patience: int,
         minimum_change: float = 0.0,
-        restore_best: bool = True,
         larger_is_better: bool = True,
         target: float | None = None,
     ) -> None:
@@ -129,7 +127,6 @@ class EarlyStopping:
         self.metric = metric
         self.patience = patience
         self.minimum_change = minimum_change
-        self.restore_best = restore_best
         self.larger_is_better = larger_is_better
         self.target = None if target is None else _checks.real(target, "target")
         self.best: float | None = None
@@ -159,9 +156,8 @@ class EarlyStopping:
         value = update.metrics[self.metric]
         if self._improves(value):
             self.best, self.best_step, self._waited = value, update.step, 0
-            if self.restore_best:
-                state = update.judged.state_dict()
-                self._best_state = {name: tensor.clone() for name, tensor in state.items()}
+            state = update.judged.state_dict()
+            self._best_state = {name: tensor.clone() for name, tensor in state.items()}
         else:
             self._waited += 1
         return STOP if self._waited >= self.patience or self._reaches(value) else None
@@ -207,39 +203,25 @@ class EarlyStopping:
 
 
 class TensorBoard:
-    """Writes learning rate, gradient norm, diagnostics, metrics and pictures as TensorBoard events.
+    """Writes learning rate, gradient norm, diagnostics and metrics as TensorBoard events.
 
     Args:
         log_dir: folder of the event files; created if missing.
         every: updates between two records, >= 1; metrics are written whenever they are evaluated.
-        pictures: makes pictures of the machine by their names: arrays of bytes, (height, width) or
-            (height, width, 3), such as ``harmonium.report.image_grid`` returns. None: no pictures.
-        pictures_every: updates between two requests for them, >= 1; the end of the run always has them.
 
     Raises:
         ImportError: the ``tensorboard`` extra is not installed.
-        ValueError: ``every`` or ``pictures_every`` below 1.
+        ValueError: ``every`` below 1.
     """
 
-    def __init__(
-        self,
-        log_dir: str | os.PathLike[str],
-        every: int = 100,
-        pictures: Callable[[BoltzmannMachine], Mapping[str, NDArray[np.uint8]]] | None = None,
-        pictures_every: int = 1000,
-    ) -> None:
+    def __init__(self, log_dir: str | os.PathLike[str], every: int = 100) -> None:
         try:
             import torch.utils.tensorboard  # noqa: F401
         except ImportError as error:
             raise ImportError(
                 "TensorBoard: needs the tensorboard package; pip install 'harmonium[tensorboard]'"
             ) from error
-        _checks.positive_int(every, "every")
-        self.log_dir = os.fspath(log_dir)
-        _checks.positive_int(pictures_every, "pictures_every")
-        self.every = every
-        self.pictures = pictures
-        self.pictures_every = pictures_every
+        self.log_dir, self.every = os.fspath(log_dir), _checks.positive_int(every, "every")
         self._writer: Any = None
         self._step = 0
 
@@ -249,12 +231,11 @@ class TensorBoard:
 
     def wants(self, step: int, total: int) -> bool:
         """Returns whether there is something to write after so many updates, metrics aside."""
-        draws = self.pictures is not None and step % self.pictures_every == 0
-        return draws or step % self.every == 0 or step == total
+        return step % self.every == 0 or step == total
 
     def __call__(self, update: Update) -> None:
         """Writes one record."""
-        if update.metrics or update.step % self.every == 0 or update.step == update.total:
+        if update.metrics or self.wants(update.step, update.total):
             writer = self._open()
             writer.add_scalar("training/learning_rate", update.learning_rate, update.step)
             writer.add_scalar("training/gradient_norm", update.gradient_norm, update.step)
@@ -262,14 +243,7 @@ class TensorBoard:
                 writer.add_scalar(f"diagnostics/{name}", value, update.step)
             for name, value in update.metrics.items():
                 writer.add_scalar(f"metrics/{name}", value, update.step)
-        if self.pictures is not None and update.step % self.pictures_every == 0:
-            self._draw(update.judged, update.step)
         self._step = update.step
-
-    def finish(self, judged: BoltzmannMachine) -> None:
-        """Draws the machine that the run leaves."""
-        if self.pictures is not None and self._step % self.pictures_every:
-            self._draw(judged, self._step)
 
     def close(self) -> None:
         """Flushes and closes the event file."""
@@ -284,12 +258,6 @@ class TensorBoard:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a checkpoint; events written after it are purged."""
         self._step = _checks.positive_int(state["step"], "TensorBoard: step", minimum=0)
-
-    def _draw(self, machine: BoltzmannMachine, step: int) -> None:
-        assert self.pictures is not None
-        for name, picture in self.pictures(machine).items():
-            formats = "HW" if picture.ndim == 2 else "HWC"
-            self._open().add_image(f"pictures/{name}", picture, step, dataformats=formats)
 
     def _open(self) -> Any:
         if self._writer is None:

@@ -156,7 +156,6 @@ _PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "averaged": ("tensors by name or None", lambda x: x is None or _is_by_name(x, Tensor)),
     "optimizer": ("a dict", lambda x: type(x) is dict),
     "rule": ("anything", lambda x: True),
-    "data": ("a dict or None", lambda x: x is None or type(x) is dict),
     "callbacks": (
         "names with states",
         lambda x: type(x) is list and all(type(entry) is list and len(entry) == 2 for entry in x),

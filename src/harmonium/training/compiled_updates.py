@@ -16,7 +16,6 @@ from harmonium.chains import KernelState
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
 from harmonium.learning import FreeChains, Rule, begin
-from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import Ascent
 from harmonium.training.penalties import L2
 from harmonium.training.settings import Settings
@@ -45,7 +44,7 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
         any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())
         or not climber.plain
         or climber.radius is not None
-        or not (isinstance(source, RowBatches) and source.checked and source.observed)
+        or not (source.checked and source.observed)
     ):
         return False
     rows = source.size + max(source.size, rule.gibbs_chains.chains or 0) * rule.gibbs_chains.sweeps
@@ -105,7 +104,6 @@ class CompiledUpdates(Updates):
         from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
-        assert isinstance(source, RowBatches)
         count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
         while count < most and not any(due(state.step + count)) and self.average is None:
             count += 1

@@ -28,8 +28,7 @@ class Pull(Protocol):
 class Penalty(ABC):
     """R(W), by which a run ascends the mean ln p less R. Biases have none but for ``FieldL2``.
 
-    Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind``, ``value`` and
-    ``pull``.
+    Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind`` and ``pull``.
 
     Args:
         strength: Strength, at least 0.
@@ -70,19 +69,16 @@ class Penalty(ABC):
             yield f"couplings.{edge}.weight", (machine.layers[l], machine.layers[m])
 
     @abstractmethod
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        """Returns R of the weights of one coupling, (width_l, width_m), differentiable where R is.
-
-        Args:
-            W: Weights of the coupling, of an edge within a layer those above the diagonal.
-            sides: Layers at its two ends.
-        """
-
-    @abstractmethod
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         """Returns a gradient, (width_l, width_m), less that of R; less 0 where R has a kink.
 
         It is a new tensor, or ``out``, which may be the gradient itself.
+
+        Args:
+            gradient: Gradient of the mean log-likelihood.
+            W: Weights of the coupling, of an edge within a layer those above the diagonal.
+            sides: Layers at its two ends.
+            out: Tensor for the result.
         """
 
 
@@ -92,9 +88,6 @@ class L2(Penalty):
     """Half the strength times ΣW²; ``weight_decay`` is short for it."""
 
     kind: ClassVar[str] = "l2"
-
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        return 0.5 * self.strength * W.square().sum()
 
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         return torch.sub(gradient, W, alpha=self.strength, out=out)
@@ -106,9 +99,6 @@ class L1(Penalty):
     """The strength times Σ|W|; ``l1`` is short for it."""
 
     kind: ClassVar[str] = "l1"
-
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        return self.strength * W.abs().sum()
 
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         return torch.sub(gradient, W.sign(), alpha=self.strength, out=out)
@@ -124,9 +114,6 @@ class GroupLasso(Penalty):
     """
 
     kind: ClassVar[str] = "group"
-
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        return self.strength * _blocks(W, sides).square().sum((1, 3)).sqrt().sum()
 
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         blocks = _blocks(W, sides)
@@ -145,10 +132,6 @@ class L1Squared(Penalty):
     """
 
     kind: ClassVar[str] = "l1squared"
-
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        sums = _blocks(W, sides).abs().sum((0, 1, 3))
-        return 0.5 * self.strength / W.shape[0] * sums.square().sum()
 
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         blocks = _blocks(W, sides)
@@ -189,9 +172,6 @@ class FieldL2(Penalty):
         for l, layer in enumerate(machine.layers):
             if layer.discrete:
                 yield f"layers.{l}.{layer.location}", (layer, layer)
-
-    def value(self, W: Tensor, sides: Sides) -> Tensor:
-        return 0.5 * self.strength * W.square().sum()
 
     def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
         return torch.sub(gradient, W, alpha=self.strength, out=out)

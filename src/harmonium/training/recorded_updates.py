@@ -16,7 +16,6 @@ from harmonium.backends.sending import Sender
 from harmonium.data import bernoulli_binarise
 from harmonium.data.transforms import check_intensities, draw_bits
 from harmonium.learning import Rule
-from harmonium.training.batch_source import RowBatches
 from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings
@@ -38,14 +37,12 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
         return ""
     if total < choice.LEAST_UPDATES:
         return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
-    if settings.shards is not None:
+    if settings.distributed is not None:
         return "the host reads what shards note"
     if not isinstance(rule, Rule):
         return "the rule is not one of harmonium.rules"
     if not rule.is_steady:
         return f"{rule.name} decides by numbers that it asks for"
-    if not isinstance(source, RowBatches):
-        return "the rows are a stream"
     if not state.optimizer.recordable:
         return "the optimiser has no capturable form"
     floats = source.tensor is not None and source.tensor.is_floating_point()
@@ -94,7 +91,6 @@ class RecordedUpdates(Updates):
     def __post_init__(self) -> None:
         super().__post_init__()
         machine, source, device = self.state.machine, self.state.batches, self.device
-        assert isinstance(source, RowBatches)
         self._source = source
         self._rows = source.put_on(device, int(_SHARE * _device.free_memory(device)))
         self._where = source.indices(0).to(device)

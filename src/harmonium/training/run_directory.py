@@ -22,14 +22,14 @@ from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from harmonium.training.history import Record, read_lines, write_line
-from harmonium.training.lock import NO_LINK, Lock, say_link
+from harmonium.training.lock import Lock
 from harmonium.training.run_toml import RUN_FILE, read_run_file, tables
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
 PREVIOUS = "checkpoint-previous.safetensors"
 AVERAGED, EVENTS = "averaged.safetensors", "tensorboard"
-_HISTORY = "history.jsonl"
+_HISTORY, _LOCK = "history.jsonl", "lock.json"
 _FILES = (RUN_FILE, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
 
@@ -76,12 +76,17 @@ class RunDirectory:
         self._machine = self.path / MACHINE
         self._averaged = self.path / AVERAGED
         self._ladder = self.path / LADDER
-        self._length = 0  # of the history, in bytes
         self._replaced: list[Path] = []  # files of another run, until this one writes
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run_dir: expected a folder, {self.path} is a file")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = Lock(self.path / "lock.json")
+        for file in (self.path / name for name in (*_FILES, _LOCK)):
+            if file.is_symlink():
+                raise ValueError(
+                    f"run_dir: expected files of a run's own, {file} is a symbolic link, whose target a run "
+                    "would change; remove it, or choose another folder"
+                )
+        self._lock = Lock(self.path / _LOCK)
         try:
             self._begin(resume, overwrite)
         except BaseException:
@@ -90,9 +95,6 @@ class RunDirectory:
 
     def _begin(self, resume: bool, overwrite: bool) -> None:
         files = [self.path / name for name in _FILES]
-        for file in files:
-            if file.is_symlink():
-                raise ValueError(say_link(file))
         alone = [file for file in files if file.exists()] == [self._config]
         if alone and not _is_run_file(self._config):
             raise ValueError(
@@ -174,9 +176,11 @@ class RunDirectory:
                 replace_file(self._config, content.encode("utf-8", "surrogateescape"))
 
     def append(self, state: TrainingState) -> None:
-        """Appends the last record of a run to ``history.jsonl``, and any that were lost there."""
+        """Appends the last record of a run to ``history.jsonl``; the next checkpoint writes it whole."""
         self._replace()
-        self._extend_history(state, write_line(state.history.records[-1]))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        with self._name_failures(self._history), open(os.open(self._history, flags, 0o666), "ab") as file:
+            file.write(write_line(state.history.records[-1]))
 
     def save(self, state: TrainingState, content: Mapping[str, Any]) -> None:
         """Writes ``checkpoint.safetensors``, and keeps the one before as ``checkpoint-previous.safetensors``.
@@ -188,7 +192,7 @@ class RunDirectory:
         self._replace()
         if state.history.records:
             # The checkpoint counts the records, so they must not reach the disk after it.
-            self._extend_history(state, b"", synchronise=True)
+            self._write_history(state)
         with self._name_failures(self.checkpoint):
             write_checkpoint(self._next, {"settings": self._settings, **content})
             if self.checkpoint.exists():
@@ -208,13 +212,6 @@ class RunDirectory:
         if ladder is not None:
             with self._name_failures(self._ladder):
                 save_ladder(self._ladder, ladder, overwrite=True)
-
-    def clear(self) -> None:
-        """Removes the run that is to be replaced, and lets other processes train here."""
-        try:
-            self._replace()
-        finally:
-            self.close()
 
     def _replace(self) -> None:
         """Removes the run that this one replaces, and writes this one's settings."""
@@ -257,29 +254,8 @@ class RunDirectory:
         except ValueError as error:
             raise DamagedCheckpoint(f"{self._history}: damaged ({error})") from error
 
-    def _extend_history(self, state: TrainingState, line: bytes, synchronise: bool = False) -> None:
-        """Appends to ``history.jsonl``; writes it anew where it is not what this run has written so far."""
-        if not self._length:  # also where this run goes on from records of another
-            self._write_history(state)
-            return
-        with self._name_failures(self._history):
-            whole = not self._history.is_symlink() and self._history.exists()
-            if whole:
-                descriptor = os.open(self._history, os.O_WRONLY | os.O_APPEND | NO_LINK)
-                with open(descriptor, "ab") as file:
-                    whole = file.seek(0, os.SEEK_END) == self._length
-                    if whole:
-                        self._length += file.write(line)
-                        file.flush()
-                        if synchronise:
-                            os.fsync(file.fileno())
-        if not whole:
-            _checks.warn(f"{self._history} was removed or changed while the run went on: it is written anew")
-            self._write_history(state)
-
     def _write_history(self, state: TrainingState) -> None:
         content = b"".join(map(write_line, state.history.records))
-        self._length = len(content)
         if content or self._history.exists():
             with self._name_failures(self._history):
                 replace_file(self._history, content)

@@ -94,7 +94,7 @@ class Watching(Checked):
         metrics: Callables ``(machine, validation)`` by name that return a value for every row, such as
             ``harmonium.likelihood.pseudo_log_likelihood``, of which the weighted mean is recorded; without
             ``validation_weights`` also a number. With ``averaging`` they judge the average.
-        evaluate_every: Updates between two evaluations; None: an epoch, 1000 with a stream. The end of the
+        evaluate_every: Updates between two evaluations; None: an epoch. The end of the
             run is always evaluated.
         record_every: Updates between two records of the history; None: 100, or a hundredth of a shorter run.
         callbacks: Objects called with an ``Update`` after every update; see ``harmonium.training.callbacks``.

@@ -18,7 +18,7 @@ from harmonium.distributed import Group
 from harmonium.ladder import Ladder
 from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.batch_source import BatchSource
+from harmonium.training.batch_source import RowBatches
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import CLIPPED, History, Record
 from harmonium.training.optimizers import Ascent
@@ -119,7 +119,7 @@ class TrainingState:
     generator: torch.Generator
     callbacks: Sequence[Any]
     rule: Any
-    batches: BatchSource
+    batches: RowBatches
     history: History = field(default_factory=History)
     rule_state: Any = None
     step: int = 0
@@ -151,7 +151,6 @@ class TrainingState:
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "rule": rule_state,
-            "data": self.batches.state_dict(),
             "callbacks": [[type(x).__name__, x.state_dict()] for x in self._find_stateful()],
         }
 
@@ -187,7 +186,7 @@ class TrainingState:
 
         Raises:
             ValueError: naming what does not fit. The machine is as before.
-            Exception: what else a damaged state leads a callback or a stream to.
+            Exception: what else a damaged state leads a callback to.
         """
         device = self.machine.device
         machines = {"machine": self.machine, "averaged": self.averaged}
@@ -199,7 +198,6 @@ class TrainingState:
             raise ValueError(f"{where}: holds values that are not finite")
         self.begin_from(rule_state)
         self.optimizer.load_state_dict(content["optimizer"])
-        self.batches.load_state_dict(content["data"])
         for callback, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
             callback.load_state_dict(_move(state, device))
         settings = content.get("settings", {})
@@ -258,7 +256,7 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
     """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
     Data are identified by their shape and three rows, their weights by a digest of all, callables by their
-    names: two lambdas look alike. A stream is identified by the name of its class.
+    names: two lambdas look alike.
     """
     machine, optimizer = state.machine, state.optimizer.optimizer
     content = settings.as_dict()

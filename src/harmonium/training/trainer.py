@@ -18,7 +18,7 @@ from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded
 from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import RowBatches, digest, make_batch_source
+from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged, warn_of_saddle
@@ -36,7 +36,6 @@ from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
 
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
-_STREAM_EVALUATE = 1000  # updates between evaluations of a stream, whose epochs have no known length
 
 
 @with_settings(Settings)
@@ -50,10 +49,9 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
     Args:
         machine: Machine, trained in place; parameters with ``requires_grad=False`` stay as they are.
         X: (rows, width) data in the support of the visible layers: a NumPy array or memory map, a torch
-            tensor, a scipy sparse matrix or an h5py dataset; or a ``training.Stream`` of batches with a
-            state, with ``updates`` and without ``weights`` and ``batch_size``. Data in memory are
-            checked before the first update, others batch by batch. NaN is an entry that was not observed (all
-            columns of a unit): the likelihood is that of what was, and a row may have nothing observed.
+            tensor, a scipy sparse matrix or an h5py dataset. Data in memory are checked before the first
+            update, others batch by batch. NaN is an entry that was not observed (all columns of a unit): the
+            likelihood is that of what was, and a row may have nothing observed.
         settings: keywords, those of ``training.Settings``; ``rule`` and one of ``updates`` and ``epochs``
             have to be given.
 
@@ -88,7 +86,7 @@ class Run:
 
     Args:
         machine: Machine, trained in place.
-        X: Rows or a stream.
+        X: Rows.
         settings: its settings; ``updates`` counts those before it too.
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
@@ -145,7 +143,7 @@ class Run:
         )
         epochs, updates = settings.epochs, settings.updates
         self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
-        self.evaluate_every = settings.evaluate_every or feed.per_epoch or _STREAM_EVALUATE
+        self.evaluate_every = settings.evaluate_every or feed.per_epoch
         self.record_every = settings.record_every or max(1, min(100, self.total // 100))
         self.checkpoint_every = settings.checkpoint_every
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
@@ -269,7 +267,7 @@ class Run:
     def condition(self) -> None:
         """Gives a search its preconditioner, and at its start the parameters the gauge of least penalty."""
         search, rows = self.state.optimizer.search, self.state.batches
-        if search is None or not isinstance(rows, RowBatches) or self.settings.transform is not None:
+        if search is None or self.settings.transform is not None:
             return
         search.preconditioner = make_preconditioner(
             self.machine, self.learned, self.settings.pulls(), rows.take(0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
 from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
-from harmonium.training.batch_source import Batch, RowBatches
+from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
 from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
@@ -191,7 +191,7 @@ class OneByOne(Updates):
         looked_at = self.begin is not None or self.monitor.is_due(step + 1) or step + 1 == self.total
         if looked_at or self.settings.transform is not None:
             return None
-        if not (isinstance(worker, Sharded) and isinstance(source, RowBatches)):
+        if not isinstance(worker, Sharded):
             return None
         return source.take_part(step, worker.shards.own_rows(source.size, "batch_size"))
 
