@@ -19,9 +19,7 @@ _EVERY = 100  # updates between two checks, of a quarter of the time of an updat
 _ABSURD = 10.0  # in units of uniform noise; docs/decisions/0017 has what was measured
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 _ROWS = 8  # whose median is compared: enough to tell runs apart
-_SILENT = (
-    0.05  # deviation of hidden fields: 0.014 in a new machine of 2 columns, 0.08 in one of 64, which learns
-)
+_SILENT = 0.05  # deviation of hidden fields: 0.014 in a new machine of two columns, 0.08 in one that learns
 
 
 @dataclass(eq=False)
