@@ -66,7 +66,8 @@ def _round(case: Case, random: Random, folder: Path, writers: int, before: str) 
             time.sleep(0.001)
         time.sleep(random.random() * 0.1)
         os.kill(victim, signal.SIGKILL)
-        ended(victim)
+        if ended(victim) == 0:
+            return None  # it had finished: one after the other may resume it, with nothing left to train
     elif before == "finished":
         ended(forked(lambda: _completed(case, shared)))
 

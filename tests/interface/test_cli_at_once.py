@@ -245,11 +245,11 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
         training = estimator._training()
         rows = Rows.of(torch.ones(300, 4))
         training.recipe, decided = recipe, TrainSettings().decided(recipe, rows)
+        rule = training._make_rule(recipe.machine)
         assert training.budget(rows) == (decided.updates, decided.learning_rate)
-        assert recipe.clip_norm(estimator.clip_norm) == decided.clip_norm
+        assert training.clip_norm == decided.clip_norm
         for name in ("schedule", "averaging", "batch_size"):
             assert getattr(decided, name) == getattr(estimator, name)
-        rule = training._make_rule(recipe.machine)
         assert decided.optimizer == training.optimizer and decided.rule == recipe.defaults.rule
         assert decided.centred == rule.centred and f"{decided.rule}(" in repr(rule)
 

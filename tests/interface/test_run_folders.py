@@ -125,7 +125,7 @@ def test_where_the_file_system_has_no_locks_the_file_counts(
 
 def test_a_lock_that_is_released_meanwhile_is_taken(tmp_path: Path) -> None:
     held = lock.Lock(tmp_path / "lock.json")
-    release = threading.Timer(0.1, held.release)
+    release = threading.Timer(0.03, held.release)
     release.start()
     taken = lock.Lock(tmp_path / "lock.json")
     release.join()

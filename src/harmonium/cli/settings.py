@@ -268,28 +268,18 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         )
         if recipe.method == "exact":
             return decided
-        optimizer = self.optimizer or recipe.defaults.optimizer
-        plain = recipe.defaults_with(optimizer)
+        names = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
+        chosen = recipe.decide(**{name: getattr(self, name) for name in names})
+        chosen["sweeps"] = self.sweeps if self.has_sweeps else chosen["sweeps"]
         updates, rate = recipe.budget(
             rows,
             weights,
             batch_size=self.batch_size,
-            optimizer=optimizer,
+            optimizer=chosen["optimizer"],
             learning_rate=self.learning_rate,
         )
-        rule = self.rule or plain.rule
-        return replace(
-            decided,
-            rule=rule,
-            sweeps=plain.sweeps if rule == plain.rule and not self.has_sweeps else self.sweeps,
-            centred=recipe.is_centred(rule, optimizer, self.centred),
-            updates=updates if self.updates is None and self.epochs is None else self.updates,
-            learning_rate=rate,
-            schedule=self.schedule or plain.schedule,
-            optimizer=optimizer,
-            clip_norm=plain.clip_norm if self.clip_norm is None else self.clip_norm,
-            averaging=plain.averaging if self.averaging is None else self.averaging,
-        )
+        length = updates if self.updates is None and self.epochs is None else self.updates
+        return replace(decided, **chosen, updates=length, learning_rate=rate)
 
 
 _HEAD = """\

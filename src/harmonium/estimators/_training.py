@@ -104,7 +104,7 @@ class Training:
         rise: the scores of some training rows on the way.
         recipe: Recipe of the machine that is to be trained; ``prepare`` chooses it.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
-        rule: of training by chains; ``prepare`` makes it.
+        rule, optimizer, clip_norm: of training by chains; ``prepare`` makes them.
     """
 
     options: Any
@@ -113,18 +113,13 @@ class Training:
     recipe: Recipe | None = None
     share: float | None = None
     rule: Rule | None = None
+    optimizer: Any = None
+    clip_norm: float | None = None
 
     @property
     def exact(self) -> bool:
         """True if the machine is trained without chains."""
         return self.recipe is not None and self.recipe.method == "exact"
-
-    @property
-    def optimizer(self) -> Any:
-        """The optimiser of training by chains."""
-        assert self.recipe is not None
-        chosen = self.options.optimizer
-        return self.recipe.defaults.optimizer if isinstance(chosen, str) and chosen == "auto" else chosen
 
     def budget(self, rows: Rows, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
         """Returns the updates of ``fit`` over some rows, and the learning rate of a named optimiser.
@@ -146,15 +141,18 @@ class Training:
 
     def _make_rule(self, machine: BoltzmannMachine) -> Rule:
         """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
-        options = self.options
-        assert self.recipe is not None
-        plain = self.recipe.defaults
-        kind = plain.rule if options.rule == "auto" else options.rule
-        sweeps = plain.sweeps if options.sweeps is None and kind == plain.rule else options.sweeps
-        own = {"sweeps": sweeps, "chains": options.chains}
+        options, recipe = self.options, self.recipe
+        assert recipe is not None
+        given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
+        given = {name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()}
+        chosen = recipe.decide(**given)
+        clip = options.clip_norm
+        self.optimizer, self.clip_norm = chosen["optimizer"], chosen["clip_norm"] if clip == "auto" else clip
+        own = {"sweeps": chosen["sweeps"], "chains": options.chains}
         own = {name: value for name, value in own.items() if value is not None}
-        centred = self.recipe.is_centred(kind, self.optimizer, options.centred)
-        rule = make_rule(kind, self.optimizer, centred=centred, batch_size=options.batch_size, **own)
+        rule = make_rule(
+            chosen["rule"], self.optimizer, centred=chosen["centred"], batch_size=options.batch_size, **own
+        )
         note_sampler(machine, rule)
         return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
 
@@ -357,7 +355,7 @@ class Training:
                 callbacks=callbacks,
                 progress=options.verbose > 0,
                 **validation,
-                clip_norm=recipe.clip_norm(options.clip_norm),
+                clip_norm=self.clip_norm,
                 **passed,
             )
 

@@ -12,7 +12,7 @@ from socket import gethostname
 from typing import Any, final
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # answers of file systems without locks
-_PATIENCE = 0.5  # seconds to wait; a holder that writes or removes its file takes microseconds
+_PATIENCE, _PAUSE = 0.1, 0.02  # seconds; a holder that writes or removes its file takes microseconds
 
 
 @final
@@ -39,7 +39,7 @@ class Lock:
             self._new = True
         self._lock = FileLock(path, thread_local=False, on_acquired=self._sign)
         try:
-            self._lock.acquire(timeout=_PATIENCE)
+            self._lock.acquire(_PATIENCE, _PAUSE)
         except Timeout:
             raise ValueError(self._describe(_read_holder(path.read_bytes()))) from None
         except OSError as error:
@@ -83,8 +83,8 @@ class Lock:
     def _describe(self, holder: dict[str, Any]) -> str:
         who = "process {process} on {host} since {since}".format(**holder) if holder else "another process"
         return (
-            f"run_dir: expected a folder of its own for every run, {self._path.parent} is in use by {who}; "
-            f"if that process no longer runs, remove {self._path}"
+            f"run_dir: {self._path.parent} is in use by {who}; expected a folder of its own for every run. "
+            f"If that process no longer runs, remove {self._path}"
         )
 
 

@@ -126,20 +126,10 @@ class Recipe:
         chosen = LABEL if self.label else FAMILY if self.family else PLAIN
         return chosen if self.discrete else chosen._replace(clip_norm=GUARD)
 
-    def clip_norm(self, given: float | str | None) -> float | None:
-        """Returns the largest norm of the gradient, None for any, where "auto" or a value is given."""
-        return self.defaults.clip_norm if isinstance(given, str) else given
-
     @property
     def discrete(self) -> bool:
         """True if all units have two values or one of some categories."""
         return all(layer.two_values or layer.one_hot for layer in self.machine.layers)
-
-    def defaults_with(self, optimizer: Any) -> Defaults:
-        """Returns the defaults beside an optimiser; "lbfgs" chooses its steps itself."""
-        if optimizer != "lbfgs":
-            return self.defaults
-        return self.defaults._replace(centred=False, schedule="constant", clip_norm=None, averaging=None)
 
     def exact_seconds(self, rows: int) -> float:
         """Returns about how long exact training on so many rows takes on one core, joined columns apart."""
@@ -153,25 +143,32 @@ class Recipe:
         layers = [self.machine.layers[l] for l in self.machine.visible]
         return sum(layer.width for layer in (layers[:-1] if self.label else layers))
 
-    def is_centred(self, rule: str | Rule, optimizer: Any, centred: bool | None = None) -> bool:
-        """Returns whether training by chains centres a rule by name; warns where "adam" alone decides it.
+    def decide(self, **given: Any) -> dict[str, Any]:
+        """Returns settings of training by chains, those that are None by the data, but length and rate.
 
         Args:
-            rule: its name; a rule itself stays as it is.
-            optimizer: its name, or a callable.
-            centred: what the user says; None: as the defaults, but not with "adam" and "lbfgs".
+            **given: rule, optimizer, sweeps, centred, schedule, clip_norm and averaging; None: by the data. A
+                rule itself, not named, stays as it is. "lbfgs" chooses its steps itself.
+
+        Warns:
+            UserWarning: a rule is not centred beside "adam" alone, and nobody said so.
         """
-        if not isinstance(rule, str) or centred is not None:
-            return bool(centred)
+        optimizer = given.get("optimizer") or self.defaults.optimizer
+        plain = self.defaults
         if optimizer == "lbfgs":
-            return False
-        if self.defaults.centred and optimizer == "adam":
+            plain = plain._replace(centred=False, schedule="constant", clip_norm=None, averaging=None)
+        rule = given.get("rule") or plain.rule
+        centred = isinstance(rule, str) and plain.centred
+        if centred and optimizer == "adam" and given.get("centred") is None:
+            centred = False
             _checks.warn(
                 'centred: without, as optimizer="adam" rescales every number by itself and so loses the '
                 "direction; centred=False says so without a warning"
             )
-            return False
-        return self.defaults.centred
+        chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred)
+        chosen = chosen if rule == plain.rule else chosen._replace(sweeps=None)
+        names = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
+        return {name: getattr(chosen, name) if given.get(name) is None else given[name] for name in names}
 
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator

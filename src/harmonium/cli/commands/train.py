@@ -62,6 +62,8 @@ EXAMPLES = (
 # Of --until-correlation: looks during a run, a fifth of its time; looks without a rise until it ends,
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
+_SHOWN = ("hidden", "rule", "sweeps", "centred", "updates", "learning_rate", "schedule", "optimizer",
+          "clip_norm", "averaging")  # where the data have chosen them  # fmt: skip
 _JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
 
 
@@ -138,6 +140,7 @@ class Plan:
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
         metrics: Metrics by name, the one to follow first; None: there are none.
         validation: Rows that they judge.
+        chosen: settings that nobody gave, by the data, as they are in force.
         watchers: callbacks of the last attempt.
     """
 
@@ -147,6 +150,7 @@ class Plan:
     share: float | None
     metrics: dict[str, Any] | None
     validation: Tensor | None
+    chosen: dict[str, Any]
     watchers: list[Callback] = field(default_factory=list)
 
     @property
@@ -193,7 +197,9 @@ def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
     fresh = settings.from_run is None
     beginning = Beginning.new(settings, kinds) if fresh else Beginning.trained(settings)
     machine, X = beginning.machine, beginning.X
-    settings, share = _decide(settings, beginning)
+    asked, (settings, share) = settings, _decide(settings, beginning)
+    by_data = (name for name in _SHOWN if getattr(asked, name) is None)
+    chosen = {name: value for name in by_data if (value := getattr(settings, name)) is not None}
     exact, rule = settings.method == "exact", _make_rule(settings)
     if not exact:
         note_sampler(machine, rule)
@@ -204,7 +210,7 @@ def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
     # Where hidden units can be summed out, the likelihood itself is at hand.
     followed = settings.metric or ("likelihood" if exact and share is None else None)
     metrics = None if held is None else metrics_for(machine, held, followed, seed=settings.seed)
-    plan = Plan(settings, beginning, rule, share, metrics, None if held is None else held.all())
+    plan = Plan(settings, beginning, rule, share, metrics, None if held is None else held.all(), chosen)
     if settings.until_correlation is not None and not exact:
         agreement = pair_correlation(machine, X, beginning.weights, seed=settings.seed)
         plan.metrics = {**agreement, **(metrics or {})}
@@ -329,8 +335,15 @@ def _summary(run: TrainingRun, plan: Plan) -> dict[str, Any]:
         "metrics": run.metrics,
         **best,
         "files": [name for name in (MACHINE, AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
+        "chosen_by_data": ", ".join(_in_words(*each) for each in plan.chosen.items()),
         "next": shlex.join(["harmonium", "report", str(run.run_dir)]),
     }
+
+
+def _in_words(name: str, value: Any) -> str:
+    """Returns a setting with its value for one line."""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{name.replace('_', ' ')} {'+'.join(value) if isinstance(value, list) else text}"
 
 
 @final
