@@ -14,8 +14,9 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.machine import Statistics
-from harmonium.sums import Listing, elimination, has_hidden_states, unit_updates
+from harmonium.sums import elimination, has_hidden_states, unit_updates
 from harmonium.sums.elimination import Elimination
+from harmonium.sums.listing import Listing
 from harmonium.sums.plan import _order_of
 
 from . import graphs

@@ -322,7 +322,7 @@ def test_what_is_followed_is_refused_before_anything_is_learned(
     data, run = folder / "rows.csv", tmp_path / "run"
     assert "no such file" in cli("train", data, run, "--validation", tmp_path / "no.csv").stderr
     told = ("--validation", folder / "others.csv", "--metric", "label")
-    assert "expected label with --label" in cli.refuse("train", data, run, *told)
+    assert "metric: expected another than label" in cli.refuse("train", data, run, *told)
 
 
 def test_a_run_by_chains_goes_on_by_chains(cli: CommandLine, folder: Path, tmp_path: Path) -> None:

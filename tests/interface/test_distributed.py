@@ -24,7 +24,6 @@ from harmonium.distributed import memory
 from harmonium.distributed.group import _SumBuffer
 from harmonium.training.callbacks import STOP
 from tests.campaigns._runs import ended, forked
-from tests.interface.test_streams import Bits
 
 pytestmark = pytest.mark.nightly
 
@@ -68,7 +67,6 @@ def digests(folder: Path) -> dict[str, str | float]:
     found = {name: digest(*trained(name).machine.parameters()) for name in PROBLEMS}
     mapped = np.load(folder / "rows.npy", mmap_mode="r")
     found["file"] = digest(*trained("pcd", mapped).machine.parameters())
-    found["stream"] = digest(*trained("pcd", Bits(width=16)).machine.parameters())
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)], seed=1)
     hm.machine.normal_(machine, 0.5, torch.Generator().manual_seed(2))
     shared = {"distributed": "auto", "shards": SHARDS}
@@ -124,12 +122,11 @@ def work(folder: Path) -> None:
     sent = messages_of_updates()
     trained("pcd", run_dir=folder / "run")
     trained("pcd", run_dir=folder / "two")
-    trained("pcd", Bits(width=16), run_dir=folder / "stream")
     refusals = []
     for settings in (
         {"learning_rate": 0.1 + dist.get_rank()},
         {"run_dir": folder / "run"},
-        {"data": Bits(width=16, seed=dist.get_rank())},
+        {"data": PROBLEMS["pcd"][1].roll(dist.get_rank(), 0)},
     ):
         try:
             trained("pcd", **settings)
@@ -260,27 +257,21 @@ def test_one_process_writes(answers) -> None:
     assert [json.loads(record)["step"] for record in records] == list(range(1, 13))
 
 
-@pytest.mark.parametrize("name", ["run", "stream"])
-def test_a_run_goes_on_in_another_number_of_processes(answers, alone, name: str) -> None:
-    folder, _ = answers
-
-    def go(**settings) -> hm.training.TrainingRun:
-        return trained("pcd", Bits(width=16) if name == "stream" else None, updates=20, **settings)
-
-    run = go(run_dir=folder / name, resume=True)
+def test_a_run_goes_on_in_another_number_of_processes(answers, alone) -> None:
+    run = trained("pcd", updates=20, run_dir=answers[0] / "run", resume=True)
     assert run.updates == 20
-    assert digest(*run.machine.parameters()) == digest(*go().machine.parameters())
+    assert digest(*run.machine.parameters()) == digest(*trained("pcd", updates=20).machine.parameters())
 
 
 def test_what_one_process_refuses_all_refuse(answers) -> None:
     for each in answers[1]:
-        other, existing, streams = each["refusals"]
+        other, existing, rows = each["refusals"]
         assert other == (
             "distributed: expected the same learning_rate in all processes, received 0.1 in rank 0 "
             "and 1.1 in rank 1"
         )
         assert "already holds a run" in existing
-        assert "distributed: expected the same first batch in all processes" in streams
+        assert "distributed: expected the same first batch in all processes" in rows
 
 
 def test_a_signal_to_one_process_ends_the_run_in_all(answers) -> None:

@@ -117,6 +117,7 @@ CALLS: dict[str, tuple[Make, Callable[[BoltzmannMachine], Any]]] = {
     "meanfield.tap": (rbm, lambda m: meanfield.tap(m, V)),
     "chains.thermodynamics": (rbm, lambda m: chains.thermodynamics(m, [1.0, 0.5], chains=8, sweeps=200)),
     "coupled.meet": (rbm, lambda m: coupled.meet(m, coupled.Gibbs(), V, seed=0)),
+    "coupled.mixing_times": (rbm, lambda m: coupled.mixing_times(m, pairs=9, max_sweeps=9, seed=0)),
 }
 NO_NUMBERS = {  # what takes a machine for its layers alone, or beside its own Hamiltonian
     "tasks.by_column",

@@ -101,6 +101,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "run": lambda **s: hm.chains.run(machine(), hm.chains.Gibbs(), ROWS, 3, **s),
     "local_search": lambda **s: hm.chains.local_search(machine(), STATES, **s),
     "meet": lambda **s: hm.coupled.meet(machine(), hm.coupled.Gibbs(), ROWS, **s).times,
+    "mixing_times": lambda **s: hm.coupled.mixing_times(machine(), pairs=20, **s).meetings.times,
     "gradient": lambda **s: list(hm.rules.cd().gradient(machine(), ROWS, **s).parameters.values()),
     "pseudo_log_likelihood": lambda **s: hm.likelihood.pseudo_log_likelihood(
         machine(), ROWS, sampled=2, **s
@@ -248,6 +249,7 @@ def test_a_seed_must_be_given_where_equal_noise_at_every_call_would_be_a_mistake
         "harmonium.chains.run",
         "harmonium.chains.local_search",
         "harmonium.coupled.meet",
+        "harmonium.coupled.mixing_times",
         "Rule.gradient",
     }
     assert {default for default in defaults.values() if default is not inspect.Parameter.empty} == {0}

@@ -390,7 +390,7 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     made = record["run"]
     assert record["batch_size"] == 5 and made["rule"] == "pcd(1, chains=8)" and made["X"][:2] == [23, 6]
     assert made["machine"] == ["Bernoulli(6)", "Bernoulli(4)"]
-    assert record["made_with"].keys() == {"harmonium", "torch", "python", "processor", "products"}
+    assert record["made_with"].keys() == {"harmonium", "torch", "python", "processor"}
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == outcome.history
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harmonium._html import format_value
-from harmonium.likelihood import LogPartition
+
+if TYPE_CHECKING:
+    from harmonium.likelihood import LogPartition  # which needs torch, as a list of commands does not
 
 _WIDTH_OFF_A_TERMINAL = 160  # characters: results of two data sets side by side
 

@@ -460,7 +460,7 @@ class MixingTimes(NamedTuple):
         distance: a total variation distance.
         sweeps: Sweeps after which ``mixing_bound`` is at most that distance; None: it is nowhere.
         sweeps_with_confidence: as ``sweeps``, by ``mixing_limit`` at 95 %.
-        meetings: the pairs with that lag, for ``mixing_bound`` and ``report.mixing_curve``.
+        meetings: the pairs with that lag, for ``mixing_bound``.
     """
 
     pairs: int

@@ -132,7 +132,7 @@ class Training:
             rows,
             weights,
             batch_size=options.batch_size,
-            optimizer=self.optimizer,
+            optimizer=self.optimizer or options.optimizer,
             epochs=options.epochs,
             updates=options.max_updates,
             learning_rate=options.learning_rate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,10 +63,11 @@ def tables(identity: Mapping[str, Any]) -> str:
 
 
 def made_with() -> dict[str, str]:
-    """Returns the versions, processor and products that determine a run's last bits beside its settings."""
+    """Returns what decides a run's last bits beside its settings: versions, processor, a chosen backend."""
     versions = {name: version(name) for name in ("harmonium", "torch")}
     here = {"python": platform.python_version(), "processor": processor()}
-    return {**versions, **here, "products": str(backends.get_backend())}
+    asked = os.environ.get(backends.VARIABLE)
+    return {**versions, **here, **({"products": asked} if asked else {})}
 
 
 def read_run_file(path: Path) -> dict[str, Any]:

@@ -266,10 +266,10 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
     config, device, metadata = machine.config(), machine.device, _description(machine)["metadata"]
     graph = [config["edges"], config["visible"]] if "edges" in config else []  # no chain of dense couplings
     return {
+        **{name: metadata.get(name) for name in ("encoder", "label", "objective")},
         **content,
         **state.batches.identity(),
         "machine": [str(layer) for layer in machine.layers] + graph,
-        **{name: metadata.get(name) for name in ("encoder", "label", "objective")},
         "requires_grad": [name for name, parameter in machine.named_parameters() if parameter.requires_grad],
         "dtype": str(machine.dtype),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
