@@ -1,0 +1,81 @@
+"""One machine by three doors: the command, an estimator and ``hm.train`` give the same bits."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import harmonium as hm
+from harmonium._random import as_generator
+from harmonium.machine import hidden_for
+from harmonium.training import as_root, choose, stream_seed
+
+from .command_line import CommandLine
+
+X = hm.data.bars_and_stripes().astype(np.uint8)
+SEED, UPDATES = 3, 40
+
+# Options of the command, and parameters of the estimator.
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "by the data": ("", {}),
+    "cd": ("--rule cd", {"rule": "cd"}),
+    "sweeps and chains": ("--sweeps 3 --chains 20", {"sweeps": 3, "chains": 20}),
+    "not centred": ("--no-centred", {"centred": False}),
+    "adam": ("--optimizer adam --no-centred", {"optimizer": "adam", "centred": False}),
+    "batch": ("--batch-size 7", {"batch_size": 7}),
+    "rate and schedule": (
+        "--learning-rate 0.2 --schedule cosine",
+        {"learning_rate": 0.2, "schedule": "cosine"},
+    ),
+    "clip": ("--clip-norm 0.5", {"clip_norm": 0.5}),
+    "decay": ("--weight-decay 0.01", {"weight_decay": 0.01}),
+    "average": ("--averaging 0.9", {"averaging": 0.9}),
+    "start": ("--initial-std 0.1", {"initial_std": 0.1}),
+    "start by names": ("--init orthogonal,logistic", {"init": "orthogonal,logistic"}),
+    "spins": ("--hidden-kind spin", {"hidden_kind": "spin"}),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_three_doors_give_one_machine(cli: CommandLine, tmp_path: Path, name: str) -> None:
+    options, parameters = SETTINGS[name]
+    np.save(tmp_path / "rows.npy", X)
+    told = ("--hidden", 6, "--updates", UPDATES, "--method", "chains", "--seed", SEED, *options.split())
+    cli.succeed("train", tmp_path / "rows.npy", tmp_path / "run", *told)
+    file = "averaged.safetensors" if "averaging" in parameters else "machine.safetensors"
+    made = hm.load(tmp_path / "run" / file)
+    estimator = hm.RBM(6, method="chains", max_updates=UPDATES, random_state=SEED, **parameters).fit(X)
+    assert bits(made) == bits(estimator.machine_) == bits(by_hand(tmp_path / "run", parameters))
+
+
+def by_hand(run: Path, parameters: dict[str, Any]) -> hm.BoltzmannMachine:
+    """A machine from ``hm.train`` with the settings that ``run.toml`` says were in force."""
+    record = tomllib.loads((run / "run.toml").read_text())
+    hidden, init = hidden_for(parameters.get("hidden_kind", "bernoulli"), [6]), parameters.get("init")
+    recipe = choose(hm.data.Identity(), [hm.Bernoulli(16)], len(X), hidden, method="chains", init=init)
+    rows = hm.data.Rows.of(torch.from_numpy(X).float())
+    start = as_generator(stream_seed(as_root(SEED), "couplings"))
+    recipe.start_(rows, None, parameters.get("initial_std"), start)
+    names = (
+        "batch_size",
+        "learning_rate",
+        "schedule",
+        "optimizer",
+        "weight_decay",
+        "clip_norm",
+        "averaging",
+        "seed",
+    )
+    settings = {name: record["run"][name] for name in names if name in record["run"]}
+    rule = eval(record["run"]["rule"], vars(hm.rules))
+    trained = hm.train(recipe.machine, X, rule=rule, updates=UPDATES, progress=False, **settings)
+    return trained.averaged_machine or trained.machine
+
+
+def bits(machine: hm.BoltzmannMachine) -> list[bytes]:
+    return [parameter.detach().numpy().tobytes() for parameter in machine.parameters()]
