@@ -28,7 +28,8 @@ from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
 PREVIOUS = "checkpoint-previous.safetensors"
-AVERAGED, EVENTS = "averaged.safetensors", "tensorboard"
+AVERAGED = "averaged.safetensors"
+EVENTS = "tensorboard"
 _HISTORY, _LOCK = "history.jsonl", "lock.json"
 _FILES = (RUN_FILE, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
