@@ -41,6 +41,16 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+class Odd:
+    """An optimiser of one's own, whose description has two lines."""
+
+    def __call__(self, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    def __repr__(self) -> str:
+        return "odd\nrule = 3"
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_three_doors_give_one_machine(cli: CommandLine, tmp_path: Path, name: str) -> None:
     options, parameters = SETTINGS[name]
@@ -75,6 +85,38 @@ def by_hand(run: Path, parameters: dict[str, Any]) -> hm.BoltzmannMachine:
     rule = eval(record["run"]["rule"], vars(hm.rules))
     trained = hm.train(recipe.machine, X, rule=rule, updates=UPDATES, progress=False, **settings)
     return trained.averaged_machine or trained.machine
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"learning_rate": np.float64(0.1)}, {"learning_rate": 0.1}),
+        ({"rates": {"bias": 0.5}}, {"rate": ["bias=0.5"]}),
+        ({"ladder": hm.ladder.Ladder()}, {}),
+        ({"optimizer": Odd()}, {}),
+    ],
+    ids=str,
+)
+def test_the_file_of_a_run_in_python_is_read_by_the_command(
+    cli: CommandLine, tmp_path: Path, given: dict[str, Any], found: dict[str, Any]
+) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)])
+    hm.train(machine, X, rule="pcd", updates=3, run_dir=tmp_path / "run", progress=False, **given)
+    file = tmp_path / "run" / "run.toml"
+    record = tomllib.loads(file.read_text())
+    assert {name: record[name] for name in found} == found and "rule" not in record
+    np.save(tmp_path / "rows.npy", X)
+    told = ("--config", file, tmp_path / "rows.npy", tmp_path / "again", "--hidden", 3)
+    assert cli.succeed("train", *told, "--json").json["updates"] == 3
+
+
+def test_metadata_that_no_file_holds_are_refused_before_training(tmp_path: Path) -> None:
+    machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(3)])
+    machine.metadata = {"mine": {1, 2}}
+    before = bits(machine)
+    with pytest.raises(TypeError, match="machine: expected metadata of values that JSON has"):
+        hm.train(machine, X, rule="pcd", updates=3, run_dir=tmp_path / "run", progress=False)
+    assert bits(machine) == before
 
 
 def bits(machine: hm.BoltzmannMachine) -> list[bytes]:

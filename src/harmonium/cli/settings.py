@@ -25,6 +25,7 @@ from harmonium.machine import INITS, check_init, hidden_for, load
 from harmonium.tables import Codec
 from harmonium.tasks import METRICS
 from harmonium.training import (
+    DECIDED,
     IMAGES,
     METHODS,
     OBJECTIVES,
@@ -268,8 +269,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         )
         if recipe.method == "exact":
             return decided
-        names = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
-        chosen = recipe.decide(**{name: getattr(self, name) for name in names})
+        chosen = recipe.decide(**{name: getattr(self, name) for name in DECIDED})
         chosen["sweeps"] = self.sweeps if self.has_sweeps else chosen["sweeps"]
         updates, rate = recipe.budget(
             rows,
@@ -365,21 +365,14 @@ class RunFile:
 
     def warn_of_differences(self) -> None:
         """Notes what differs from the process that made the run, and so may change the last bits."""
-        here = made_with()
-        differing = [f"{name} {value}" for name, value in self.made_with.items() if here.get(name) != value]
+        here, there = made_with(), self.made_with
+        names = dict.fromkeys([*there, *here]) if there else ()
+        differing = [f"{x} {there.get(x, 'by default')}" for x in names if here.get(x) != there.get(x)]
         if differing:
             note(
                 f"warning: the run was made with {', '.join(differing)}, which differs here: expect the same "
                 "run but for rounding, not the same bytes"
             )
-
-
-def settings_of_run(run: Path) -> dict[str, Any]:
-    """Returns the settings of a run's folder by name; none of a file, or where it holds no ``run.toml``."""
-    path = run / RUN_FILE
-    values = RunFile.read(path).values if path.is_file() else {}
-    own = {"run_dir", "threads", "device", "from_run"}
-    return {name: value for name, value in values.items() if name not in own}
 
 
 def settings_in_force(

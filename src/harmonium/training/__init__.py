@@ -42,6 +42,7 @@ from harmonium.training.penalties import (
     Penalty as Penalty,
 )
 from harmonium.training.recipe import (
+    DECIDED as DECIDED,
     FAMILY as FAMILY,
     IMAGES as IMAGES,
     LABEL as LABEL,

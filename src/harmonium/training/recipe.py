@@ -76,6 +76,8 @@ class Defaults(NamedTuple):
     sweeps: int | None = None
 
 
+DECIDED = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
+"""Settings of training by chains that ``Recipe.decide`` chooses where they are None."""
 PLAIN = Defaults()
 LABEL = Defaults(centred=False, optimizer="adam", averaging=0.99, initial_std=_STD)
 # Families learn out of equilibrium by single sweeps (docs/decisions/0018).
@@ -167,8 +169,7 @@ class Recipe:
             )
         chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred)
         chosen = chosen if rule == plain.rule else chosen._replace(sweeps=None)
-        names = ("rule", "optimizer", "sweeps", "centred", "schedule", "clip_norm", "averaging")
-        return {name: getattr(chosen, name) if given.get(name) is None else given[name] for name in names}
+        return {name: getattr(chosen, name) if given.get(name) is None else given[name] for name in DECIDED}
 
     def start_(
         self, rows: Rows, weights: Tensor | None, std: float | None, generator: torch.Generator

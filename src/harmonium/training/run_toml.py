@@ -38,12 +38,15 @@ def setting_lines(settings: Any, names: Iterable[str]) -> list[str]:
     known, panels = settings_of(owner), dict[str, list[str]]()
     for name in names:
         setting, value = known[name], getattr(settings, name)
+        if isinstance(value, Mapping):  # as the command has it
+            value = [f"{key}={item}" for key, item in value.items()]
         lines = panels.setdefault("Data" if setting.argument else setting.panel or "The run", [])
         lines += ["", *(f"# {line}" for line in wrap(setting.help, _WIDTH))]
         try:
             lines.append(f"{key_of(name, setting)} = {as_toml(value)}")
         except TypeError:
-            lines.append(f"# {key_of(name, setting)} = {'' if value is None else as_plain(value)}".rstrip())
+            words = "" if value is None else " ".join(str(as_plain(value)).split())
+            lines.append(f"# {key_of(name, setting)} = {words}".rstrip())
     return [line for panel, lines in panels.items() for line in ("", f"# {panel.upper()}", *lines)]
 
 
@@ -90,7 +93,7 @@ def as_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        return repr(float(value) if isinstance(value, float) else int(value))  # NumPy's own too
     if isinstance(value, str | Path):
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")  # which JSON leaves
     if isinstance(value, Mapping):

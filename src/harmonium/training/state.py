@@ -243,7 +243,11 @@ def _find_not_finite(value: Any, where: str = "") -> str:
 
 def _description(machine: BoltzmannMachine) -> dict[str, Any]:
     """Returns layers and metadata of a machine, as they come back from JSON."""
-    found: dict[str, Any] = json.loads(json.dumps({**machine.config(), "metadata": machine.metadata}))
+    try:
+        text = json.dumps({**machine.config(), "metadata": machine.metadata})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"machine: expected metadata of values that JSON has, {error}") from error
+    found: dict[str, Any] = json.loads(text)
     return found
 
 

@@ -30,6 +30,7 @@ from harmonium.tables import Codec, find_collapse, fit_exactly, read_kinds, with
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     AVERAGED,
+    DECIDED,
     EVENTS,
     Callback,
     Recipe,
@@ -62,8 +63,7 @@ EXAMPLES = (
 # Of --until-correlation: looks during a run, a fifth of its time; looks without a rise until it ends,
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
-_SHOWN = ("hidden", "rule", "sweeps", "centred", "updates", "learning_rate", "schedule", "optimizer",
-          "clip_norm", "averaging")  # where the data have chosen them  # fmt: skip
+_SHOWN = ("hidden", "updates", "learning_rate", *DECIDED)  # where the data have chosen them
 _JUDGED = 2048  # training rows: 784 pixels fitted to them are known to 0.2 nats
 
 

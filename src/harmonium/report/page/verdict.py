@@ -146,21 +146,17 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
     """
     if table["method"] == "exact" or mixing is None:
         return None
-    ladder = table["method"] == "ladder"  # it has no bounds
-    way, limits, upper = (
-        ("The ladder", "", "") if ladder else ("Annealing", " and its bounds", " and its upper bound")
-    )
-    text = f"{way} gives ln Z = {table['value']:.2f}, "
+    text = f"Annealing gives ln Z = {table['value']:.2f}, "
     if mixing.get("falls"):
         text += (
             "but the machine was trained out of equilibrium: chains from noise agree best with the data "
-            f"after {mixing['peak']} sweeps. So its standard error{limits} cannot be trusted, "
+            f"after {mixing['peak']} sweeps. So its standard error and its bounds cannot be trusted, "
             "however small: likelihoods are those of a distribution that its best samples do not follow."
         )
         return Remark("caution", text)
     if unmixed(table, mixing):
         text += (
-            f"but {_count_apart(mixing)}. So its standard error{upper} cannot be trusted: "
+            f"but {_count_apart(mixing)}. So its standard error and its upper bound cannot be trusted: "
             "modes that no run reached are missing. ln Z may be higher, and likelihoods lower. "
             "Compare more temperatures, other seeds, and a base of training rows."
         )
@@ -169,8 +165,8 @@ def annealing_remark(table: Mapping[str, Any], mixing: Mapping[str, Any] | None)
         return None
     text += f"and all {mixing['pairs']} pairs of chains from noise met"
     if table.get("doubts"):
-        return Remark("note", f"{text}, but {way[0].lower()}{way[1:]} itself left doubts.")
-    return Remark("good", f"{text}: nothing speaks against its {'error' if ladder else 'bounds'}.")
+        return Remark("note", f"{text}, but annealing itself left doubts.")
+    return Remark("good", f"{text}: nothing speaks against its bounds.")
 
 
 def unmixed(table: Mapping[str, Any], mixing: Mapping[str, Any] | None) -> bool:
