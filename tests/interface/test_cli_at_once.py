@@ -20,8 +20,10 @@ import torch
 import harmonium as hm
 from harmonium._settings import settings_of
 from harmonium.cli import main
+from harmonium.cli.commands import train as command
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Rows
+from harmonium.tables import Fitting
 from harmonium.training import Recipe
 
 from .command_line import CommandLine
@@ -151,7 +153,7 @@ CHAINS: dict[str, Any] = {
     "chains": 7, "replicas": 4, "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
     "step": 0.1, "inner": 2, "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1,
     "early_stopping": 3, "shards": 8, "until_correlation": 0.9, "radius": 5.0,
-    "init": "orthogonal,logistic",
+    "init": "orthogonal,logistic", "on_divergence": "raise",
 }  # fmt: skip
 
 
@@ -242,16 +244,14 @@ def test_images_give_the_machine_of_the_estimator(cli: CommandLine, tmp_path: Pa
 def test_lengths_and_rates_are_those_of_the_estimators() -> None:
     for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
         recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
-        training = estimator._training()
-        rows = Rows.of(torch.ones(300, 4))
-        training.recipe, decided = recipe, TrainSettings().decided(recipe, rows)
-        rule = training._make_rule(recipe.machine)
-        assert training.budget(rows) == (decided.updates, decided.learning_rate)
-        assert training.clip_norm == decided.clip_norm
+        one, other = (Fitting(recipe, Rows.of(torch.ones(300, 4))) for _ in range(2))
+        estimator._training()._plan(one, whole=True)
+        settings = command._settle(TrainSettings(), other)
+        assert one.decided == other.decided and repr(one.rule) == repr(other.rule)
+        assert all(getattr(settings, name) == value for name, value in one.decided.items())
         for name in ("schedule", "averaging", "batch_size"):
-            assert getattr(decided, name) == getattr(estimator, name)
-        assert decided.optimizer == training.optimizer and decided.rule == recipe.defaults.rule
-        assert decided.centred == rule.centred and f"{decided.rule}(" in repr(rule)
+            assert getattr(settings, name) == getattr(estimator, name)
+        assert settings.rule == recipe.defaults.rule and f"{settings.rule}(" in repr(one.rule)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -263,26 +263,26 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
     visible = [hm.Bernoulli(4), hm.Categorical(1, 2)] if kind is hm.RBMClassifier else [hm.Bernoulli(4)]
     machine = hm.BoltzmannMachine([*visible, *layers], edges=None if len(visible) == 1 else [(0, 2), (1, 2)])
     recipe = Recipe(machine, "chains", label=len(visible) == 2)
-    training = kind(optimizer=optimizer, centred=centred)._training()
-    training.recipe, training.share = recipe, None
-    settings = TrainSettings(optimizer=optimizer, centred=centred)
+    given: dict[str, Any] = {"optimizer": optimizer, "centred": centred}
 
-    def command() -> bool:
-        decided = settings.decided(recipe, Rows.of(torch.ones(300, machine.visible_width)))
-        return decided.made_rule(None, decided.optimizer, None).centred
+    def by_command(fitting: Fitting) -> None:
+        command._settle(TrainSettings(**given), fitting)
 
-    def estimator() -> bool:
-        return training._make_rule(machine).centred
+    def by_estimator(fitting: Fitting) -> None:
+        kind(**given)._training()._plan(fitting, whole=True)
 
-    for door in (command, estimator):
+    for plan in (by_command, by_estimator):
+        fitting = Fitting(recipe, Rows.of(torch.ones(300, machine.visible_width)))
         if centred and optimizer == "adam":
             with pytest.raises(ValueError, match='centred: expected False with optimizer="adam"'):
-                door()
+                plan(fitting)
             continue
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             usual = recipe.defaults.centred and optimizer == "sgd"
-            assert door() == (usual if centred is None else centred)
+            plan(fitting)
+            assert fitting.rule is not None
+            assert fitting.rule.centred == (usual if centred is None else centred)
         open_to_adam = centred is None and optimizer == "adam" and recipe.defaults.centred
         assert ['without, as optimizer="adam"' in str(w.message) for w in said] == [True] * open_to_adam
 
@@ -317,7 +317,7 @@ def test_no_hidden_units_are_a_potts_machine_by_chains(cli: CommandLine, tmp_pat
 def test_what_is_followed_is_refused_before_anything_is_learned(
     cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("harmonium.cli.commands.train")
+    module = importlib.import_module("harmonium.tables.fitting")
     monkeypatch.setattr(module, "fit_exactly", lambda *of, **named: pytest.fail("it was trained"))
     data, run = folder / "rows.csv", tmp_path / "run"
     assert "no such file" in cli("train", data, run, "--validation", tmp_path / "no.csv").stderr

@@ -19,9 +19,9 @@ import harmonium as hm
 from harmonium._settings import Checked, Count, Interval, Setting, settings_of
 from harmonium.chains import Kernel
 from harmonium.cli.options import Chains
-from harmonium.cli.settings import RuleSettings, TrainSettings
-from harmonium.learning import rules
-from harmonium.training import as_toml
+from harmonium.cli.settings import TrainSettings
+from harmonium.learning import Rule, rules
+from harmonium.training import as_toml, make_rule
 from harmonium.training.settings import Steps
 
 from .command_line import TINY, CommandLine
@@ -311,7 +311,7 @@ def test_a_setting_is_one_field(tmp_path: Path) -> None:
 def test_what_the_trainer_takes_is_what_the_command_and_the_estimators_take() -> None:
     """Defaults that the command leaves open are those of ``hm.train``; estimators refuse what it refuses."""
     known = inspect.signature(hm.train).parameters
-    decided = {"learning_rate": 0.05, "schedule": "constant", "optimizer": "sgd"}
+    decided = {"learning_rate": 0.05, "schedule": "constant", "optimizer": "sgd", "on_divergence": "raise"}
     for name in settings_of(Steps):
         assert known[name].default == decided.get(name, getattr(Steps, name)), name
     constraints = hm.RBM()._parameter_constraints
@@ -398,16 +398,21 @@ NONSENSE = (
 )  # fmt: skip
 
 
+def made_rule(settings: TrainSettings) -> Rule:
+    with settings.rule_options() as of_rule:
+        return make_rule(settings.rule, "sgd", centred=False, batch_size=8, **of_rule)
+
+
 @pytest.mark.parametrize("value", NONSENSE)
 def test_nonsense_for_any_option_of_any_rule_is_refused_by_its_name(value):
     """Refuses it in our words, without a warning of Python; a rule may take numbers of any size."""
     for rule in rules.BY_NAME:
         for option in rules.options(rule):
-            settings = RuleSettings(rule=rule, rule_option=[f"{option}={value}"])
+            settings = TrainSettings(rule=rule, rule_option=[f"{option}={value}"])
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 try:
-                    settings.made_rule(None, "sgd", 8)
+                    made_rule(settings)
                 except ValueError as error:
                     assert str(error).startswith("rule_option: "), (rule, option, error)
                 else:
@@ -498,7 +503,7 @@ def test_wrong_options_of_a_kernel_are_named(
 @pytest.mark.parametrize("rule", ["ucd", "ucd_lmi"])
 def test_pairs_of_chains_by_their_names(rule: str, word: str, pairs: hm.coupled.PairKernel) -> None:
     """Alg. 1 and Alg. 3 of Qiu et al. (2020), and Metropolis pairs of whole states."""
-    made = RuleSettings(rule=rule, rule_option=[f"pair_kernel={word}"]).made_rule(None, "sgd", 8)
+    made = made_rule(TrainSettings(rule=rule, rule_option=[f"pair_kernel={word}"]))
     assert repr(made) == repr(rules.from_options(rule, pair_kernel=pairs, chains=8))
 
 

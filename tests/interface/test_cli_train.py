@@ -14,9 +14,8 @@ import torch
 from scipy import sparse
 
 import harmonium as hm
-from harmonium.cli.commands import train as command
 from harmonium.data import Threshold, encoder_from_dict
-from harmonium.tables import Codec
+from harmonium.tables import Codec, fitting
 from harmonium.training import Update
 
 from .command_line import TINY, CommandLine
@@ -265,18 +264,25 @@ def test_a_run_that_began_anew_is_resumed_with_its_attempt(
     """Killed in its last attempt, it gives the bytes of a run that was not, with what the first one wrote."""
     given = (*TINY, "--learning-rate", 200, "--updates", 300, "--checkpoint-every", 20)
     whole = cli.succeed("train", "bars-and-stripes", tmp_path / "whole", *given).stderr
-    attempts, fit = whole.count("begins anew"), command.fit
+    attempts, train = whole.count("begins anew"), fitting.train
     assert attempts >= 1
 
-    def kill(update: Update) -> None:
-        if update.step == 150:
-            raise OSError("killed")
+    class Kill:
+        """Kills the last attempt."""
+
+        begun = 0
+
+        def begin(self, judged: Any, metrics: Any) -> None:
+            self.begun += 1
+
+        def __call__(self, update: Update) -> None:
+            if self.begun > attempts and update.step == 150:
+                raise OSError("killed")
 
     def killed(*arguments: Any, callbacks: list[Any], **settings: Any) -> Any:
-        last = settings["learning_rate"] == pytest.approx(200 / 3**attempts)
-        return fit(*arguments, callbacks=[*callbacks, *([kill] if last else [])], **settings)
+        return train(*arguments, callbacks=[*callbacks, Kill()], **settings)
 
-    monkeypatch.setattr(command, "fit", killed)
+    monkeypatch.setattr(fitting, "train", killed)
     assert cli("train", "bars-and-stripes", tmp_path / "cut", *given).status == 1
     monkeypatch.undo()
     assert "begins anew" not in cli.succeed("train", "--resume", tmp_path / "cut").stderr

@@ -19,9 +19,10 @@ from sklearn.pipeline import make_pipeline
 import harmonium as hm
 from harmonium import load, rules
 from harmonium.chains import Gibbs, Kernel
-from harmonium.data import bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
+from harmonium.data import Rows, bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
 from harmonium.estimators import RBM
 from harmonium.learning.rules import RECIPES
+from harmonium.tables import Fitting
 from harmonium.training import Recipe
 
 torch.set_num_threads(1)
@@ -315,9 +316,9 @@ def test_rule_by_name(rule):
 def test_sweeps_and_chains_reach_the_rule():
     def named(**settings):
         machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
-        training = small(**settings)._training()
-        training.recipe = Recipe(machine, "chains")
-        return training._make_rule(machine).name
+        fitting = Fitting(Recipe(machine, "chains"), Rows.of(torch.zeros(3, 3)))
+        small(**settings)._training()._plan(fitting, whole=True)
+        return fitting.rule.name
 
     assert named(rule="cd", sweeps=3) == "centred(cd(3))"
     assert named(rule="pcd", batch_size=17, centred=False) == "pcd(1, chains=17)"

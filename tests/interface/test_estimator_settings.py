@@ -18,6 +18,7 @@ import harmonium as hm
 from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.tables import Fitting
 from harmonium.training import Recipe, TrainingDiverged
 
 torch.set_num_threads(1)
@@ -37,10 +38,11 @@ def small(kind, **settings):
 def budget(estimator, rows, layers=None):
     deep = [hm.Bernoulli(3)] if isinstance(estimator, DBM) else []
     machine = hm.BoltzmannMachine([*(layers or [hm.Bernoulli(9), hm.Bernoulli(4)]), *deep])
-    training = estimator._training()
-    training.recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
+    recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
     nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
-    return training.budget(Rows.of(nothing))
+    fitting = Fitting(recipe, Rows.of(nothing))
+    estimator._training()._plan(fitting, whole=True)
+    return fitting.decided["updates"], fitting.decided["learning_rate"]
 
 
 def same(one, other) -> bool:

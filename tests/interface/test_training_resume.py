@@ -448,7 +448,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert_same(run(None), run(tmp_path, resume=True))
 
 
-@pytest.mark.parametrize(("size", "name"), [(4000, "checkpoint.safetensors"), (0, "run.toml")])
+@pytest.mark.parametrize(("size", "name"), [(8000, "checkpoint.safetensors"), (0, "run.toml")])
 def test_a_disk_that_fills_within_a_file(size: int, name: str, tmp_path: Path) -> None:
     message = f"{name} could not be written (File too large); no checkpoint had been written"
 

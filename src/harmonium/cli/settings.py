@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import shlex
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, final, get_args, get_origin
 
 import typer
-from torch import Tensor
 
 from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
-from harmonium.chains import Kernel
 from harmonium.cli import options
 from harmonium.cli.output import note
-from harmonium.data import BINARISE, Rows
+from harmonium.data import BINARISE
 from harmonium.layers import Layer
-from harmonium.learning import Rule, rules
+from harmonium.learning import rules
 from harmonium.machine import INITS, check_init, hidden_for, load
 from harmonium.tables import Codec
 from harmonium.tasks import METRICS
 from harmonium.training import (
-    DECIDED,
     IMAGES,
     METHODS,
     OBJECTIVES,
     RUN_FILE,
-    Recipe,
     Steps,
     as_toml,
     key_of,
     made_with,
-    make_rule,
     read_run_file,
     setting_lines,
     share_of,
@@ -147,17 +143,15 @@ class Learning(Checked):
     objective: Annotated[str | None, Setting(OBJECTIVES)] = None
     joint: Annotated[float | None, Setting(Interval(0.0, 1.0), belongs_to=("objective",))] = None
 
-    def share(self, label: str | None) -> tuple[str | None, float | None]:
-        """Returns the objective's name, and the weight of ln p(rest, label) in it; None without a label."""
+    def share(self, label: str | None) -> float | None:
+        """Returns the weight of ln p(rest, label) in what is learned; None without a label."""
         for name, value in (("objective", self.objective), ("joint", self.joint)):
             if label is None and value is not None:
                 raise ValueError(f"{name}: expected with --label COLUMN, received {value} without")
-        if label is None:
-            return None, None
         chosen = self.objective or "hybrid"
         if chosen != "hybrid" and self.joint is not None:
             raise ValueError(f"joint: expected none with --objective {chosen}, received {self.joint}")
-        return chosen, share_of(chosen, self.joint)
+        return None if label is None else share_of(chosen, self.joint)
 
 
 _OF_RULE = Setting(belongs_to=("rule",))
@@ -189,29 +183,6 @@ class RuleSettings(Checked):
         replace(_OF_RULE, metavar="NAME=VALUE", complete=options.complete_rule_option),
     ] = None
     centred: Annotated[bool | None, _OF_RULE] = None
-
-    @property
-    def has_sweeps(self) -> bool:
-        """Returns whether the number of sweeps is given, by its own option or by --rule-option."""
-        named = {each.partition("=")[0].strip() for each in self.rule_option or ()}
-        return self.sweeps is not None or "k" in named
-
-    def made_rule(self, kernel: Kernel | None, optimizer: Any, chains: int | None) -> Rule:
-        """Returns the learning rule; None for kernel or number of chains stands for its own."""
-        given = {
-            "k": self.sweeps,
-            "chains": self.chains,
-            "replicas": self.replicas,
-            "burn_in": self.burn_in,
-            "kernel": kernel,
-        }
-        arguments = {option: value for option, value in given.items() if value is not None}
-        rule = self.rule or "pcd"
-        read = options.read_named("rule_option", self.rule_option, rule, rules.options(rule), arguments)
-        with options.naming_option("rule_option", read):
-            return make_rule(
-                rule, optimizer, centred=bool(self.centred), batch_size=chains, **arguments, **read
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,25 +232,16 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         asked = self.visible != "auto" and self.method != "exact" and self.rule in (None, IMAGES.rule)
         return one and asked and self.label is None
 
-    def decided(self, recipe: Recipe, rows: Rows, weights: Tensor | None = None) -> TrainSettings:
-        """Returns the settings with what the data, (rows,) with weights, decide where nothing is given."""
-        hidden = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
-        decided = replace(
-            self, method=recipe.method, hidden=self.hidden if self.from_run else self.hidden or hidden
-        )
-        if recipe.method == "exact":
-            return decided
-        chosen = recipe.decide(**{name: getattr(self, name) for name in DECIDED})
-        chosen["sweeps"] = self.sweeps if self.has_sweeps else chosen["sweeps"]
-        updates, rate = recipe.budget(
-            rows,
-            weights,
-            batch_size=self.batch_size,
-            optimizer=chosen["optimizer"],
-            learning_rate=self.learning_rate,
-        )
-        length = updates if self.updates is None and self.epochs is None else self.updates
-        return replace(decided, **chosen, updates=length, learning_rate=rate)
+    @contextmanager
+    def rule_options(self) -> Iterator[dict[str, Any]]:
+        """Yields the options of the rule but its sweeps; errors raised inside name ``rule_option`` first."""
+        given = {name: getattr(self, name) for name in ("chains", "replicas", "burn_in")}
+        given |= {"kernel": self.make_kernel()}
+        own, rule = {name: value for name, value in given.items() if value is not None}, self.rule or "pcd"
+        typed = {*own, *(() if self.sweeps is None else ("k",))}
+        read = options.read_named("rule_option", self.rule_option, rule, rules.options(rule), typed)
+        with options.naming_option("rule_option", read):
+            yield {**own, **read}
 
 
 _HEAD = """\
@@ -443,7 +405,8 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
 
 def _typed(kind: Any, value: Any, name: str) -> Any:
     """Returns a value of a file as one of a setting's type, such as ``int | None``."""
-    kinds = [str if get_origin(each) is Literal else each for each in get_args(kind) or (kind,)]
+    parts = (kind,) if get_origin(kind) is Literal else get_args(kind) or (kind,)
+    kinds = [str if get_origin(each) is Literal else each for each in parts]
     if isinstance(value, int) and abs(value) >= _LONG:
         raise ValueError(f"{name}: expected a number below 2^63, received one of {len(str(value))} digits")
     if list[str] in kinds:

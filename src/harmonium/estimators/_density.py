@@ -128,7 +128,7 @@ class DensityEstimator(BoltzmannEstimator):
             learner._fitted = training.learn(fitted, states, weights, whole=whole)
             training.end()
             if whole:
-                warn_of_collapse(type(learner).__name__, learner._fitted, training.rule)
+                warn_of_collapse(type(learner).__name__, learner._fitted, training.fitting)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
                 learner._calibrate(rows, weights)

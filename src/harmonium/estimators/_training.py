@@ -22,27 +22,17 @@ from harmonium._settings import list_unused
 from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
-from harmonium.layers import Layer
-from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Table, find_collapse, fit_exactly
+from harmonium.tables import Codec, Column, Fitting
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
     EarlyStopping,
     OptimizerFactory,
-    Recipe,
     Settings,
     TrainingRun,
     Update,
-    check_rows,
-    choose,
-    learns_images,
-    make_rule,
-    note_sampler,
     say_unused,
-    train,
-    train_slower,
 )
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
@@ -100,61 +90,24 @@ class Training:
 
     Attributes:
         options: the estimator, or else its parameters.
+        share: weight of ln p(rest, label) in what is learned; None: there is no label.
+        fitting: the machine with its rows; ``prepare`` makes it.
         run: Result of the last training.
         rise: the scores of some training rows on the way.
-        recipe: Recipe of the machine that is to be trained; ``prepare`` chooses it.
-        share: weight of ln p(rest, label) in what is learned; None: there is no label.
-        rule, optimizer, clip_norm: of training by chains; ``prepare`` makes them.
+        optimizer: of the last attempt, with what it remembers; None: plain gradient ascent.
     """
 
     options: Any
+    share: float | None = None
+    fitting: Fitting | None = None
     run: TrainingRun | None = None
     rise: Rise | None = None
-    recipe: Recipe | None = None
-    share: float | None = None
-    rule: Rule | None = None
-    optimizer: Any = None
-    clip_norm: float | None = None
+    optimizer: torch.optim.Optimizer | None = None
 
     @property
     def exact(self) -> bool:
         """True if the machine is trained without chains."""
-        return self.recipe is not None and self.recipe.method == "exact"
-
-    def budget(self, rows: Rows, weights: Tensor | None = None, whole: bool = True) -> tuple[int, float]:
-        """Returns the updates of ``fit`` over some rows, and the learning rate of a named optimiser.
-
-        Whole weights, (rows,), stand for repeated rows, as everywhere.
-        """
-        options = self.options
-        assert self.recipe is not None
-        return self.recipe.budget(
-            rows,
-            weights,
-            batch_size=options.batch_size,
-            optimizer=self.optimizer or options.optimizer,
-            epochs=options.epochs,
-            updates=options.max_updates,
-            learning_rate=options.learning_rate,
-            whole=whole,
-        )
-
-    def _make_rule(self, machine: BoltzmannMachine) -> Rule:
-        """Returns the learning rule that the parameters ask for; TypeError, ValueError: they do not fit."""
-        options, recipe = self.options, self.recipe
-        assert recipe is not None
-        given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
-        given = {name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()}
-        chosen = recipe.decide(**given)
-        clip = options.clip_norm
-        self.optimizer, self.clip_norm = chosen["optimizer"], chosen["clip_norm"] if clip == "auto" else clip
-        own = {"sweeps": chosen["sweeps"], "chains": options.chains}
-        own = {name: value for name, value in own.items() if value is not None}
-        rule = make_rule(
-            chosen["rule"], self.optimizer, centred=chosen["centred"], batch_size=options.batch_size, **own
-        )
-        note_sampler(machine, rule)
-        return rule if self.share is None else rules.hybrid(rule, machine.visible[:-1], self.share)
+        return self.fitting is not None and self.fitting.exact
 
     # A machine to train, and its rows
     # ----------------------------------------------------------------------------
@@ -164,76 +117,68 @@ class Training:
         X: Any,
         weights: Tensor | None,
         earlier: Fitted | None,
-        label: tuple[Layer, Tensor] | None = None,
+        label: tuple[Column, Tensor] | None = None,
         *,
         whole: bool = True,
     ) -> tuple[Fitted, Rows]:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
-        It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the
-        visible layer of a label with its states of all rows. Rows are visible states, or the intensities that
-        states are drawn from.
+        It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the column of a label
+        with its states of all rows. Rows are visible states, or the intensities that states are drawn from.
         """
-        if self.options.method == "exact" and not (whole and earlier is None):
+        options = self.options
+        if options.method == "exact" and not (whole and earlier is None):
             raise ValueError(
                 'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
                 'machine, received "exact", which begins anew'
             )
         fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label, X)
-        assert self.recipe is not None
-        if unused := list_unused(self.options, self.recipe.method):
-            _checks.warn(f"{type(self.options).__name__}: {say_unused(unused, self.recipe.method)}")
-        self.rule = None if self.exact else self._make_rule(fitted.machine)
-        labels, dtype = None if label is None else label[1], fitted.machine.dtype
-        codec = Codec(fitted.encoder, fitted.data_layers)
-        states = codec.rows(X, dtype, None if labels is None else labels.numpy(), shown="data")
-        if earlier is None and not self.exact:
-            generator = as_generator(fitted.stream("couplings"), fitted.machine.device)
-            self.recipe.start_(states, weights, self.options.initial_std, generator)
-        elif earlier is not None:
-            check_rows(fitted.machine, states, "X")
-        if self.options.binarise == "sample":
-            levels = _beside(Rows.of(X, dtype, missing=True).all(), labels)
-            states = Rows.of(levels, dtype, missing=True)
-        return fitted, states
+        assert self.fitting is not None
+        if unused := list_unused(options, self.fitting.recipe.method):
+            _checks.warn(f"{type(options).__name__}: {say_unused(unused, self.fitting.recipe.method)}")
+        if options.binarise == "sample":
+            levels = Rows.of(X, fitted.machine.dtype, missing=True).all()
+            levels = levels if label is None else torch.cat([levels, label[1].to(levels)], 1)
+            return fitted, Rows.of(levels, fitted.machine.dtype, missing=True)
+        return fitted, self.fitting.rows
 
     def _begin(
-        self, X: Any, weights: Tensor | None, label: tuple[Layer, Tensor] | None, whole: bool
+        self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None, whole: bool
     ) -> Fitted:
-        """Makes a new machine, whose parameters are still to be set."""
+        """Makes a new machine, and sets its parameters."""
         options = self.options
         std, plain = options.initial_std, type(options).initial_std
         check_init(options.init, None if std == plain else std)
         images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
         images &= label is None and options.method != "exact" and options.visible != "auto"
         codec = fit_codec(X, options, weights, images)
-        visible, encoder = [*codec.layers], codec.encoder
-        data_width = sum(layer.width for layer in visible)
+        data_width = sum(layer.width for layer in codec.layers)
+        codec, labels = (codec, None) if label is None else (codec.beside(label[0]), label[1])
         hidden = None
         if options.n_hidden is not None:
             hidden = hidden_for(options.hidden_kind, sizes_of(options.n_hidden), options.hidden_states)
-        recipe = choose(
-            encoder,
-            visible,
-            X.shape[0],
+        seed = int(check_random_state(options.random_state).randint(2**31 - 1))
+        self.fitting = Fitting.begin(
+            codec,
+            X,
+            labels,
+            weights,
             hidden,
+            share=self.share,
+            std=std,
+            seed=seed,
+            dtype=torch.float64 if options.dtype == "float64" else None,
+            shown="data",
             kind=options.hidden_kind,
             n_states=options.hidden_states,
-            label=None if label is None else label[0],
             method=options.method if whole else "chains",
             init=options.init,
             steered=bool(list_unused(options, "exact")),
         )
-        seed = int(check_random_state(options.random_state).randint(2**31 - 1))
-        double = recipe.label and recipe.method == "chains" and getattr(X, "dtype", None) == np.float64
-        double &= options.dtype is None
-        dtype = torch.float64 if double or options.dtype == "float64" else torch.float32
-        machine = recipe.machine.to(dtype=dtype)
-        machine.metadata["encoder"] = encoder.to_dict()
-        self.recipe = recipe
-        return Fitted(machine, encoder, seed, X.shape[1], data_width, structure_of(options, machine))
+        machine = self.fitting.machine
+        return Fitted(machine, codec.encoder, seed, X.shape[1], data_width, structure_of(options, machine))
 
-    def _go_on(self, earlier: Fitted, label: Any, X: Any) -> Fitted:
+    def _go_on(self, earlier: Fitted, label: tuple[Column, Tensor] | None, X: Any) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
         The columns of a table have then seen the rows X too.
@@ -252,14 +197,11 @@ class Training:
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        machine, encoder = deepcopy(earlier.machine), earlier.encoder
-        machine.metadata.pop("linear", None)  # the lines beside it, chosen for the machine as it was
-        if isinstance(encoder, Table):
-            encoder = encoder.widened(X)
-            machine.metadata["encoder"] = encoder.to_dict()
-        images = label is None and learns_images(encoder, machine)
-        self.recipe = Recipe(machine, "chains", label is not None, images=images)
-        return replace(earlier, machine=machine, encoder=encoder, settings=structure)
+        column, labels = (None, None) if label is None else label
+        codec = Codec.of(deepcopy(earlier.machine))
+        codec = replace(codec, encoder=earlier.encoder, label=column).widened(X)
+        self.fitting = Fitting.go_on(codec, X, labels, share=self.share, shown="data", name="X")
+        return replace(earlier, machine=codec.machine, encoder=codec.encoder, settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------
@@ -278,92 +220,47 @@ class Training:
         ``may_hold_out``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its
         length, schedule and early stopping; else it is one epoch at one rate.
         """
-        if self.exact:
-            assert self.recipe is not None
-            seed, shown = fitted.stream("train"), self.options.verbose > 0
-            self.run = run = fit_exactly(
-                self.recipe,
-                states,
-                weights,
-                self.share,
-                may_hold_out=may_hold_out,
-                device=self.options.device,
-                seed=seed,
-                progress=shown,
-            )
-            rows = states.take(fitted.rows_to_keep(len(states), weights)).to(run.machine.device)
-            fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
-            return replace(fitted, generative=self.share != 0, rows=rows)
-        options, rule = self.options, self.rule
-        recipe = self.recipe
-        assert rule is not None and recipe is not None
-        earlier, built, count = fitted.progress, list[torch.optim.Optimizer](), len(states)
-
-        def optimizer(factor: float, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-            built.append(make_optimizer(self.optimizer, parameters, rate, factor, earlier))
-            return built[-1]
-
+        options, fitting, count = self.options, self.fitting, len(states)
+        assert fitting is not None
+        every = torch.arange(count, device="cpu")
+        scored = every if may_hold_out is None else may_hold_out.nonzero().flatten().cpu()
         redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
 
         def scored_states(index: Tensor) -> Tensor:
             v = states.take(index)
             return v if redraw is None else redraw(v, as_generator(0))
 
-        scored = (
-            torch.arange(count, device="cpu")
-            if may_hold_out is None
-            else may_hold_out.nonzero().flatten().cpu()
-        )
-        kept, validation = torch.arange(count, device="cpu"), dict[str, Any]()
-        if whole and options.early_stopping:
+        kept, watch, callbacks = every, dict[str, Any](), list[Any]()
+        if whole and options.early_stopping and not self.exact:
             out, kept = self._hold_out(fitted, count, scored)
             per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
-            validation = {
+            watch = {
                 "validation": scored_states(out),
                 "validation_weights": None if weights is None else weights[out],
                 "metrics": {"validation_score": options._row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
             }
-        learned = states if len(kept) == count else states.subset(kept)
-        updates, rate = self.budget(learned, None if weights is None else weights[kept], whole)
-        first = scored[torch.isin(scored, kept)][:_SCORED] if whole else scored[:0]
-
-        own = {each.name for each in fields(options)} - _DECIDED
-        passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
-        plain = self.optimizer == "sgd"  # which remembers nothing, and which compiled code knows
-
-        def attempt(factor: float) -> TrainingRun:
-            """Trains at this times the learning rate."""
-            callbacks: list[Any] = []
-            if len(first):
-                self.rise = Rise(options._row_score, scored_states(first), fitted.machine)
+            callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
+        fitting.rows = states if len(kept) == count else states.subset(kept)
+        fitting.weights = None if weights is None else weights[kept]
+        self._plan(fitting, whole)
+        if fitting.rule is not None:
+            watch |= self._steps(fitting, fitted.progress, whole) | {"transform": redraw}
+            first = scored[torch.isin(scored, kept)][:_SCORED]
+            if whole and len(first):
+                self.rise = Rise(options._row_score, scored_states(first))
                 callbacks.append(self.rise)
-            if validation:
-                callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
-            return train(
-                fitted.machine,
-                learned,
-                rule=rule,
-                rule_state=earlier.chains_of(rule) if earlier else None,
-                weights=None if weights is None else weights[kept],
-                updates=updates,
-                optimizer="sgd" if plain else partial(optimizer, factor),
-                learning_rate=rate * factor,
-                schedule=options.schedule if whole else "constant",
-                transform=redraw,
-                seed=fitted.stream("train", fitted.n_updates),
-                callbacks=callbacks,
-                progress=options.verbose > 0,
-                **validation,
-                clip_norm=self.clip_norm,
-                **passed,
-            )
-
-        if options.on_divergence == "raise":
-            self.run = run = attempt(1.0)
-        else:
-            advice = ', and on_divergence="raise" makes none'
-            self.run = run = train_slower(attempt, fitted.machine, advice=advice)
+        self.run = run = fitting.train(
+            may_hold_out,
+            seed=fitted.stream("train", fitted.n_updates),
+            progress=options.verbose > 0,
+            callbacks=callbacks,
+            **{"device": options.device, **watch},
+        )
+        if fitting.rule is None:
+            rows = states.take(fitted.rows_to_keep(count, weights)).to(run.machine.device)
+            fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
+            return replace(fitted, generative=self.share != 0, rows=rows)
         rows = scored_states(fitted.rows_to_keep(count, weights))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
@@ -372,14 +269,50 @@ class Training:
         return replace(
             fitted,
             machine=fitted.machine if run.averaged_machine is None else run.averaged_machine,
-            generative=rule.generative,
+            generative=fitting.rule.generative,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=Progress(rule.name, run.rule_state, built[-1] if built else None),
+            progress=Progress(fitting.rule.name, run.rule_state, self.optimizer),
             rows=rows,
             numbers={},
             log_partition=None,
         )
+
+    def _plan(self, fitting: Fitting, whole: bool) -> None:
+        """Decides what the parameters leave open."""
+        options = self.options
+        given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
+        fitting.plan(
+            options={} if options.chains is None else {"chains": options.chains},
+            chains=options.batch_size,
+            batch_size=options.batch_size,
+            epochs=options.epochs,
+            updates=options.max_updates,
+            learning_rate=options.learning_rate,
+            whole=whole,
+            **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
+        )
+
+    def _steps(self, fitting: Fitting, earlier: Progress | None, whole: bool) -> dict[str, Any]:
+        """Returns the settings of training by chains in place of what the plan has."""
+        options, planned, rule = self.options, fitting.decided, fitting.rule
+        assert rule is not None
+        own = {each.name for each in fields(options)} - _DECIDED
+        passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
+        if options.clip_norm != "auto":
+            passed["clip_norm"] = options.clip_norm
+        if planned["optimizer"] != "sgd":  # which remembers nothing, and which compiled code knows
+
+            def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+                named, rate = planned["optimizer"], planned["learning_rate"]
+                self.optimizer = make_optimizer(named, parameters, rate, earlier)
+                return self.optimizer
+
+            passed["optimizer"] = optimizer
+        return passed | {
+            "rule_state": earlier.chains_of(rule) if earlier else None,
+            "schedule": options.schedule if whole else "constant",
+        }
 
     def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
         """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
@@ -405,11 +338,6 @@ class Training:
             self.rise.warn(type(self.options).__name__, self.run.updates, held_out)
 
 
-def _beside(data: Tensor, label: Tensor | None) -> Tensor:
-    """Returns states of the data with those of their label."""
-    return data if label is None else torch.cat([data, label.to(data)], 1)
-
-
 def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor:
     """Draws 1 with the intensity as its probability; a missing one stays missing, and the label as it is."""
     levels, label = rows[:, :data_width], rows[:, data_width:]
@@ -428,12 +356,14 @@ class Rise:
     Args:
         score: Function of a machine and rows that scores every row; higher is better.
         rows: states, (rows, width).
-        machine: The machine before the first update.
     """
 
-    def __init__(self, score: RowScore, rows: Tensor, machine: BoltzmannMachine) -> None:
+    def __init__(self, score: RowScore, rows: Tensor) -> None:
         self._score, self._rows = score, rows
-        self._seen = [score(machine, rows).cpu()]
+
+    def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
+        """Starts afresh, with the machine before the first update."""
+        self._seen = [self._score(judged, self._rows).cpu()]
 
     def wants(self, step: int, total: int) -> bool:
         """Returns whether the score is read after so many updates."""
@@ -466,29 +396,22 @@ class Rise:
 
 
 def make_optimizer(
-    named: str | OptimizerFactory,
-    parameters: list[torch.nn.Parameter],
-    rate: float,
-    factor: float,
-    earlier: Progress | None,
+    named: str | OptimizerFactory, parameters: list[torch.nn.Parameter], rate: float, earlier: Progress | None
 ) -> torch.optim.Optimizer:
-    """Returns an optimiser that goes on from that of the last call, with all its rates times a factor."""
+    """Returns an optimiser that goes on from that of the last call."""
     made: torch.optim.Optimizer = (
         OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
     )
     if earlier is not None:
         earlier.remind(made)
-    if factor < 1:
-        for group in made.param_groups:
-            group["lr"] *= factor
     return made
 
 
-def warn_of_collapse(name: str, fitted: Fitted, rule: Rule | None) -> None:
+def warn_of_collapse(name: str, fitted: Fitted, fitting: Fitting | None) -> None:
     """Warns where chains left a machine that is worse than independent columns."""
-    if rule is None or fitted.rows is None or not rule.learns_density:
+    if fitting is None or fitted.rows is None:
         return
-    collapse = find_collapse(fitted.machine, fitted.rows, seed=fitted.stream("collapse"))
+    collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), fitted.rows)
     if collapse is not None:
         _checks.warn(
             f'{name}: {collapse}; a third of the learning_rate, another random_state or rule="cd" may help',

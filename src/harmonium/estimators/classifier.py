@@ -33,11 +33,10 @@ from harmonium.estimators._intake import (
 from harmonium.estimators._neighbours import from_neighbours
 from harmonium.estimators._training import learner_for
 from harmonium.estimators.rbm import RBM
-from harmonium.layers import Categorical
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LIMIT_TEXT, unit_log_weights
 from harmonium.tasks import PREDICT_METHODS, log_probabilities, unobserved
-from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, name_objective, share_of
+from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
 
 # Of a row with missing cells: p(y | x) is then known to about 0.02, four times as many halve that.
 _CHAINS, _SWEEPS = 10, 60
@@ -89,7 +88,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             "exact" up to 2^12 states, as with at most 12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
-        dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
 
     Attributes:
         classes_: the labels, sorted.
@@ -168,7 +166,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
         training = self._training()
-        share = training.share = share_of(self.objective, self.joint)
+        training.share = share_of(self.objective, self.joint)
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
@@ -190,19 +188,15 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
-        layer = Categorical(1, len(self.classes_))
-        fitted, prepared = training.prepare(rows, weights, earlier, (layer, label))
-        if earlier is None:
-            fitted.machine.metadata["label"] = column_of(self.classes_).to_dict()
-            fitted.machine.metadata["objective"] = name_objective(share)
+        column = column_of(self.classes_)
+        fitted, prepared = training.prepare(rows, weights, earlier, (column, label))
         states = prepared.all()
         labelled = ~states[:, fitted.data_width :].isnan().any(1)
         may_hold_out = labelled if training.exact else ~states.isnan().any(1)
         if self.unlabelled != "density" and bool(label.isnan().any()):
             seed = fitted.stream("neighbours") % 2**32
-            updates, _ = training.budget(prepared, weights)
             n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
-            guessed = self._guessed(rows, label, weights, n_hidden, updates, seed)
+            guessed = self._guessed(rows, label, weights, n_hidden, seed)
             states[:, fitted.data_width :] = guessed.to(states)
         learned = Rows.of(states, fitted.machine.dtype, missing=True)
         self._fitted = training.learn(fitted, learned, weights, may_hold_out=may_hold_out)
@@ -219,7 +213,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return factors if weights is None else weights * factors
 
     def _guessed(
-        self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, updates: int, seed: int
+        self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, seed: int
     ) -> Tensor:
         """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
         shared = ("visible", "unknown", "binarise", "hidden_kind", "hidden_states", "batch_size")
@@ -227,7 +221,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             n_hidden,
             **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
             method="chains",
-            max_updates=updates,
+            max_updates=self.max_updates,
             random_state=seed,
         )
         with warnings.catch_warnings(), config_context(transform_output="default"):

@@ -190,7 +190,10 @@ class Codec:
         Raises:
             ValueError: fewer than two labels, or real numbers.
         """
-        label = Column.fit_label(cells)
+        return self.beside(Column.fit_label(cells))
+
+    def beside(self, label: Column) -> Self:
+        """Returns the codec with this column as the label, a unit of one state for each of its values."""
         layer = Layer.registry[label.kind].plain(1, label.coding.n_states)
         return replace(self, label=label, layers=[*self.layers, layer])
 

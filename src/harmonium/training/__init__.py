@@ -1,7 +1,6 @@
 """Training: the loop, schedules, optimisers, callbacks, checkpoints and exact resume."""
 
 from harmonium.training import callbacks as callbacks
-from harmonium.training.attempts import train_slower as train_slower
 from harmonium.training.batch_source import check_rows as check_rows
 from harmonium.training.callbacks import (
     STOP as STOP,
@@ -79,6 +78,6 @@ from harmonium.training.run_toml import (
 )
 from harmonium.training.schedules import SCHEDULES as SCHEDULES, Schedule as Schedule
 from harmonium.training.seeds import stream_seed as stream_seed
-from harmonium.training.settings import Settings as Settings, Steps as Steps
+from harmonium.training.settings import Settings as Settings, Steps as Steps, Watching as Watching
 from harmonium.training.state import TrainingRun as TrainingRun
 from harmonium.training.trainer import train as train

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from copy import deepcopy
+from dataclasses import dataclass, fields, replace
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from textwrap import fill, indent
-from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar, final, get_type_hints
+from typing import Annotated, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, final, get_type_hints
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from harmonium.training.schedules import SCHEDULES, Schedule
 from harmonium.training.seeds import as_seed
 
 Transform = Callable[[Tensor, torch.Generator], Tensor]
+_SLOWER = 1 / 3  # of the rate, where training has diverged
 _ABOVE_0 = Interval(0.0, closed="neither")
 
 
@@ -62,6 +64,8 @@ class Steps(Checked):
         averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
             given.
         ladder: keep running averages along the way as the rungs of a ladder.
+        on_divergence: slower begins anew at a third of the rate, with a warning, at most four times; raise
+            ends the run.
     """
 
     PANEL: ClassVar[str] = "Length and steps"
@@ -81,6 +85,7 @@ class Steps(Checked):
     radius: Annotated[float | None, Setting(_ABOVE_0)] = None
     averaging: Share | None = None
     ladder: Annotated[bool, Setting(option="--ladder")] = False
+    on_divergence: Literal["slower", "raise"] = "slower"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +163,9 @@ class Settings(Watching, Steps):
         ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
             samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
             (FORMULAS §8). A ``Ladder`` without rungs has their spacing and largest number.
+        on_divergence: "raise": TrainingDiverged; "slower": a run that diverges begins anew, from the same
+            machine, at a third of its learning rates, at most four times, each with a warning. In a folder
+            each attempt replaces the one before, and a resumed run goes on with that of its checkpoint.
         transform: Function that makes visible states of a batch at every update, ``(rows, generator) ->
             states``: for instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a
             function of the seed and the step. None: the rows are states.
@@ -187,6 +195,7 @@ class Settings(Watching, Steps):
     optimizer: Annotated[str | OptimizerFactory, Setting(OPTIMIZERS)] = "sgd"
     penalties: Any = None
     ladder: Any = False
+    on_divergence: Literal["slower", "raise"] = "raise"
     transform: Transform | None = None
     rule_state: Any = None
     seed: int | torch.Generator = 0
@@ -238,6 +247,15 @@ class Settings(Watching, Steps):
         assert not isinstance(self.seed, torch.Generator)
         return int(self.seed)
 
+    def slower(self, times: int, again: bool = False) -> Settings:
+        """Returns the settings of an attempt at 3^-times the rates, which begins ``again`` in the folder."""
+        factor, optimizer = _SLOWER**times, self.optimizer
+        if callable(optimizer):
+            optimizer = partial(_slowed, optimizer, factor)
+        folder: dict[str, Any] = {"resume": False, "overwrite": self.run_dir is not None} if again else {}
+        state, rate = deepcopy(self.rule_state), self.learning_rate * factor
+        return replace(self, learning_rate=rate, optimizer=optimizer, rule_state=state, **folder)
+
     def pulls(self) -> tuple[Penalty, ...]:
         """Returns all penalties, also those that ``weight_decay`` and ``l1`` are short for."""
         short = (L2(self.weight_decay), L1(self.l1))
@@ -245,10 +263,20 @@ class Settings(Watching, Steps):
 
     def as_dict(self) -> dict[str, Any]:
         """The settings that determine updates, as numbers and strings, to recognise them on resuming."""
-        apart = {*settings_of(Watching), "weights", "rule_state", "device", "distributed"}
+        apart = {*settings_of(Watching), "on_divergence", "weights", "rule_state", "device", "distributed"}
         content = {f.name: as_plain(getattr(self, f.name)) for f in fields(self) if f.name not in apart}
         shards = None if self.distributed is None else content["shards"]
         return {**content, "ladder": int(self.ladder is not False), "shards": shards}
+
+
+def _slowed(
+    make: OptimizerFactory, factor: float, parameters: list[torch.nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Returns an optimiser with all its rates times a factor."""
+    made = make(parameters)
+    for group in made.param_groups:
+        group["lr"] *= factor
+    return made
 
 
 _P = ParamSpec("_P")

@@ -6,20 +6,24 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, final
 
 from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._progress import show_progress
+from harmonium._storage import CHECKPOINT
 from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded
 from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Update, offer, wants
+from harmonium.training.checkpoint import read_checkpoint
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged, warn_of_saddle
 from harmonium.training.history import Record, Validation
@@ -27,7 +31,7 @@ from harmonium.training.lbfgs import check_search
 from harmonium.training.optimizers import Ascent, RunningAverage, factors_of
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
-from harmonium.training.run_directory import RunDirectory
+from harmonium.training.run_directory import PREVIOUS, RunDirectory
 from harmonium.training.run_toml import describe
 from harmonium.training.seeds import stream_seed
 from harmonium.training.settings import Settings, move, with_settings
@@ -35,6 +39,7 @@ from harmonium.training.state import TrainingRun, TrainingState, find_problem, f
 from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
 
+_TIMES = 4  # that the rate is lowered: 1/81 of it is as good as none
 _CHECKPOINT_SECONDS = 60.0  # what a kill costs at most, beside which writing a checkpoint takes no time
 
 
@@ -64,9 +69,9 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
         TypeError, ValueError: a malformed argument, data outside the support, several processes without
             ``distributed`` or with other settings or data, a run that exists or that another process trains,
             a resume with other settings or from damaged files; the message names the argument or the file.
-        TrainingDiverged: something is no longer finite, or the machine has run away from its data; it is left
-            with its last good parameters. A run that ends with data less likely than uniform noise warns
-            (RuntimeWarning).
+        TrainingDiverged: something is no longer finite, or the machine has run away from its data, at the
+            last rate of ``on_divergence``; it is left with its last good parameters. A run that ends with
+            data less likely than uniform noise warns (RuntimeWarning).
         OSError: a file could not be written; the last good checkpoint is kept.
 
     Examples:
@@ -77,7 +82,36 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
         >>> run.status, run.updates
         ('completed', 50)
     """
-    return Run(machine, X, settings).train()
+    if settings.on_divergence == "raise":
+        return Run(machine, X, settings).train()
+    number = _find_attempt(settings) if settings.resume else 0
+    run = Run(machine, X, settings.slower(number))
+    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
+    while True:
+        try:
+            return run.train()
+        except TrainingDiverged as error:
+            number += 1
+            if number > _TIMES:
+                raise
+            _checks.warn(
+                f"training diverged after {error.step} updates at a learning rate of "
+                f"{error.learning_rate:.4g} and begins anew at a third of it; a lower learning_rate needs no "
+                'second attempt, and on_divergence="raise" makes none',
+                RuntimeWarning,
+            )
+        machine.load_state_dict(begun)
+        run = Run(machine, X, settings.slower(number, again=True))
+
+
+def _find_attempt(settings: Settings) -> int:
+    """Returns how often the rate of the run that a folder holds was lowered; 0 where it holds none."""
+    for name in (CHECKPOINT, PREVIOUS):
+        with suppress(OSError, ValueError):
+            saved = read_checkpoint(Path(str(settings.run_dir)) / name)["settings"].get("learning_rate")
+            rates = [settings.slower(number).learning_rate for number in range(_TIMES + 1)]
+            return rates.index(saved) if saved in rates else 0
+    return 0
 
 
 @final
