@@ -242,7 +242,7 @@ class Coupling(nn.Module, ABC):
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
         """Draws the weights from N(0, std²), (width_l, width_m), and sets those outside the pattern to 0."""
-        _random.normal_(self.weight, generator).mul_(std * self.copies**0.5)  # a mean of so many has std
+        self.weight.normal_(generator=generator).mul_(std * self.copies**0.5)  # a mean of so many has std
         if self.mirrored:
             self._clip_(self.weight)
         else:

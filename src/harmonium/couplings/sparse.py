@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from harmonium import _checks, _random
+from harmonium import _checks
 from harmonium.backends import SparsityPattern
 from harmonium.couplings.coupling import Coupling, refuse_two_values
 from harmonium.layers import Layer
@@ -129,7 +129,7 @@ class Sparse(Coupling):
 
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
-        _random.normal_(self.weight, generator).mul_(std)
+        self.weight.normal_(std=std, generator=generator)
 
     @torch.no_grad()
     def fill_(self, values: Any) -> None:

@@ -173,7 +173,7 @@ class BoltzmannMachine(nn.Module):
             missing: whether NaN is allowed, as an entry that was not observed: all columns of a unit.
         """
         _checks.numeric(v, name)
-        missing = missing and not _checks.all_finite(v)
+        missing = missing and not _checks.observed(v)
         if len(self.visible) == 1:
             layer = self.layers[self.visible[0]]
             layer.check_rows(layer.observed(v, name)[1] if missing else v, name)
