@@ -35,11 +35,6 @@ def to_device(x: Tensor, device: torch.device, dtype: torch.dtype | None = None)
     return x.to(device=device, dtype=dtype, non_blocking=x.device.type == "cpu")
 
 
-def any_true(marks: Tensor) -> bool:
-    """Returns whether any of the booleans is true."""
-    return bool(as_fast_array(marks).any())
-
-
 def needs_grad(*tensors: Tensor) -> bool:
     """Returns whether autograd may track results of these tensors, in backward or in forward mode."""
     backwards = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
@@ -60,13 +55,6 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
-
-
-def outside_pair(x: Tensor, low: float, high: float) -> Tensor:
-    """Marks the entries that equal neither ``low`` nor ``high``, as booleans of the shape of ``x``."""
-    values = as_fast_array(x)
-    marks = (values != low) & (values != high)
-    return marks if isinstance(marks, Tensor) else torch.from_numpy(marks)
 
 
 def as_fast_array(x: Tensor) -> Any:

@@ -65,11 +65,6 @@ def normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype 
     return torch.randn(tuple(shape), generator=generator, device=generator.device, dtype=dtype)
 
 
-def normal_(values: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws ``normal`` of the shape and dtype of a tensor into it."""
-    return values.detach().normal_(generator=generator)
-
-
 def exponential(shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Draws Exp(1) variates in float64, on the generator's device, in one operation."""
     noise = torch.empty(tuple(shape), dtype=torch.float64, device=generator.device)

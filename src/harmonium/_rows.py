@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from copy import copy
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -112,7 +111,7 @@ class Rows:
         self.support: tuple[str, ...] | None = None
         self.observed = False
         self._keep, self._shown, self._made = keep and in_memory, shown, False
-        self._weights: Tensor | None = None
+        self._block = max(1, _CHUNK // self.width)  # rows of one block of a whole pass
 
     @classmethod
     def of(
@@ -193,15 +192,16 @@ class Rows:
             (k, width) of ``dtype``, a fresh tensor.
 
         Raises:
-            TypeError: indices of another dtype.
-            ValueError: indices of another shape or out of range, or a row that holds infinity, or NaN unless
-                ``missing``.
+            TypeError: indices of another type or shape.
+            ValueError: indices out of range, or a row that holds infinity, or NaN unless ``missing``.
         """
-        if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
-            received = indices.dtype if isinstance(indices, Tensor) else type(indices).__name__
-            raise TypeError(f"indices: expected a tensor of dtype int64, received {received}")
-        if indices.ndim != 1:
-            raise ValueError(f"indices: expected one dimension, received shape {tuple(indices.shape)}")
+        if not isinstance(indices, Tensor) or indices.dtype != torch.int64 or indices.ndim != 1:
+            received = (
+                f"{indices.dtype} of shape {tuple(indices.shape)}"
+                if isinstance(indices, Tensor)
+                else type(indices).__name__
+            )
+            raise TypeError(f"indices: expected a tensor (k,) of torch.int64, received {received}")
         positions = indices.cpu().numpy()
         if positions.size and not (positions.min() >= 0 and positions.max() < self._length):
             raise ValueError(
@@ -231,12 +231,11 @@ class Rows:
         Raises:
             ValueError: as ``take``.
         """
-        return next(self._chunks(self._length, self.dtype))
+        return next(self.chunks(self._length))
 
     def _copy(self, dtype: torch.dtype, name: str, missing: bool) -> Rows:
         rows = copy(self)
-        rows.__dict__.pop("_moments", None)
-        rows._name, rows.missing, rows._weights = name, missing, None
+        rows._name, rows.missing = name, missing
         if dtype != self.dtype or not (missing or self.observed):
             rows.dtype, rows.support = dtype, None
         return rows
@@ -290,43 +289,28 @@ class Rows:
         """
         if size < 1:
             raise ValueError(f"size: expected at least 1, received {size}")
-        return self._chunks(size, self.dtype)
-
-    def weighted(self, weights: Tensor | None) -> Rows:
-        """Returns these rows with moments by weights, (rows,), at least 0; None: all count alike."""
-        rows = self._copy(self.dtype, self._name, self.missing)
-        rows._weights = weights
-        return rows
+        return (
+            self._checked(_checks.tensor(raw, self._name, self.dtype), span)
+            for span, raw in self._pieces(size)
+        )
 
     def mean_variance(self, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance (about it, with the same weights) of each column, both (width,) float64.
 
-        One pass in bounded memory, without weights at the first call only. A constant column has variance
-        exactly zero; a column that was never observed has NaN for both.
+        One pass in bounded memory. A constant column has variance exactly zero; a column that was never
+        observed has NaN for both.
 
         Args:
-            weights: Row weights, (len(self),), at least 0; None means those of ``weighted``, else uniform.
+            weights: Row weights, (len(self),), at least 0; None means uniform.
 
         Raises:
             ValueError: a row that holds infinity, or NaN unless ``missing``.
         """
-        mean, variance = self._moments if weights is None else self._moments_of(weights)
-        return mean.clone(), variance.clone()
-
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        return self._moments_of(self._weights)
-
-    def _moments_of(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        moments, size = Moments(), self._block
-        for number, chunk in enumerate(self._chunks(size, torch.float64)):
-            moments.add(chunk, None if weights is None else weights[number * size :][: len(chunk)])
+        moments = Moments()
+        for span, raw in self._pieces(self._block):
+            chunk = self._checked(_checks.tensor(raw, self._name, torch.float64), span)
+            moments.add(chunk, None if weights is None else weights[span])
         return moments.result()
-
-    @property
-    def _block(self) -> int:
-        """Rows of one block of a whole pass."""
-        return max(1, _CHUNK // self.width)
 
     def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yields all rows in blocks of bounded size, for a whole pass over them.
@@ -341,10 +325,6 @@ class Rows:
         for span, raw in self._pieces(self._block):
             v = self._checked(_checks.tensor(raw, self._name, self.dtype), span)
             yield span, v, v.double() if self._made else _checks.tensor(raw, self._name, torch.float64)
-
-    def _chunks(self, size: int, dtype: torch.dtype) -> Iterator[Tensor]:
-        for span, raw in self._pieces(size):
-            yield self._checked(_checks.tensor(raw, self._name, dtype), span)
 
     def _pieces(self, size: int) -> Iterator[tuple[slice, Any]]:
         """Reads all rows, ``size`` at a time, and keeps them where they are to be kept."""

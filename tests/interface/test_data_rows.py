@@ -138,14 +138,6 @@ def test_moments_over_many_chunks_keep_their_digits(monkeypatch):
     assert variance[0] == 0
 
 
-def test_moments_are_computed_once():
-    X = MATRIX.copy()
-    rows = Rows.of(X)
-    first = rows.mean_variance()
-    X[:] = 0
-    assert all(map(torch.equal, first, rows.mean_variance()))
-
-
 def test_a_memory_map_is_not_copied(tmp_path):
     X = memory_map(tmp_path, np.zeros((20_000, 500), dtype=np.uint8))
     tracemalloc.start()
@@ -234,11 +226,11 @@ def test_indices_are_checked(source, tmp_path):
 
 def test_indices_of_another_kind():
     rows = Rows.of(MATRIX)
-    with pytest.raises(TypeError, match=r"dtype int64, received torch\.float32"):
+    with pytest.raises(TypeError, match=r"received torch\.float32 of shape \(1,\)"):
         rows.take(torch.tensor([0.0]))
-    with pytest.raises(TypeError, match="indices: expected a tensor of dtype int64, received list"):
+    with pytest.raises(TypeError, match=r"indices: expected a tensor \(k,\) of torch\.int64, received list"):
         rows.take([0])
-    with pytest.raises(ValueError, match=r"indices: expected one dimension, received shape \(1, 1\)"):
+    with pytest.raises(TypeError, match=r"received torch\.int64 of shape \(1, 1\)"):
         rows.take(torch.tensor([[0]]))
 
 

@@ -32,6 +32,8 @@ class Coupling(nn.Module, ABC):
         weight: learnable, (width_l, width_m), zero at first. Entries outside the pattern are not read.
             ``Sparse`` has one for each pair instead.
         inner: whether the edge joins a layer to itself.
+        mirrored: whether W is the weights above the diagonal and nothing but their mirror image below it.
+        sparsity: the places of the weights in W where they are stored by entry; None: they are a matrix.
         copies: Number of entries that ``within`` makes equal, from which on ``draw_`` finds its deviation; 1.
     """
 
@@ -42,6 +44,8 @@ class Coupling(nn.Module, ABC):
 
     weight: nn.Parameter
     inner: bool
+    mirrored: bool = False
+    sparsity: SparsityPattern | None = None
     owned: bool = False  # by a machine, whose edge it is
     copies: int = 1
     _pattern: Tensor | None  # symmetric for an inner edge
@@ -90,6 +94,7 @@ class Coupling(nn.Module, ABC):
             unit = torch.arange(below.n_units, device="cpu").repeat_interleave(below.columns_per_unit)
             pattern = (pattern | pattern.t()) & (unit.unsqueeze(-1) != unit)
         self._pattern = pattern
+        self.mirrored = self.inner and type(self).within is Coupling.within
         self.weight = nn.Parameter(torch.zeros(below.width, above.width))
         if type(self).within is not Coupling.within:
             self._check_within()
@@ -139,16 +144,6 @@ class Coupling(nn.Module, ABC):
         J = self.matrix()
         J = J if below is None else J * below.unsqueeze(-1)
         return J if above is None else J * above
-
-    @property
-    def sparsity(self) -> SparsityPattern | None:
-        """The places of the weights in W where they are stored by entry; None where they are a matrix."""
-        return None
-
-    @property
-    def mirrored(self) -> bool:
-        """Returns whether W is the weights above the diagonal and nothing but their mirror image below it."""
-        return self.inner and type(self).within is Coupling.within
 
     @property
     def stored(self) -> list[Tensor]:
@@ -247,8 +242,8 @@ class Coupling(nn.Module, ABC):
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
         """Draws the weights from N(0, std²), (width_l, width_m), and sets those outside the pattern to 0."""
-        _random.normal_(self.weight, generator).mul_(std * self.copies**0.5)  # a mean of so many has std
-        if type(self).within is Coupling.within and self.inner:
+        self.weight.normal_(generator=generator).mul_(std * self.copies**0.5)  # a mean of so many has std
+        if self.mirrored:
             self._clip_(self.weight)
         else:
             self.weight.copy_(self.within(self.weight))

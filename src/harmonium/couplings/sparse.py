@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from harmonium import _checks, _random
+from harmonium import _checks
 from harmonium.backends import SparsityPattern
 from harmonium.couplings.coupling import Coupling, refuse_two_values
 from harmonium.layers import Layer
@@ -63,6 +63,7 @@ class Sparse(Coupling):
     """
 
     kind: ClassVar[str] = "sparse"
+    sparsity: SparsityPattern
 
     def __init__(self, pairs: Any) -> None:
         super().__init__()
@@ -99,34 +100,25 @@ class Sparse(Coupling):
             raise ValueError(f"pairs: expected every pair of units once, received {pair} twice{advice}")
         self.pairs = pairs
         p, q = below.columns_per_unit, above.columns_per_unit
-        self._sparsity = SparsityPattern(pairs, (below.n_units, above.n_units), (p, q), self.inner)
+        self.sparsity = SparsityPattern(pairs, (below.n_units, above.n_units), (p, q), self.inner)
         self.weight = nn.Parameter(torch.zeros((len(pairs), p, q) if p * q > 1 else len(pairs)))
 
     def pattern(self, below: Layer, above: Layer) -> Tensor | None:
-        return self._sparsity.dense(torch.ones(len(self._sparsity), device="cpu")).bool()
+        return self.sparsity.dense(torch.ones(len(self.sparsity), device="cpu")).bool()
 
     def config(self) -> dict[str, Any]:
         return {"pairs": _pack(self.pairs)}
 
     @property
-    def sparsity(self) -> SparsityPattern:
-        """The places of the weights in W."""
-        return self._sparsity
-
-    @property
-    def mirrored(self) -> bool:
-        return False
-
-    @property
     def joined(self) -> Tensor | None:
-        entries = torch.ones(len(self._sparsity), device="cpu")
-        return self._sparsity.dense(entries).bool()
+        entries = torch.ones(len(self.sparsity), device="cpu")
+        return self.sparsity.dense(entries).bool()
 
     def matrix(self) -> Tensor:
-        return self._sparsity.to(self.weight.device).dense(self.weight.flatten())
+        return self.sparsity.to(self.weight.device).dense(self.weight.flatten())
 
     def natural(self, below: Tensor | None, above: Tensor | None) -> Tensor:
-        J, places = self.weight.flatten(), self._sparsity
+        J, places = self.weight.flatten(), self.sparsity
         if below is not None:
             J = J * below[places.rows.to(J.device)]
         return J if above is None else J * above[places.columns.to(J.device)]
@@ -137,7 +129,7 @@ class Sparse(Coupling):
 
     @torch.no_grad()
     def draw_(self, std: float, generator: torch.Generator) -> None:
-        _random.normal_(self.weight, generator).mul_(std)
+        self.weight.normal_(std=std, generator=generator)
 
     @torch.no_grad()
     def fill_(self, values: Any) -> None:
@@ -157,22 +149,22 @@ class Sparse(Coupling):
         if hasattr(values, "tocoo"):
             values = self._read_matrix(values)
         given = _checks.tensor(values, "values", self.weight.dtype, self.weight.device)
-        if given.shape == self._sparsity.shape and given.shape != self.weight.shape:
+        if given.shape == self.sparsity.shape and given.shape != self.weight.shape:
             if self.inner and not given.is_meta:
                 refuse_two_values(given)
-            given = self._sparsity.to(given.device).gather(given).view_as(self.weight)
+            given = self.sparsity.to(given.device).gather(given).view_as(self.weight)
         elif given.dim() == 1 and len(given) == len(self.pairs) and self.weight.dim() == 3:
             given = given.view(-1, 1, 1).expand_as(self.weight)
         if given.shape != self.weight.shape:
             raise ValueError(
                 f"values: expected shape {tuple(self.weight.shape)}, one number for each pair, or a matrix "
-                f"{self._sparsity.shape}, received {tuple(given.shape)}"
+                f"{self.sparsity.shape}, received {tuple(given.shape)}"
             )
         self.weight.copy_(given)
 
     def _read_matrix(self, matrix: Any) -> NDArray[Any]:
         """Returns the value of every pair, (pairs,), from a sparse matrix of scipy."""
-        shape, pairs = self._sparsity.units, self.pairs.numpy()
+        shape, pairs = self.sparsity.units, self.pairs.numpy()
         if matrix.shape != shape:
             raise ValueError(f"values: expected a sparse matrix of shape {shape}, received {matrix.shape}")
         entries = matrix.tocoo(copy=True)

@@ -12,26 +12,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium import _checks, _device
+from harmonium import _checks
 from harmonium._random import as_generator, uniform
 
 Array = NDArray[Any]
 Values = TypeVar("Values", NDArray[Any], Tensor)
+_BYTES = (np.uint8, torch.uint8)
 
 
 def check_uint8(X: Array | Tensor) -> None:
     """Refuse any dtype but uint8."""
-    if not is_uint8(X):
+    if X.dtype not in _BYTES:
         raise TypeError(f"X: expected dtype uint8 (grey levels 0..255), received {X.dtype}")
 
 
 def library(X: Array | Tensor) -> Any:
     """``torch`` or ``numpy``, for the names of dtypes."""
     return torch if isinstance(X, Tensor) else np
-
-
-def is_uint8(X: Array | Tensor) -> bool:
-    return bool(X.dtype == library(X).uint8)
 
 
 def is_floating(X: Array | Tensor) -> bool:
@@ -79,9 +76,9 @@ def threshold(X: Values, at: float = 0.5) -> Values:
     _checks.numeric(X, "X")
     at = _checks.real(at, "at")
     values: Any = X
-    if is_floating(X):
-        refuse_where(values != values, X, "numbers")
-    return _binary(values > at * full_intensity(X), X)
+    refuse_where(values != values, X, "numbers")
+    binary: Values = cast(values > at * full_intensity(X), X.dtype)
+    return binary
 
 
 def bernoulli_binarise(X: Values, seed: int | torch.Generator = 0) -> Values:
@@ -101,20 +98,17 @@ def bernoulli_binarise(X: Values, seed: int | torch.Generator = 0) -> Values:
             already.
     """
     check_intensities(X)
-    values = _device.as_fast_array(X) if isinstance(X, Tensor) else X
     noise: Any = uniform(tuple(X.shape), as_generator(seed)) * full_intensity(X)
-    if isinstance(values, Tensor):
-        return _binary(values > noise.to(values.device), values)
-    binary = _binary(values > noise.cpu().numpy(), values)
-    return torch.from_numpy(binary) if isinstance(X, Tensor) else binary
+    noise = noise.to(X.device) if isinstance(X, Tensor) else noise.cpu().numpy()
+    binary: Values = cast(noise < X, X.dtype)
+    return binary
 
 
 def check_intensities(X: Array | Tensor) -> None:
     """Refuses what ``bernoulli_binarise`` does."""
     _checks.numeric(X, "X")
-    values = _device.as_fast_array(X) if isinstance(X, Tensor) else X
-    if not is_uint8(X):
-        refuse_where(~((values >= 0) & (values <= 1)), X, "intensities in [0, 1] (or uint8)")
+    if X.dtype not in _BYTES:
+        refuse_where(~((X >= 0) & (X <= 1)), X, "intensities in [0, 1] (or uint8)")
     full_intensity(X)
 
 
@@ -180,14 +174,9 @@ def from_bit_planes(planes: Values, gray: bool = False) -> Values:
     return result
 
 
-def _binary(chosen: Any, X: Values) -> Values:
-    binary: Values = cast(chosen, X.dtype)
-    return binary
-
-
 def full_intensity(X: Any) -> float:
     """Returns the value of full intensity: 255 for uint8, else 1; refuses uint8 data of 0 and 1 alone."""
-    if not is_uint8(X):
+    if X.dtype not in _BYTES:
         return 1.0
     # Read as 0..255, a set of bytes 0 and 1 would turn all black without a word.
     if 0 not in X.shape and int(X.max()) == 1:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from harmonium import _device
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -65,7 +64,7 @@ class Bernoulli(DiscreteUnits):
         self.set_finite_(bias=torch.logit(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
-        return _device.outside_pair(x, 0, 1), "values in {0, 1}"
+        return x.square() != x, "values in {0, 1}"
 
     def _find_logit(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         logit = B + (self.bias if theta is None else theta[0])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _device
+from harmonium import _checks
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -85,9 +85,8 @@ class Categorical(DiscreteUnits):
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
         one_hot = (self.by_unit(x).sum(-1, keepdim=True) == 1).expand(*x.shape[:-1], -1, self.n_states)
-        return _device.outside_pair(x, 0, 1) | ~one_hot.flatten(
-            -2
-        ), f"one-hot blocks of {self.n_states} columns"
+        wrong = (x.square() != x) | ~one_hot.flatten(-2)
+        return wrong, f"one-hot blocks of {self.n_states} columns"
 
     def _find_logits(self, B: Tensor, A: Tensor | float, theta: Theta | None) -> Tensor:
         (bias,) = theta or self.natural()

@@ -296,17 +296,16 @@ class Layer(nn.Module, ABC):
             TypeError: not a floating tensor.
             ValueError: another width, NaN, or a value outside the support; the message names the place.
         """
-        if not isinstance(x, Tensor) or not x.is_floating_point():
-            received = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise TypeError(f"{name}: expected a floating torch tensor, received {received}")
-        _checks.numeric(x, name)
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.layout is not torch.strided:
+            received = f"{x.layout} of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(f"{name}: expected a dense floating torch tensor, received {received}")
         if x.dim() == 0 or x.shape[-1] != self.width:
             raise ValueError(
                 f"{name}: expected {self.width} columns for {self}, received shape {tuple(x.shape)}"
             )
         _checks.finite(x, name)
         bad, support = self.misfit(x)
-        if _device.any_true(bad):
+        if bool(bad.any()):
             place = tuple(torch.nonzero(bad)[0].tolist())
             raise ValueError(
                 f"{name}: expected {support} for {self}, received {x[place].item():g} at {place}"
@@ -331,6 +330,8 @@ class Layer(nn.Module, ABC):
         Raises:
             ValueError: a unit given in part.
         """
+        if self.columns_per_unit == 1:
+            return
         by_unit = self.by_unit(mask)
         torn = by_unit.any(-1) & ~by_unit.all(-1)
         if bool(torn.any()):

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from harmonium import _device
 from harmonium.layers.layer import DiscreteUnits, Moments, Theta
 
 
@@ -67,4 +66,4 @@ class Spin(DiscreteUnits):
         self.set_finite_(bias=torch.atanh(expected[0]))
 
     def misfit(self, x: Tensor) -> tuple[Tensor, str]:
-        return _device.outside_pair(x, -1, 1), "values in {-1, +1}"
+        return x.abs() != 1, "values in {-1, +1}"

@@ -169,7 +169,7 @@ class Rule:
         width = machine.visible_width
         if v.dim() != 2 or v.shape[1] != width or len(v) == 0:
             raise ValueError(f"v: expected (batch, {width}) with at least one row, received {tuple(v.shape)}")
-        complete = _checks.all_finite(v)
+        complete = bool(v.isfinite().all())
         if not complete:
             _checks.finite(v.nan_to_num(nan=0.0, posinf=inf, neginf=-inf), "v")
         if self.condition_on is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -17,13 +18,16 @@ from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
 from harmonium.machine.coupling_matrices import CouplingMatrices
 from harmonium.machine.drawing import Drawing, draw_graph
-from harmonium.machine.finite import refuse_infinite, require_finite
 from harmonium.machine.forbidden import forbid, penalise
 from harmonium.machine.graph import Edges, Graph, describe_graph, read_edges, read_visible
 from harmonium.machine.hamiltonian import Hamiltonian, States
 
 COMPUTED = (torch.float32, torch.float64)
 """The types that machines compute in. Others are good for storage alone."""
+
+# Fields are sums of couplings, and variances, TAP and norms sum up their squares: all stay below 2^128, where
+# float32 ends. The noise of machines in float64 is float32 too.
+_LARGEST = 2.0**64
 
 
 @final
@@ -105,18 +109,11 @@ class BoltzmannMachine(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self._location.dtype
+        return next(self.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
-        return self._location.device
-
-    @property
-    def _location(self) -> Tensor:
-        """A parameter that every machine has, found without a walk through all of them."""
-        layer = next(iter(self.layers))  # three times as fast as by its number
-        location: Tensor = getattr(layer, layer.location)
-        return location
+        return next(self.parameters()).device
 
     @property
     def graph(self) -> Graph:
@@ -176,7 +173,7 @@ class BoltzmannMachine(nn.Module):
             missing: whether NaN is allowed, as an entry that was not observed: all columns of a unit.
         """
         _checks.numeric(v, name)
-        missing = missing and not _checks.all_finite(v)
+        missing = missing and not _checks.observed(v)
         if len(self.visible) == 1:
             layer = self.layers[self.visible[0]]
             layer.check_rows(layer.observed(v, name)[1] if missing else v, name)
@@ -259,7 +256,7 @@ class BoltzmannMachine(nn.Module):
             layers, self.graph, thetas, J, constant=_checks.real(self.constant, "machine.constant")
         )
         if checked and self.device.type != "meta":
-            require_finite(hamiltonian, parameters, forbidden=forbidden)
+            _require_finite(hamiltonian, parameters, forbidden=forbidden)
         return hamiltonian
 
     def energy(self, states: Sequence[Numbers]) -> Tensor:
@@ -445,3 +442,65 @@ class BoltzmannMachine(nn.Module):
         if self.constant:
             config["constant"] = _checks.real(self.constant, "machine.constant")
         return config
+
+
+@torch.no_grad()
+def _require_finite(
+    hamiltonian: Hamiltonian, parameters: Mapping[str, Tensor], *, forbidden: bool = False
+) -> None:
+    """Refuses parameters that are not finite, or whose squares sum up to more than float32 holds.
+
+    Args:
+        hamiltonian: the machine in natural parameters.
+        parameters: its learnable parameters by name, as ``named_parameters`` has them.
+        forbidden: whether fields and couplings of discrete units without values below 0 may be -inf: a state,
+            or a pair of states, of probability 0.
+
+    Raises:
+        ValueError: naming the parameter, its first such entry, and what to do.
+    """
+    known = {x.data_ptr() for x in parameters.values()}
+    thetas = [(f"layers.{l}", x) for l, theta in enumerate(hamiltonian.thetas) for x in theta]
+    natural = [*thetas, *((f"couplings.{edge}", J) for edge, J in enumerate(hamiltonian.J))]
+    # Those that are made of others, such as 1/σ², may overflow where σ does not.
+    made = [(f"the natural parameters of {name}", x) for name, x in natural if x.data_ptr() not in known]
+    listed = [*parameters.items(), *made]
+    norms = torch._foreach_norm([x for _, x in listed])
+    if float(torch.stack(norms).max()) <= _LARGEST:  # not so for NaN
+        return
+    for name, x in listed:
+        forbids = _may_forbid(hamiltonian, name)
+        if forbidden and forbids:
+            x = x.masked_fill(x == -inf, 0.0)
+        if float(x.double().norm()) <= _LARGEST:
+            continue
+        bad = ~x.isfinite()
+        place = (bad if bool(bad.any()) else x.abs() == x.abs().max()).nonzero()[0].tolist()
+        value = x[tuple(place)].item()
+        expected, remedy = "finite parameters", "write a number"
+        if isfinite(value):  # itself too large, or one of many whose squares sum up to too much
+            expected, remedy = "parameters of a norm below 2^64", "divide all parameters by one number"
+        if name not in parameters:
+            remedy = "bring the parameters that they are computed from nearer to 0"
+        elif value == -inf and forbids:
+            remedy = "exact sums and minimise take it, as a forbidden state; elsewhere write -50"
+        elif value in (inf, -inf):
+            remedy = f"write {50 if value > 0 else -50}, which is as good as certain"
+        raise ValueError(f"machine: expected {expected}, received {value:g} in {name} at {place}; {remedy}")
+
+
+def refuse_infinite(machine: BoltzmannMachine, *, forbidden: bool) -> None:
+    """Refuses parameters of any dtype that are not finite; ``forbidden`` as in ``hamiltonian``."""
+    for name, parameter in machine.named_parameters():
+        x = parameter.detach()
+        if forbidden and _may_forbid(machine, name):
+            x = x.masked_fill(x == -inf, 0.0)
+        _checks.finite(x, name)
+
+
+def _may_forbid(machine: Hamiltonian | BoltzmannMachine, name: str) -> bool:
+    """Returns whether -inf among parameters means that a state or a pair of states has probability 0."""
+    kind, number = name.rsplit(" ", 1)[-1].split(".")[:2]
+    ends = machine.graph.edges[int(number)] if kind == "couplings" else (int(number),)
+    layers = [machine.layers[l] for l in ends]
+    return all(layer.discrete and float(layer.values().min()) >= 0 for layer in layers)

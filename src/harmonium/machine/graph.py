@@ -73,6 +73,11 @@ class Graph:
 
     Attributes:
         joined: as given.
+        hidden: the layers that are not visible.
+        inner: the edge that couples a layer's own units, by layer.
+        sparse: whether any couplings are stored by pair.
+        is_chain: whether every layer is joined to the next and to no other, and the first alone is visible.
+        joints: for every layer its edges, in their order; an inner edge once.
         colours: parts that can be drawn at once, colour by colour; a sweep goes through all of them. Every
             chain of layers has two. The layers of ``summed`` have the last colour.
         in_turn: by layer with inner edges int32 arrays order (units,), starts (units, 2) and others: a sweep
@@ -82,6 +87,7 @@ class Graph:
         patterns: for every edge where its couplings stand; None for a matrix.
         summed: hidden layers, no two of them joined, that are summed out where one set of layers is; all of
             them where none are joined.
+        kept: the layers outside ``summed``: what a sweep that draws ``summed`` first depends on.
     """
 
     def __init__(
@@ -97,9 +103,19 @@ class Graph:
         self._place = (torch.device("cpu"), torch.float32)
         self.edges = tuple(edges)
         self.visible = tuple(visible)
+        self.hidden = tuple(l for l in range(self.size) if l not in self.visible)
+        self.inner = {l: edge for edge, (l, m) in enumerate(self.edges) if l == m}
         self.joined = dict(joined)
         sparse = patterns or {}
+        self.sparse = bool(sparse)
         self.patterns = tuple(sparse.get(edge) for edge in range(len(self.edges)))
+        chain_edges = tuple((l, l + 1) for l in range(self.size - 1))
+        self.is_chain = self.size > 1 and self.visible == (0,) and self.edges == chain_edges
+        self.joints: list[list[Joint]] = [[] for _ in layers]
+        for edge, (l, m) in enumerate(self.edges):
+            self.joints[l].append(Joint(edge, m, True))
+            if l != m:
+                self.joints[m].append(Joint(edge, l, False))
         inner = {
             l: list_neighbours(layers[l], sparse[edge] if edge in sparse else joined[edge])
             for l, edge in self.inner.items()
@@ -115,6 +131,7 @@ class Graph:
             among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
             self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
+        self.kept = tuple(l for l in range(self.size) if l not in self.summed)
         self.in_turn = {
             l: (self._order_units(l, layers[l]), neighbours.spans, neighbours.others)
             for l, neighbours in inner.items()
@@ -171,21 +188,6 @@ class Graph:
         return colours, whole[last]
 
     @cached_property
-    def sparse(self) -> bool:
-        """True if any couplings are stored by pair."""
-        return any(pattern is not None for pattern in self.patterns)
-
-    @cached_property
-    def hidden(self) -> tuple[int, ...]:
-        """The layers that are not visible."""
-        return tuple(l for l in range(self.size) if l not in self.visible)
-
-    @cached_property
-    def inner(self) -> dict[int, int]:
-        """The edge that couples a layer's own units, by layer."""
-        return {l: edge for edge, (l, m) in enumerate(self.edges) if l == m}
-
-    @cached_property
     def backwards(self) -> tuple[Part, ...]:
         """The parts of a sweep that draws the layers of ``summed``, given all others, first."""
         return tuple(chain.from_iterable(self.colours_backwards))
@@ -194,21 +196,6 @@ class Graph:
     def colours_backwards(self) -> tuple[tuple[Part, ...], ...]:
         """The colours in the order of ``backwards``: the last colour first."""
         return (self.colours[-1], *self.colours[:-1])
-
-    @cached_property
-    def kept(self) -> tuple[int, ...]:
-        """The layers outside ``summed``: what a sweep that draws ``summed`` first depends on."""
-        return tuple(l for l in range(self.size) if l not in self.summed)
-
-    @cached_property
-    def joints(self) -> tuple[tuple[Joint, ...], ...]:
-        """For every layer its edges, in their order; an inner edge once."""
-        by_layer: list[list[Joint]] = [[] for _ in range(self.size)]
-        for edge, (l, m) in enumerate(self.edges):
-            by_layer[l].append(Joint(edge, m, True))
-            if l != m:
-                by_layer[m].append(Joint(edge, l, False))
-        return tuple(tuple(sorted(joints)) for joints in by_layer)
 
     @cached_property
     def distances(self) -> dict[int, int]:
@@ -234,21 +221,16 @@ class Graph:
         """True if all hidden layers are summed out: nothing is left to sample given the visible layers."""
         return set(self.summed) == set(self.hidden)
 
-    @cached_property
-    def is_chain(self) -> bool:
-        """True if every layer is joined to the next and to no other, and the first alone is visible."""
-        chain = tuple((l, l + 1) for l in range(self.size - 1))
-        return self.size > 1 and self.visible == (0,) and self.edges == chain
-
     def with_visible(self, layers: Iterable[int]) -> Graph:
         """Returns the graph with further layers counted as visible, after the others: for sums over them.
 
         A sweep goes through its parts as before.
         """
         same = copy(self)
-        for name in ("hidden", "kept", "distances", "order", "independent", "is_chain"):
+        for name in ("distances", "order", "independent"):
             vars(same).pop(name, None)
-        same.visible = (*self.visible, *layers)
+        same.visible, same.is_chain = (*self.visible, *layers), False
+        same.hidden = tuple(l for l in self.hidden if l not in same.visible)
         return same
 
     def sides(self, purpose: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

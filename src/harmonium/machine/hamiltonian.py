@@ -284,15 +284,13 @@ class Hamiltonian:
 
     def summed_weight(self, layer: int, field: Tensor) -> Tensor:
         """Returns ln Σ exp(θ·t(x) + B x) over a layer's states that fit the clamp: (batch,) float64."""
-        held = self.mask(layer)
-        if held is None:
-            return self.log_partition(layer, field)
-        kind, theta = self.layers[layer], self.thetas[layer]
-        x = self.apply_clamp(layer, torch.zeros_like(field))
-        held_weights = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
-        free_weights = kind.log_partition(field, theta=theta)
-        value = _device.where(kind.by_unit(held)[..., 0], held_weights, free_weights)
-        return value.sum(-1, dtype=torch.float64)
+        kind, theta, held = self.layers[layer], self.thetas[layer], self.mask(layer)
+        weights = kind.log_partition(field, theta=theta)
+        if held is not None:
+            x = self.apply_clamp(layer, torch.zeros_like(field))
+            held_weights = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
+            weights = _device.where(kind.by_unit(held)[..., 0], held_weights, weights)
+        return weights.sum(-1, dtype=torch.float64)
 
     def expected_statistics(self, layer: int, field: Tensor) -> Theta:
         """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""

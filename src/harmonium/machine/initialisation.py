@@ -238,16 +238,17 @@ def init_visible_biases_(
     """
     if pseudocount is not None and not 0 < _checks.real(pseudocount, "pseudocount") < 1:
         raise ValueError(f"pseudocount: expected a number in (0, 1), received {pseudocount}")
-    _fit_visible(machine, _read_rows(machine, rows), weights, pseudocount)
+    _fit_visible(machine, rows, weights, pseudocount)
 
 
 def _fit_visible(
-    machine: BoltzmannMachine, rows: Rows, weights: Any, pseudocount: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """Does what ``init_visible_biases_`` does, in one pass: returns mean and variance, each (width,) float64.
+    machine: BoltzmannMachine, rows: Any, weights: Any, pseudocount: float | None = None
+) -> tuple[Rows, Tensor, Tensor]:
+    """Does what ``init_visible_biases_`` does in one pass; returns rows, mean and variance, (width,) float64.
 
     The rows then say whether all are observed, and in the support of which units they were found.
     """
+    rows = rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
     width = machine.visible_width
     if rows.width != width:
         received = ", ".join(str(machine.layers[l]) for l in machine.visible)
@@ -256,15 +257,14 @@ def _fit_visible(
     sums: dict[int, list[Tensor]] = {l: [] for l in machine.visible}
     moments, observed = Moments(), True
     for span, v, wide in rows.blocks():
-        machine.check_rows(v, "rows", missing=rows.missing)
-        observed = observed and _checks.observed(v)
         row_weights = (
             torch.ones(len(v), dtype=torch.float64, device="cpu") if weights is None else weights[span]
         )
         moments.add(wide, None if weights is None else row_weights)
         for l, x in machine.split(v).items():
             layer = machine.layers[l]
-            mask, x = layer.observed(x, "rows")
+            mask, x = layer.observed(x, "rows" if len(sums) == 1 else f"rows (layer {l})")
+            observed = observed and bool(mask.all())
             share = row_weights.to(x.device).unsqueeze(1) * mask
             terms = [share, *(t * share for t in layer.statistics(x)[1:])]
             added = [t.sum(0, dtype=torch.float64) for t in terms]
@@ -278,23 +278,14 @@ def _fit_visible(
         expected = (mean, *(t / total for t in others))
         if pseudocount is not None:  # as so many rows, beside one of noise
             total = torch.where(total > 0, 1 / pseudocount - 1, total)
-        _fit_observed(machine.layers[l], expected, variance, total)
-    return mean_variance
-
-
-def _read_rows(machine: BoltzmannMachine, rows: Any) -> Rows:
-    return rows if isinstance(rows, Rows) else Rows.of(rows, machine.dtype, "rows", missing=True)
-
-
-def _fit_observed(layer: Layer, expected: Theta, variance: Tensor, total: Tensor) -> None:
-    """Fits a layer to columns with these sums of weights, 0 where never observed."""
-    absent = total == 0
-    if bool(absent.any()):
-        field, theta = torch.zeros_like(total), tuple(t.to(total) for t in layer.reference())
-        noise = layer.expected_statistics(field, theta=theta)
-        expected = tuple(torch.where(absent, u, t) for u, t in zip(noise, expected, strict=True))
-        variance = torch.where(absent, layer.moments(field, theta=theta).variance, variance)
-    fit_(layer, expected, variance, total)
+        absent, layer = total == 0, machine.layers[l]
+        if bool(absent.any()):  # columns that were never observed
+            field, theta = torch.zeros_like(total), tuple(t.to(total) for t in layer.reference())
+            noise = layer.expected_statistics(field, theta=theta)
+            expected = tuple(torch.where(absent, u, t) for u, t in zip(noise, expected, strict=True))
+            variance = torch.where(absent, layer.moments(field, theta=theta).variance, variance)
+        fit_(layer, expected, variance, total)
+    return rows, *mean_variance
 
 
 @torch.no_grad()
@@ -324,8 +315,7 @@ def init_from_data_(
     Raises:
         TypeError, ValueError: as ``init_visible_biases_``.
     """
-    rows = _read_rows(machine, rows)
-    mean_variance = _fit_visible(machine, rows, weights)
+    rows, *mean_variance = _fit_visible(machine, rows, weights)
     generator = _random.as_generator(seed, machine.device)
     gaussian, above = _find_saddle(machine)
     if above is None:

@@ -12,8 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _storage
 from harmonium.couplings import Coupling
 from harmonium.layers import Layer
-from harmonium.machine.boltzmann import BoltzmannMachine
-from harmonium.machine.finite import refuse_infinite
+from harmonium.machine.boltzmann import BoltzmannMachine, refuse_infinite
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 

@@ -178,7 +178,8 @@ class Codec:
             pairs = ", ".join(name for name, layer in Layer.registry.items() if layer.two_values is not None)
             raise ValueError(f"visible: expected auto or one of {pairs} for bit-planes, received {visible}")
         if two_values is not None:
-            layer, encoder = Layer.registry[kind].plain(Rows.of(X).width * bits.width), encoder_of_bits(kind)
+            layer = Layer.registry[kind].plain(Rows.of(X).width * bits.width)
+            encoder = encoder_of_bits(*two_values)
         else:
             rows = Codec(bits, ()).rows(X, torch.float64, missing=missing, keep=False)
             layer, encoder = visible_for(rows, visible, weights)
@@ -487,9 +488,24 @@ class Codec:
             if encoder.draws:
                 X, plain = encoder.encode_cells(dense(X)), True
             source = Rows.of(X, dtype, missing=missing, blank=shown == "nothing")
-        beside = self._label_states(labels, len(source))
+        beside = None
+        if isinstance(labels, Series):
+            assert self.label is not None
+            unknown = encoder.unknown if isinstance(encoder, Table) else "error"
+            beside = states_of_cells([self.label], [labels], unknown)
+        elif labels is not None:
+            beside = np.asarray(labels)
+        elif self.label is not None:
+            beside = np.full((len(source), self.label_width), np.nan)
+        data_width = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
+        width = data_width + (0 if beside is None else beside.shape[1])
+        expected = sum(layer.width for layer in self.layers)
+        if self._machine is not None and width != expected:
+            right, received = expected - self.label_width, width - self.label_width
+            if isinstance(encoder, Letters):
+                encoder.refuse_sites(right, received)
+            raise ValueError(f"X: expected {right} columns for the machine's states, received {received}")
         if plain and beside is None:
-            self._check_width(source.width)
             return source
 
         warned: set[Any] = set()  # once for all blocks
@@ -503,28 +519,8 @@ class Codec:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        data_width = source.width if plain else encoder.width * (1 if encoder.tabular else source.width)
-        width = data_width + (0 if beside is None else beside.shape[1])
-        self._check_width(width)
         columns = {"nothing": 0, "anything": width, "data": data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
-
-    def _check_width(self, width: int) -> None:
-        expected = sum(layer.width for layer in self.layers)
-        if self._machine is not None and width != expected:
-            right, received = expected - self.label_width, width - self.label_width
-            if isinstance(self.encoder, Letters):
-                self.encoder.refuse_sites(right, received)
-            raise ValueError(f"X: expected {right} columns for the machine's states, received {received}")
-
-    def _label_states(self, labels: Any, rows: int) -> Array | None:
-        if labels is None:
-            return None if self.label is None else np.full((rows, self.label_width), np.nan)
-        if not isinstance(labels, Series):
-            return np.asarray(labels)
-        assert self.label is not None
-        unknown = self.encoder.unknown if isinstance(self.encoder, Table) else "error"
-        return states_of_cells([self.label], [labels], unknown)
 
     @_naming_data
     def states(self, dataset: DataSet) -> Tensor:

@@ -241,9 +241,8 @@ class Seen(NamedTuple):
         return next((value for value in self.values if value not in states), None)
 
 
-def encoder_of_bits(kind: str) -> Encoder:
-    """Returns what turns 0 and 1 into the two states of units of a kind."""
-    low, high = states_of(kind)
+def encoder_of_bits(low: float, high: float) -> Encoder:
+    """Returns what turns 0 and 1 into the two states of a unit."""
     return Identity() if (low, high) == BITS else Standardise(-low / (high - low), 1 / (high - low))
 
 
@@ -253,7 +252,7 @@ def _array_of_states(kind: str, seen: Seen) -> tuple[int, Encoder]:
     if wrong is None:
         return len(states), Identity()
     if pair and seen.beside(BITS) is None:
-        return 2, encoder_of_bits(kind)
+        return 2, encoder_of_bits(*states)
     listed = f"{{{', '.join(f'{x:g}' for x in states)}}}" + (" or {0, 1}" if pair and states != BITS else "")
     wrong = seen.beside({*states, *BITS}) if pair else wrong
     received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
