@@ -6,6 +6,7 @@ import shlex
 from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, final, get_args, get_origin
@@ -93,9 +94,7 @@ class Structure(Checked):
     hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: Annotated[float | None, Setting(method="chains")] = None
-    init: Annotated[str | None, Setting(metavar="NAMES", complete=options.words(INITS), method="chains")] = (
-        None
-    )
+    init: Annotated[str | None, Setting(metavar="NAMES", suggests=INITS, method="chains")] = None
 
     def hidden_layers(self) -> list[Layer] | None:
         """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
@@ -184,10 +183,7 @@ class RuleSettings(Checked):
     chains: Annotated[int | None, _OF_RULE] = None
     replicas: Annotated[int | None, _OF_RULE] = None
     burn_in: Annotated[int | None, _OF_RULE] = None
-    rule_option: Annotated[
-        list[str] | None,
-        replace(_OF_RULE, metavar="NAME=VALUE", complete=options.complete_rule_option),
-    ] = None
+    rule_option: Annotated[list[str] | None, replace(_OF_RULE, metavar="NAME=VALUE")] = None
     centred: Annotated[bool | None, _OF_RULE] = None
 
     @property
@@ -207,11 +203,8 @@ class RuleSettings(Checked):
         }
         arguments = {option: value for option, value in given.items() if value is not None}
         rule = self.rule or "pcd"
-        read = options.read_named("rule_option", self.rule_option, rule, rules.options(rule), arguments)
-        with options.naming_option("rule_option", read):
-            return make_rule(
-                rule, optimizer, centred=bool(self.centred), batch_size=chains, **arguments, **read
-            )
+        make = partial(make_rule, rule, optimizer, centred=bool(self.centred), batch_size=chains)
+        return options.make_named("rule_option", make, self.rule_option, rules.options(rule), **arguments)
 
 
 @dataclass(frozen=True, kw_only=True)

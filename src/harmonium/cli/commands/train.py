@@ -97,7 +97,7 @@ def train(
         stored.warn_of_differences()
     _check(settings)
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
-    device = options.as_device(options.own_device(settings.device))
+    device = options.as_device(settings.device)
     with working("reading the data"):
         plan = _prepare(settings, stored.kinds)
     settings = plan.settings
