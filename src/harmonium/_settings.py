@@ -31,9 +31,6 @@ class Interval:
     closed: Literal["both", "left", "right", "neither"] = "both"
     whole: bool = False
 
-    def __post_init__(self) -> None:
-        _checks.one_of(self.closed, "closed", ("both", "left", "right", "neither"))
-
     def check(self, value: Any, name: str, suffix: str = "") -> None:
         """Refuses a value outside.
 
@@ -47,17 +44,14 @@ class Interval:
         """
         if self.whole:
             _checks.positive_int(value, name, minimum=int(self.low))
-        elif self.closed == "both":
-            _checks.real(value, name, self.low, self.high)
-        else:
-            number, low_belongs = _checks.real(value, name), self.closed == "left"
-            above = number >= self.low if low_belongs else number > self.low
-            below = number <= self.high if self.closed == "right" else number < self.high
-            if not (above and below):
-                ends = f"in {'[' if low_belongs else '('}{self.low:g}, {self.high:g}"
-                ends += "]" if self.closed == "right" else ")"
-                within = f"above {self.low:g}" if self.high == inf else ends
-                raise ValueError(f"{name}: expected a number {within}{suffix}, received {value}")
+            return
+        number, has_low = _checks.real(value, name), self.closed in ("both", "left")
+        has_high = self.closed in ("both", "right")
+        above = number >= self.low if has_low else number > self.low
+        if not (above and (number <= self.high if has_high else number < self.high)):
+            ends = f"in {'[' if has_low else '('}{self.low:g}, {self.high:g}{']' if has_high else ')'}"
+            within = f"{'of at least' if has_low else 'above'} {self.low:g}" if self.high == inf else ends
+            raise ValueError(f"{name}: expected a number {within}{suffix}, received {value}")
 
 
 @final
@@ -75,8 +69,7 @@ class Setting:
         option: the option's name, such as ``--from``, where it is not that of the setting.
         metavar: stands for the value in the help.
         argument: whether it is given by its place on the command line.
-        complete: Completion for the shell, ``(incomplete) -> words`` or ``(context, incomplete) -> words``;
-            None: it completes the words that are allowed.
+        suggests: words that the shell completes, beside which others are allowed.
         belongs_to: settings whose new value replaces what a file has for this one.
         kind: its type.
         help: a line, for the command and ``run.toml``, where the docstring has none.
@@ -88,7 +81,7 @@ class Setting:
     option: str | None = None
     metavar: str | None = None
     argument: bool = False
-    complete: Callable[..., list[str]] | None = None
+    suggests: Collection[str] = ()
     belongs_to: tuple[str, ...] = ()
     kind: Any = object
     help: str = ""
@@ -129,27 +122,27 @@ def settings_of(owner: Any) -> dict[str, Setting]:
         owner: a dataclass, or a function whose parameters are settings.
     """
     found: dict[str, Setting] = {}
-    for base in reversed(owner.__mro__) if isinstance(owner, type) else (owner,):
+    for base in reversed(getattr(owner, "__mro__", (owner,))):
         hints, kinds = get_type_hints(base, include_extras=True), get_type_hints(base)
-        documented, panel = _documented(base), base.__dict__.get("PANEL")
-        method = base.__dict__.get("METHOD")
+        method, panel = (vars(base).get(name) for name in ("METHOD", "PANEL"))
         for name in get_annotations(base):
             if name == "return" or is_dataclass(kinds[name]) or get_origin(kinds[name]) is ClassVar:
                 continue
             parts = (hints[name], *get_args(hints[name]))
             told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
             setting = told[0] if told else found.get(name, Setting())
-            uses, title = setting.method or method, panel or setting.panel
-            setting = replace(setting, kind=kinds[name], method=uses, panel=title)
-            choices = [x for part in parts if get_origin(part) is Literal for x in get_args(part)]
-            if choices and setting.takes is None:
-                setting = replace(setting, takes=choices)
+            literals = [x for part in parts if get_origin(part) is Literal for x in get_args(part)]
             found[name] = replace(
-                setting, help=_with_words(documented.get(name, setting.help), setting.words)
+                setting,
+                kind=kinds[name],
+                takes=setting.takes or literals or None,
+                method=setting.method or method,
+                panel=panel or setting.panel,
             )
-        for name in documented.keys() & found.keys() - get_annotations(base).keys():  # what it tells anew
-            found[name] = replace(found[name], help=_with_words(documented[name], found[name].words))
-    return found
+        for name, text in _documented(base).items():
+            if name in found:
+                found[name] = replace(found[name], help=text)
+    return {name: replace(each, help=_with_words(each.help, each.words)) for name, each in found.items()}
 
 
 def _documented(owner: Any) -> dict[str, str]:

@@ -93,7 +93,6 @@ class Moved:
             (_estimator, "load", there(_estimator.load)),
             (_training, "train", there(_training.train)),
             (options, "as_device", named(options.as_device)),
-            (options, "own_device", named(options.own_device)),
         ):
             enter(mock.patch.object(owner, name, new))
         for kind in Layer.registry.values():

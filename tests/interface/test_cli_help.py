@@ -157,8 +157,6 @@ def test_help_of_all(cli: CommandLine) -> None:
         ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
         ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
         ("harmonium train --hidden-kind do", ["double_relu"]),
-        ("harmonium train --rule cd --rule-option ", ["k="]),
-        ("harmonium train --kernel langevin --kernel-option a", ["adjust=", "anneal="]),
         ("harmonium train --early", ["--early-stopping"]),
         ("harmonium evaluate run bars", ["bars-and-stripes"]),
         ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),
@@ -180,15 +178,6 @@ def test_the_shell_completes(
         main([])
     assert ended.value.code == 0
     assert capsys.readouterr().out.split() == expected
-
-
-def test_files_are_completed_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from harmonium.cli.options import complete_data as data
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "dir").mkdir()
-    (tmp_path / "dir" / "a.csv").touch()
-    assert data("di") == ["digits", "dir/"] and data("dir/") == ["dir/a.csv"] and data("nowhere/x") == []
 
 
 def test_every_experiment_is_listed_with_its_records() -> None:

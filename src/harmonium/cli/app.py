@@ -9,11 +9,10 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -72,26 +71,18 @@ def parser_of(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def _is_close(word: str, name: str) -> bool:
-    """Returns whether a word is like the name of a command, or stands in its description."""
-    return bool(get_close_matches(word, [name])) or word in summary(name).lower().split()
-
-
 @final
 class _Commands(TyperGroup):
     """Commands that are imported when one is called: torch takes seconds, and a list of them needs none."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return command_names()
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = dict.fromkeys(command_names())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        known = cmd_name in command_names()
-        return TyperCommand(cmd_name, help=summary(cmd_name)) if known else None
+        return TyperCommand(cmd_name, help=summary(cmd_name)) if cmd_name in self.commands else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if not args[0].startswith("-") and args[0] not in command_names():
-            close = ", ".join(name for name in command_names() if _is_close(args[0].lower(), name))
-            ctx.fail(f"No such command {args[0]!r}{close and f'; close to it: {close}'}.")
         name, listed, rest = super().resolve_command(ctx, args)
         for module in filter(None, os.environ.get(IMPORT, "").split(",")):
             import_module(module.strip())  # before the parser is made, whose help and completion list kinds
@@ -159,7 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
-            received = _received(error, arguments)
+            names = getattr(getattr(error, "param", None), "opts", ())
+            given = (value for name, value in pairwise(arguments) if name in names)
+            received = "".join(f", received {value!r}" for value in islice(given, 1))
             path = error.ctx.command_path if error.ctx else "harmonium"
             return _fail(f"{error.format_message()}{received} (see {path} --help)", USAGE)
         except _MISTAKES as error:
@@ -172,11 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from harmonium.training import TrainingDiverged  # torch is loaded by now
 
             if _NO_ROOM.search(str(error)):
-                wanted = re.search(r"\d[\d.]* (bytes|[KMGT]iB)", str(error))
-                amount = f" for {wanted[0]}" if wanted else ""
-                return _fail(
-                    f"not enough memory{amount}; use smaller batches, or fewer chains or units", FAILURE
-                )
+                told = "not enough memory; use smaller batches, or fewer chains or units"
+                return _fail(f"{told} ({str(error).splitlines()[0]})", FAILURE)
             if not isinstance(error, TrainingDiverged):
                 raise
             return _fail(str(error), FAILURE)
@@ -187,12 +177,6 @@ def _fail(message: str, status: int) -> int:
     line = " ".join(message.split())
     note("error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     return status
-
-
-def _received(error: Any, arguments: Sequence[str]) -> str:
-    """Returns the value of the option that the parser complains about, which its message leaves out."""
-    names = getattr(getattr(error, "param", None), "opts", ())
-    return next((f", received {value!r}" for name, value in pairwise(arguments) if name in names), "")
 
 
 def _in_options(message: str, arguments: Sequence[str]) -> str:

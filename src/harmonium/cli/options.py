@@ -1,24 +1,22 @@
-"""Options: those that commands share, their completion in the shell, and how settings become options."""
+"""Options: those that commands share, and how settings become options."""
 
 from __future__ import annotations
 
-import ast
+import json
 import os
 import re
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
 import typer
 
-from harmonium import coupled
+from harmonium import _checks, coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
 from harmonium.chains import Correction, Kernel
@@ -26,46 +24,14 @@ from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN
 from harmonium.ladder import Ladder, lead_to, load_ladder
-from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec
 
+Made = TypeVar("Made")
 
-def words(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Completes an argument to one of some words, those of a registry as it is then."""
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in known if word.startswith(incomplete)]
-
-    return complete
-
-
-def complete_data(incomplete: str) -> list[str]:
-    """Completes DATA: built-in names, files and folders."""
-    names = [name for name in BUILT_IN if name.startswith(incomplete)]
-    folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
-    paths = [f"{path}/" if path.is_dir() else str(path) for path in files if not path.name.startswith(".")]
-    return names + [path for path in paths if path.startswith(incomplete)]
-
-
-def complete_rule_option(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completes NAME= to what the rule takes that was named before."""
-    rule = ctx.params.get("rule") or "pcd"
-    known = rules.options(rule) if rule in rules.BY_NAME else ()
-    return [f"{name}=" for name in known if name.startswith(incomplete)]
-
-
-def complete_kernel_option(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Completes NAME= to what the kernel takes that was named before."""
-    kernel = Kernel.registry.get(ctx.params.get("kernel") or "gibbs")
-    known = () if kernel is None else signature(kernel).parameters
-    return [f"{name}=" for name in known if name.startswith(incomplete)]
-
-
-Data = Annotated[str, Setting(metavar="DATA", argument=True, complete=complete_data)]
+Data = Annotated[str, Setting(metavar="DATA", argument=True, suggests=BUILT_IN)]
 """Data by their place on the command line."""
-OtherData = Annotated[str, Setting(metavar="DATA", complete=complete_data)]
+OtherData = Annotated[str, Setting(metavar="DATA", suggests=BUILT_IN)]
 """Data by an option."""
 Seed = Annotated[int, Setting(help="Where all randomness comes from.")]
 Device = Annotated[str, Setting(help="Where to compute, such as cpu or cuda.")]
@@ -187,8 +153,7 @@ class Chains(Checked):
     inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None
     correction: Annotated[str | None, Setting(get_args(Correction), belongs_to=("rule", "kernel"))] = None
     kernel_option: Annotated[
-        list[str] | None,
-        Setting(metavar="NAME=VALUE", complete=complete_kernel_option, belongs_to=("rule", "kernel")),
+        list[str] | None, Setting(metavar="NAME=VALUE", belongs_to=("rule", "kernel"))
     ] = None
 
     def make_kernel(self) -> Kernel | None:
@@ -198,17 +163,14 @@ class Chains(Checked):
             ValueError: an option that the kernel does not take.
         """
         chosen = Kernel.registry[self.kernel or "gibbs"]
-        given = {"step": self.step, "inner": self.inner, "correction": self.correction}
-        settings = {option: value for option, value in given.items() if value is not None}
         known = signature(chosen).parameters
-        for option, value in settings.items():
+        given = {"step": self.step, "inner": self.inner, "correction": self.correction}
+        given = {option: value for option, value in given.items() if value is not None}
+        for option, value in given.items():
             if option not in known:
                 raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
-        read = read_named("kernel_option", self.kernel_option, chosen.kind, known, settings)
-        if self.kernel is None:
-            return None
-        with naming_option("kernel_option", read):
-            return chosen(**settings, **read)
+        made = make_named("kernel_option", chosen, self.kernel_option, known, **given)
+        return None if self.kernel is None else made
 
 
 def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], overwrite: bool) -> Path:
@@ -233,9 +195,13 @@ def set_threads(threads: int | None) -> None:
 def as_device(name: str | None) -> torch.device:
     """Returns a device by its name, the CPU by default, that torch can put a tensor on.
 
+    Under torchrun "cuda" is the GPU that has the number of the process on its computer.
+
     Raises:
         ValueError: it cannot.
     """
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name or "cpu")
         torch.empty(0, device=device)
@@ -254,11 +220,6 @@ def is_leading() -> bool:
     return count_processes() == 1 or os.environ.get("RANK") == "0"
 
 
-def own_device(name: str | None) -> str | None:
-    """Returns the device of this process: "cuda" is the GPU that has its number on its computer."""
-    return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
-
-
 def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:
     """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text a known shape, or ().
 
@@ -270,17 +231,12 @@ def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool 
     Raises:
         ValueError: another form, or no shape where one is needed.
     """
-    if text is None:
-        shape = tuple(next(filter(None, known), ()))
-        if needed and not shape:
-            raise ValueError(
-                "image_shape: expected a form such as 28x28 for data without a shape, received none"
-            )
-        return shape
-    sides = text.lower().split("x")
-    if len(sides) not in (2, 3) or not all(side.isdecimal() and int(side) > 0 for side in sides):
-        raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {text!r}")
-    return tuple(int(side) for side in sides)
+    sides = next(filter(None, known), ()) if text is None else text.lower().split("x")
+    good = len(sides) in (2, 3) and all(str(side).isdecimal() and int(side) > 0 for side in sides)
+    if not good and (needed or text is not None):
+        received = "none for data without a shape" if text is None else repr(text)
+        raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {received}")
+    return tuple(map(int, sides))
 
 
 _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
@@ -296,17 +252,17 @@ _NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
 }
 
 
-def read_named(
-    name: str, texts: Sequence[str] | None, owner: str, known: Collection[str], given: Collection[str]
-) -> dict[str, Any]:
-    """Returns the values of an option NAME=VALUE that is repeatable, by their names.
+def make_named(
+    name: str, make: Callable[..., Made], texts: Sequence[str] | None, known: Collection[str], **given: Any
+) -> Made:
+    """Makes a rule or a kernel from values by options of their own and by one NAME=VALUE.
 
     Args:
-        name: the option, such as ``rule_option``.
-        texts: what was typed.
-        owner: the rule or kernel that takes them.
-        known: names that it takes.
-        given: names with an option of their own that was given.
+        name: the second option, such as ``rule_option``.
+        make: what takes the values.
+        texts: what was typed with that option.
+        known: names that may be typed there.
+        **given: values by options of their own.
 
     Raises:
         ValueError: another form, an unknown name, one given twice, or a value of no meaning.
@@ -314,46 +270,33 @@ def read_named(
     read: dict[str, Any] = {}
     for text in texts or ():
         option, equals, value = (part.strip() for part in text.partition("="))
-        takes = f"{owner} takes {', '.join(known) or 'no options'}"
-        if not equals:
-            raise ValueError(f"{name}: expected NAME=VALUE, received {text!r}; {takes}")
-        if option not in known:
-            raise ValueError(f"{name}: expected another name, received {option!r}; {takes}")
+        if not equals or option not in known:
+            names = f"with NAME one of {', '.join(known)}" if known else "for another rule or kernel"
+            raise ValueError(f"{name}: expected NAME=VALUE {names}, received {text!r}")
         if option in given or option in read:
             raise ValueError(f"{name}: expected {option} once, received it twice")
-        read[option] = _read_value(name, option, value)
-    return read
-
-
-@contextmanager
-def naming_option(name: str, read: Collection[str]) -> Iterator[None]:
-    """Names the option in front of errors that name one of the values read from it."""
+        read[option] = _read_value(f"{name}: {option}", value, _NAMED.get(option))
     try:
-        yield
+        return make(**given, **read)
     except (TypeError, ValueError) as error:
         if re.split(r"[:\[]", str(error), maxsplit=1)[0] in read:
             raise ValueError(f"{name}: {error}") from error
         raise
 
 
-def _read_value(name: str, option: str, text: str) -> Any:
-    """Returns a number, a truth value, nothing at all, one of the named things, or else a word."""
+def _read_value(name: str, text: str, named: Mapping[str, Callable[[], Any]] | None) -> Any:
+    """Returns a truth value, nothing at all, one of the named things, numbers as JSON has them, or a word."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    if option in _NAMED:
-        make = _NAMED[option].get(text.lower())
-        if make is None:
-            raise ValueError(
-                f"{name}: expected {option} among {', '.join(_NAMED[option])}, received {text!r}"
-            )
-        return make()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of Python about text that is none of it
-            return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # the last two of deep brackets
-        return text
+    if named is not None:
+        return named[_checks.one_of(text.lower(), name, named)]()
+    for read in (json.loads, float):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):  # the last of deep brackets
+            continue
+    return text
 
 
 def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., int]:
@@ -363,24 +306,26 @@ def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., in
         function: takes settings, dataclasses of them, and the parser's context as ``ctx``, and returns what
             is shown. It is given the options ``Common`` too.
     """
-    hints, parameters = get_type_hints(function, include_extras=True), signature(function).parameters
-    own = {name: setting for name, setting in settings_of(function).items() if name != "ctx"}
-    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])}
+    parameters, hints = signature(function).parameters, get_type_hints(function)
+    own = settings_of(function)
+    groups = {name: hints[name] for name in parameters if is_dataclass(hints[name])} | {"common": Common}
     made: dict[str, Parameter] = {}
-    for name, parameter in parameters.items():
-        if name in own:
-            made[name] = _parameter(name, own[name], parameter.default)
-        elif name in groups:
-            made |= _parameters(groups[name])
-    made |= {name: each for name, each in _parameters(Common).items() if name not in made}
+    for name in (*parameters, "common"):
+        if name in groups:
+            made |= {
+                each: _parameter(each, setting, getattr(groups[name], each, Parameter.empty))
+                for each, setting in settings_of(groups[name]).items()
+            }
+        else:
+            made[name] = _parameter(name, own[name], parameters[name].default)
 
-    def call(ctx: typer.Context, **given: Any) -> int:
+    def call(**given: Any) -> int:
         for name, setting in own.items():
             setting.check(given[name], name)
-        arguments = {name: given[name] for name in own} | ({"ctx": ctx} if "ctx" in parameters else {})
+        arguments = {name: given[name] for name in own}
         for name, group in groups.items():
             arguments[name] = group(**{each: given[each] for each in settings_of(group)})
-        common, status = Common(threads=given["threads"], as_json=given["as_json"]), 0
+        common, status = arguments.pop("common"), 0
         set_threads(common.threads)
         try:
             result = function(**arguments)
@@ -390,26 +335,25 @@ def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., in
             show(result, common.as_json)
         return status
 
-    context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    described_call: Any = call
-    described_call.__signature__ = Signature([context, *made.values()])
-    described_call.__annotations__ = {"ctx": typer.Context} | {x.name: x.annotation for x in made.values()}
-    described_call.__doc__ = cleandoc(function.__doc__ or "").partition("\nArgs:\n")[0]
+    described: Any = call
+    described.__signature__ = Signature(list(made.values()))
+    described.__annotations__ = {name: each.annotation for name, each in made.items()}
+    described.__doc__ = cleandoc(function.__doc__ or "").partition("\nArgs:\n")[0]
     return call
-
-
-def _parameters(group: Any) -> dict[str, Parameter]:
-    """Returns the settings of a dataclass as the parser's own kind of parameters."""
-    return {
-        name: _parameter(name, setting, getattr(group, name, Parameter.empty))
-        for name, setting in settings_of(group).items()
-    }
 
 
 def _parameter(name: str, setting: Setting, default: Any) -> Parameter:
     """Returns a setting as the parser's own kind of parameter."""
-    complete = setting.complete or (words(setting.words) if setting.words else None)
-    about: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar, "autocompletion": complete}
+    if setting.kind is typer.Context:  # which the parser passes on
+        return Parameter(name, Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+    words = setting.words or setting.suggests
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    about: dict[str, Any] = {"help": setting.help, "metavar": setting.metavar}
+    about["autocompletion"] = complete if words else None
     if setting.argument:
         info = typer.Argument(**about)
     else:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
@@ -16,6 +15,7 @@ import typer
 from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.cli import options
+from harmonium.cli.options import Made
 from harmonium.cli.output import note
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
@@ -89,9 +89,7 @@ class Structure(Checked):
     hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: Annotated[float | None, Setting(method="chains")] = None
-    init: Annotated[str | None, Setting(metavar="NAMES", complete=options.words(INITS), method="chains")] = (
-        None
-    )
+    init: Annotated[str | None, Setting(metavar="NAMES", suggests=INITS, method="chains")] = None
 
     def hidden_layers(self) -> list[Layer] | None:
         """Returns new hidden layers, from the lowest up; None where ``hidden`` is not given.
@@ -178,10 +176,7 @@ class RuleSettings(Checked):
     chains: Annotated[int | None, _OF_RULE] = None
     replicas: Annotated[int | None, _OF_RULE] = None
     burn_in: Annotated[int | None, _OF_RULE] = None
-    rule_option: Annotated[
-        list[str] | None,
-        replace(_OF_RULE, metavar="NAME=VALUE", complete=options.complete_rule_option),
-    ] = None
+    rule_option: Annotated[list[str] | None, replace(_OF_RULE, metavar="NAME=VALUE")] = None
     centred: Annotated[bool | None, _OF_RULE] = None
 
 
@@ -232,16 +227,17 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
         asked = self.visible != "auto" and self.method != "exact" and self.rule in (None, IMAGES.rule)
         return one and asked and self.label is None
 
-    @contextmanager
-    def rule_options(self) -> Iterator[dict[str, Any]]:
-        """Yields the options of the rule but its sweeps; errors raised inside name ``rule_option`` first."""
+    def with_rule_options(self, make: Callable[[dict[str, Any]], Made]) -> Made:
+        """Returns what a function makes of the options of the rule but its sweeps; errors name the option."""
         given = {name: getattr(self, name) for name in ("chains", "replicas", "burn_in")}
-        given |= {"kernel": self.make_kernel()}
-        own, rule = {name: value for name, value in given.items() if value is not None}, self.rule or "pcd"
-        typed = {*own, *(() if self.sweeps is None else ("k",))}
-        read = options.read_named("rule_option", self.rule_option, rule, rules.options(rule), typed)
-        with options.naming_option("rule_option", read):
-            yield {**own, **read}
+        given |= {"kernel": self.make_kernel(), "k": self.sweeps}
+        given = {name: value for name, value in given.items() if value is not None}
+        known = rules.options(self.rule or "pcd")
+
+        def made(**own: Any) -> Made:
+            return make({name: x for name, x in own.items() if name != "k" or self.sweeps is None})
+
+        return options.make_named("rule_option", made, self.rule_option, known, **given)
 
 
 _HEAD = """\

@@ -13,7 +13,7 @@ from harmonium.chains import diagnose
 from harmonium.cli import options
 from harmonium.cli.output import listening, partition_table, working
 from harmonium.coupled import mixing_times
-from harmonium.data import DataSet, Rows
+from harmonium.data import BUILT_IN, DataSet, Rows
 from harmonium.likelihood import BASE_ROWS, LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import moment_errors, resampling
@@ -37,9 +37,7 @@ _Weighed = tuple[Tensor, Tensor | None]  # rows and their weights; None means un
 
 def evaluate(
     run: options.Trained,
-    data: Annotated[
-        list[str] | None, Setting(metavar="[DATA]...", argument=True, complete=options.complete_data)
-    ] = None,
+    data: Annotated[list[str] | None, Setting(metavar="[DATA]...", argument=True, suggests=BUILT_IN)] = None,
     method: Literal["auto", "exact", "ais"] = "auto",
     chains: int = 100,
     temperatures: int = 1000,

@@ -40,7 +40,7 @@ def impute(
     data: options.Data,
     out: Path,
     missing: str = "nan",
-    method: Annotated[str, Setting(complete=options.words(IMPUTE_METHODS))] = "auto",
+    method: Annotated[str, Setting(suggests=IMPUTE_METHODS)] = "auto",
     value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
     rows: Count | None = None,

@@ -88,7 +88,7 @@ def train(
         stored.warn_of_differences()
     _check(settings)
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
-    device = options.as_device(options.own_device(settings.device))
+    device = options.as_device(settings.device)
     with working("reading the data"):
         plan = _prepare(settings, stored.kinds)
     settings = plan.settings
@@ -162,9 +162,9 @@ def _check(settings: TrainSettings) -> None:
     if settings.from_run is None:
         settings.share(settings.label)
     centred = bool(settings.centred)
-    with settings.rule_options() as of_rule:
-        own = of_rule if settings.sweeps is None else {"sweeps": settings.sweeps, **of_rule}
-        make_rule(settings.rule or "pcd", settings.optimizer, centred=centred, batch_size=None, **own)
+    told: dict[str, Any] = {} if settings.sweeps is None else {"sweeps": settings.sweeps}
+    rule, optimizer, told = settings.rule or "pcd", settings.optimizer, {"centred": centred, **told}
+    settings.with_rule_options(lambda own: make_rule(rule, optimizer, batch_size=None, **told, **own))
 
 
 def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
@@ -199,8 +199,8 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     several, recipe, share = options.count_processes() > 1, fitting.recipe, fitting.share
     shards = SHARDS if several and settings.shards is None else settings.shards
     given = {name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)}
-    with settings.rule_options() as of_rule:  # shards deal out the chains
-        fitting.plan(options=of_rule, chains=settings.batch_size if shards is None else None, **given)
+    chains = settings.batch_size if shards is None else None  # which shards deal out
+    settings.with_rule_options(lambda own: fitting.plan(options=own, chains=chains, **given))
     decided = dict(fitting.decided)
     if settings.updates is not None or settings.epochs is not None:
         decided["updates"] = settings.updates
