@@ -13,12 +13,15 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains import climb
 from harmonium.machine import BoltzmannMachine, Hamiltonian, find_improper
+from harmonium.training.batch_source import RowBatches
+from harmonium.training.history import Record
 from harmonium.training.optimizers import global_norm
 
 _EVERY = 100  # updates between two checks, of a quarter of the time of an update of 784x500: 0.3 %
 _ABSURD = 10.0  # in units of uniform noise; docs/decisions/0017 has what was measured
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 _ROWS = 8  # whose median is compared: enough to tell runs apart
+_GROWN = 1000.0  # times what is usual: 25 in sound runs at their worst; docs/decisions/0017
 _SILENT = 0.05  # deviation of hidden fields: 0.014 in a new machine of two columns, 0.08 in one that learns
 
 
@@ -62,12 +65,17 @@ class DivergenceMonitor:
         self._kept = [part for name, p in parameters.items() for part in stored.get(name, [p.detach()])]
         self._good, self._good_step = [x.clone() for x in self._kept], step
         self._v: Tensor | None = None
-        self._limit, self._slack, self._gap = math.inf, slack, 0.0
+        self._limit, self._slack, self._gap, self._usual = math.inf, slack, 0.0, math.nan
         self._checked, self.weight_norm = -1, math.nan
+
+    @property
+    def begun(self) -> bool:
+        """True once there was a batch."""
+        return self._v is not None
 
     def watch(self, v: Tensor) -> None:
         """Hands over the batch of the next update; the first is where the run begins."""
-        if self._v is None:
+        if not self.begun:
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
             self._limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
         self._v = v
@@ -86,6 +94,21 @@ class DivergenceMonitor:
         if not name:
             return None
         return self.check(step, whole=True) or TrainingDiverged(name, f"the update's {name} is not finite")
+
+    def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
+        """Finds a gradient that has grown by orders beyond what is usual.
+
+        Usual are the norms recorded of the first hundred updates, and 1 for every parameter: a run may begin
+        at a saddle.
+        """
+        if step > _EVERY and records and math.isnan(self._usual):
+            early = (x["gradient_norm"] for x in records if x["step"] <= max(_EVERY, records[0]["step"]))
+            self._usual = max(*early, math.sqrt(sum(x.numel() for x in self._parameters)))
+        if norm > _GROWN * self._usual:  # not so for NaN
+            return self._put_back(
+                "machine", f"the gradient's norm has grown to {norm:.3g} and the parameters"
+            )
+        return None
 
     def measure(self, step: int) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
@@ -109,12 +132,15 @@ class DivergenceMonitor:
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
-            torch._foreach_copy_(self._kept, self._good)
-            return TrainingDiverged(name, f"{cause} were put back to those after {self._good_step} updates")
+            return self._put_back(name, cause)
         if gap and self._gap <= self._limit / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
+
+    def _put_back(self, name: str, cause: str) -> TrainingDiverged:
+        torch._foreach_copy_(self._kept, self._good)
+        return TrainingDiverged(name, f"{cause} were put back to those after {self._good_step} updates")
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
@@ -163,12 +189,12 @@ def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
-    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the data."""
+def warn_of_saddle(machine: BoltzmannMachine, rows: RowBatches) -> None:
+    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the first batch."""
     layers = machine.layers
-    if not machine.graph.is_chain or not layers[0].gaussian or not layers[1].discrete or len(v) < 2:
+    if not machine.graph.is_chain or not layers[0].gaussian or not layers[1].discrete or rows.size < 2:
         return
-    fields = machine.hamiltonian().J.factors[0].times(v.to(machine.device))
+    fields = machine.hamiltonian().J.factors[0].times(rows.take(0).v.to(machine.device))
     if (deviation := float(fields.var(0).mean().sqrt())) < _SILENT:  # not so for data observed in part
         _checks.warn(
             f"machine: the hidden fields hardly vary over the data (deviation {deviation:.2g}), near a "
