@@ -78,13 +78,14 @@ def read_lines(lines: bytes) -> list[Record]:
     """Returns the records in lines of ``history.jsonl``, but for a last one that was not written to its end.
 
     Raises:
-        ValueError: a line that holds no numbers by name.
+        ValueError: a line that holds no numbers by name, with ``step`` and ``seconds`` among them.
     """
     try:
         records = [json.loads(line) for line in lines.splitlines(keepends=True) if line.endswith(b"\n")]
-        if all(type(value) in (int, float) for record in records for value in record.values()):
+        kinds = {type(value) for x in records for value in (x["step"], x["seconds"], *x.values())}
+        if kinds <= {int, float}:
             return records
-    except (AttributeError, RecursionError) as error:
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"a line holds no record ({error})") from error
     raise ValueError("a line holds no numbers by name")
 
@@ -103,10 +104,8 @@ class Validation:
     ) -> None:
         self.metrics = dict(metrics or {})
         if (X is None) != (not self.metrics):
-            missing = "validation" if X is None else "metrics"
-            raise ValueError(
-                f"{missing}: expected with {'metrics' if X is None else 'validation'}, received none"
-            )
+            missing, given = ("validation", "metrics") if X is None else ("metrics", "validation")
+            raise ValueError(f"{missing}: expected with {given}, received none")
         for name, metric in self.metrics.items():
             if not callable(metric):
                 raise TypeError(f"metrics[{name!r}]: expected a callable, received {type(metric).__name__}")
