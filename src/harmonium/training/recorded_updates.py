@@ -156,7 +156,7 @@ class RecordedUpdates(Updates):
                 self._where.copy_(where)
             if self._sender is not None:
                 self._sender.receive(step, self._taken)
-            if not self.monitor.begun:
+            if self.monitor.v is None:
                 self._key_draws(step)
                 self._gather()
                 self.monitor.watch(self._v)

@@ -153,7 +153,7 @@ class OneByOne(Updates):
     def _take(self) -> Batch:
         """Returns the rows of the next update; of shards, those of this process where nobody else looks."""
         state, settings, step = self.state, self.settings, self.state.step
-        looks = not self.monitor.begun or self.monitor.is_due(step + 1) or step + 1 == self.total
+        looks = self.monitor.v is None or self.monitor.is_due(step + 1) or step + 1 == self.total
         if isinstance(state.rule, Sharded) and not looks and settings.transform is None:
             own = state.rule.shards.own_rows(state.batches.size, "batch_size")
             if batch := state.batches.take_part(step, own):
