@@ -325,7 +325,7 @@ def test_a_gradient_that_grows_by_orders_stops_a_run(record_every: int, tmp_path
     assert train(made, X, **{**settings, "updates": 300}).history[-1]["gradient_norm"] > 100
     with pytest.raises(TrainingDiverged, match=r"gradient's norm has grown to .* put back") as caught:
         train(made, X, **settings, run_dir=tmp_path, checkpoint_every=100)
-    assert 320 < caught.value.step < 400 and caught.value.parameter == "machine"
+    assert caught.value.step == 400 and caught.value.parameter == "machine"
     with pytest.raises(TrainingDiverged, match="gradient's norm") as again:
         train(machine(), X, **settings, run_dir=tmp_path, checkpoint_every=100, resume=True)
     assert again.value.step == caught.value.step

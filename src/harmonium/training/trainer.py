@@ -270,7 +270,7 @@ class Run:
         self.require_sound(self.made.problem)
         if step == self.total or monitor.is_due(step):
             self.require_sound(monitor.check(step, whole=step == self.total))
-        self.require_sound(monitor.check_growth(step, self.made.norm, self.state.history.records))
+            self.require_sound(monitor.check_growth(step, self.made.norm, self.state.history.records))
 
     def due_records(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
