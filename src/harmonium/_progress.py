@@ -1,60 +1,61 @@
-"""A progress line on stderr or in a notebook."""
+"""A progress line on stderr: a bar in a terminal or a notebook, plain lines in a log."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
-from io import StringIO
 from typing import final
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
 
 _REFRESH_SECONDS = 0.2  # five times a second: numbers that change faster cannot be read
 _LOG_SECONDS = 30.0  # between lines off a terminal: a log of a day has 3,000
-_BARS = (10, 40)  # columns of the bar, at least and at most
-_COMFORT = 70  # columns for the rest, before the bar grows
-_REMAINING = 8  # columns of the time that is left
-_NOTEBOOK = 100  # columns of a notebook's output
-
-
-Readings = Callable[[], Mapping[str, float]]
-"""Returns the numbers of a progress line by name; reading them may stall a GPU."""
+_BAR = 20  # columns
+_WIDTH = 100  # columns where there is no terminal
 
 
 @final
 class ProgressLine:
-    """Brings a line to a step and some numbers, which are asked for only where it is due.
+    """Shows a step, the time that is left and numbers by name, which may stall a GPU, only where it is due.
 
     Args:
-        total: steps of the run, at the last of which a line that stays is due at any time.
-        every: seconds between two showings.
-        show: shows a step and numbers.
-        log: whether lines follow one another, the first after so many seconds, and the end shows none.
-
-    Attributes:
-        due: time of the next showing, by ``time.monotonic``.
+        total: steps of the run, at the last of which a bar is due at any time.
+        made: those already made.
+        whole: whether all steps will be made; else the time that is left is unknown, and not shown.
+        bar: whether one line is drawn over itself; else lines follow one another.
     """
 
-    def __init__(self, total: int, every: float, show: Callable[[int, Readings], None], log: bool) -> None:
-        self.due = time.monotonic() + (every if log else 0.0)
-        self._last, self._every, self._show = -1 if log else total, every, show
+    def __init__(self, total: int, made: int, whole: bool, bar: bool) -> None:
+        self._total, self._made, self._whole, self._bar = total, made, whole, bar
+        self._due = time.monotonic() + (0.0 if bar else _LOG_SECONDS)
+        self._began: tuple[int, float] | None = None
 
-    def __call__(self, step: int, numbers: Readings) -> None:
+    def __call__(self, step: int, numbers: Callable[[], Mapping[str, float]]) -> None:
         """Shows a step, where it is due."""
-        now = time.monotonic()
-        if now >= self.due or step == self._last:
-            self.due = now + self._every
-            self._show(step, numbers)
+        now, left = time.monotonic(), ""
+        if self._began is None and step > self._made:  # the first step may hold compilation
+            self._began = step, now
+        if now < self._due and not (self._bar and step == self._total):
+            return
+        self._due = now + (_REFRESH_SECONDS if self._bar else _LOG_SECONDS)
+        if self._whole and self._began and step > self._began[0]:
+            first, began = self._began
+            seconds = (now - began) / (step - first) * (self._total - step)
+            left = f", {timedelta(seconds=round(seconds))} left"
+        text, width = f"{step}/{self._total}{left}  ", _WIDTH
+        if self._bar:
+            done = _BAR * step // max(1, self._total)
+            text, width = f"{'━' * done}{'─' * (_BAR - done)} {text}", _columns()
+        text = (text + fit_numbers(numbers(), width - len(text) - 1)).rstrip()
+        line = f"\r{text:<{width - 1}}" if self._bar else f"{text}\n"
+        print(line, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def show_progress(
-    total: int, step: int, show: bool | None, name: str = "training", *, whole: bool = True
+    total: int, step: int, show: bool | None, *, whole: bool = True
 ) -> Iterator[ProgressLine | None]:
     """Shows a bar, steps, the time that is left, and as many numbers as the terminal holds.
 
@@ -63,7 +64,6 @@ def show_progress(
         step: those already made.
         show: True shows the line, False hides it, None shows it in a terminal (stderr) and in a notebook, and
             elsewhere writes a plain line to stderr every half a minute.
-        name: Name of the run.
         whole: whether all steps will be made; else the time that is left is unknown, and not shown.
 
     Yields:
@@ -73,73 +73,25 @@ def show_progress(
     if show is False:
         yield None
         return
-    cell = in_notebook()
-    if not (show or cell or sys.stderr.isatty()):
-        yield ProgressLine(total, _LOG_SECONDS, _write_lines(total, step, whole), True)
-        return
-    if cell:  # rich's own way wants widgets, which few have
-        console = Console(file=StringIO(), width=_NOTEBOOK, force_jupyter=False)
-    else:
-        console = Console(stderr=True, force_terminal=show)
-    least, most = _BARS
-    bar = min(max(console.width - _COMFORT, least), most)
-    room = console.width - bar - len(f" {total}/{total} ") - _REMAINING - 1
-    line = Progress(
-        BarColumn(bar),
-        MofNCompleteColumn(),
-        *([TimeRemainingColumn()] if whole else []),
-        TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
-        console=console,
-        # Drawn from the training loop: a thread of its own would compete with one-thread products.
-        auto_refresh=False,
-    )
-    task = line.add_task(name, total=total, completed=step, numbers="")
-    refresh = _open_cell(line) if cell else line.refresh
-
-    def update(step: int, numbers: Readings) -> None:
-        line.update(task, completed=step, numbers=fit_numbers(numbers(), room))
-        refresh()
-
-    with nullcontext() if cell else line:
-        try:
-            yield ProgressLine(total, _REFRESH_SECONDS, update, False)
-        finally:
-            refresh()
-
-
-def _write_lines(total: int, first: int, whole: bool) -> Callable[[int, Readings], None]:
-    """Returns a function that writes a line to stderr, for a log."""
-    seen, began = first, time.monotonic()
-
-    def update(step: int, numbers: Readings) -> None:
-        nonlocal seen, began
-        # Since the last line, as earlier updates may hold compilation; a first update alone gives no pace.
-        pace, compiling = (time.monotonic() - began) / max(1, step - seen), step == first + 1
-        left = "" if compiling or not whole else f", {timedelta(seconds=round(pace * (total - step)))} left"
-        seen, began = step, time.monotonic()
-        text = fit_numbers(numbers(), _NOTEBOOK)
-        print(f"{step}/{total}{left}  {text}".rstrip(), file=sys.stderr, flush=True)
-
-    return update
-
-
-def in_notebook() -> bool:
-    """Returns whether a kernel of Jupyter runs this."""
     ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    bar = bool(show) or notebook or sys.stderr.isatty()
+    line = ProgressLine(total, step, whole, bar)
+    if bar:
+        line(step, dict)
+    try:
+        yield line
+    finally:
+        if bar:
+            print(file=sys.stderr)
 
 
-def _open_cell(line: Progress) -> Callable[[], None]:
-    """Opens an output of the cell that runs; returns what brings it up to date."""
-    from IPython.display import display
-
-    def drawn() -> dict[str, str]:
-        with line.console.capture() as taken:
-            line.console.print(line.get_renderable())
-        return {"text/plain": taken.get().rstrip()}
-
-    output = display(drawn(), raw=True, display_id=True)
-    return lambda: output.update(drawn(), raw=True)
+def _columns() -> int:
+    """Returns the width of the terminal that stderr is."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        return _WIDTH
 
 
 def fit_numbers(numbers: Mapping[str, float], room: int) -> str:

@@ -17,7 +17,6 @@ Class = TypeVar("Class", bound=type)
 
 RECORDS: dict[str, type] = {}
 """Every kind of record, by the name of its class."""
-_FIELDS: dict[str, tuple[str, ...]] = {}
 
 
 def record(cls: Class) -> Class:
@@ -29,14 +28,12 @@ def record(cls: Class) -> Class:
     if cls.__name__ in RECORDS:
         raise ValueError(f"record: expected one class {cls.__name__}, received two")
     RECORDS[cls.__name__] = cls
-    named = cls._fields if issubclass(cls, tuple) else (entry.name for entry in fields(cls))  # type: ignore
-    _FIELDS[cls.__name__] = tuple(named)
     return cls
 
 
 def field_names(cls: type) -> tuple[str, ...]:
     """Returns the names of a record's fields, in the order of its arguments."""
-    return _FIELDS[cls.__name__]
+    return cls._fields if issubclass(cls, tuple) else tuple(x.name for x in fields(cls))  # type: ignore
 
 
 def branches(value: Any) -> list[Any] | None:

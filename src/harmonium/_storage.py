@@ -155,8 +155,11 @@ def parsed(text: str) -> Any:
     return value
 
 
-def replace_file(path: Path, contents: bytes) -> None:
-    """Puts contents at path in one step; on failure the path is as it was and nothing else is left behind."""
+def replace_file(path: Path, contents: bytes, previous: Path | None = None) -> None:
+    """Puts contents at path in one step; on failure the path is as it was and nothing else is left behind.
+
+    ``previous`` takes the file that was there before; None: it goes.
+    """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except FileNotFoundError as error:
@@ -171,6 +174,8 @@ def replace_file(path: Path, contents: bytes) -> None:
         umask = os.umask(0)  # which can only be read by setting it
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
+        if previous is not None and path.exists():
+            os.replace(path, previous)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

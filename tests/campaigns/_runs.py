@@ -18,10 +18,12 @@ import numpy as np
 import torch
 
 import harmonium as hm
+from harmonium._states import leaves
 from harmonium.training import TrainingRun, Update, callbacks, train
-from harmonium.training.checkpoint import leaves, read_checkpoint
+from harmonium.training.checkpoint import read_checkpoint
 
 FAILED, INTERRUPTED, REFUSED = 70, 71, 72
+_TIMED = ("['seconds']", "['history']['records']")  # records are compared without their times
 
 _RULES: list[Callable[[], Any]] = [
     lambda: hm.rules.cd(2),
@@ -167,6 +169,6 @@ def difference(one: Path, other: Path) -> str | None:
         return "what checkpoint.safetensors holds"
     for where, value in states[0].items():
         same = torch.equal if isinstance(value, torch.Tensor) else lambda a, b: a == b
-        if where != "['seconds']" and not same(value, states[1][where]):
+        if where not in _TIMED and not same(value, states[1][where]):
             return f"checkpoint.safetensors{where}"
     return None

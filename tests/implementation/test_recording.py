@@ -318,9 +318,9 @@ def test_a_checkpoint_has_the_machine_after_its_updates(
     saved: dict[int, list[torch.Tensor]] = {}
     save = RunDirectory.save
 
-    def noted_save(directory: RunDirectory, state: Any, content: Any) -> None:
-        saved[state.step] = [p.detach().clone() for p in state.machine.parameters()]
-        save(directory, state, content)
+    def noted_save(directory: RunDirectory, content: Any) -> None:
+        saved[content["step"]] = [x.clone() for x in content["machine"].values()]
+        save(directory, content)
 
     recording.setattr(RunDirectory, "save", noted_save)
     train(updates=60, record_every=7, run_dir=tmp_path)

@@ -266,7 +266,7 @@ def test_a_diagnostic_may_not_have_the_name_of_a_column() -> None:
             return Gibbs().step(hamiltonian, state, generator)[0], {"step": 0.5}
 
     with pytest.raises(
-        ValueError, match=r"diagnostics: expected other names than step, .*received \['step'\]"
+        ValueError, match=r"diagnostics: expected names of their own, beside step, .*received .step. twice"
     ):
         train(Naming())
 

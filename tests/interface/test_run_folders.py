@@ -166,37 +166,6 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
             os.close(end)
 
 
-def test_a_mixed_history_is_refused(tmp_path: Path) -> None:
-    run(tmp_path)
-    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "history.jsonl").write_text("".join([lines[0], lines[0], *lines[1:-1]]))
-    with pytest.raises(ValueError, match=r"history\.jsonl: damaged \(line 2 has step 4; .*more than one run"):
-        run(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\xff\xfe{}\n",
-        b"{\n",
-        b"[]\n",
-        b"3\n",
-        b'{"step": "4"}\n',
-        b'{"step": 4.0}\n',
-        b"[" * 100_000 + b"\n",
-    ],
-    ids=lambda line: repr(line[:16]),
-)
-def test_a_damaged_history_is_refused_by_name(line: bytes, tmp_path: Path) -> None:
-    run(tmp_path)
-    path = tmp_path / "history.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([line, *lines[1:]]))
-    with pytest.raises(ValueError, match=r"history\.jsonl: damaged \(line 1 "):
-        run(tmp_path, resume=True)
-    assert path.read_bytes() == b"".join([line, *lines[1:]])
-
-
 # The checkpoint before -------------------------------------------------------------------------------------
 
 
@@ -226,28 +195,14 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(how: str, tmp_path: Pa
         assert_same(run(None), run(tmp_path, resume=True))
 
 
-def test_a_lost_end_of_the_history_gives_way_to_the_checkpoint_before(tmp_path: Path) -> None:
-    with pytest.raises(Crash):
-        run(tmp_path, at(37, crash))
-    lines = (tmp_path / "history.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "history.jsonl").write_text("".join(lines[:6]))
-    with pytest.warns(UserWarning, match=r"history\.jsonl: expected 7 records.*found 6.*of update 20"):
-        resumed = run(tmp_path, resume=True)
-    assert_same(run(None), resumed)
-
-
 def test_where_both_are_damaged_the_error_says_what_can_be_done(tmp_path: Path) -> None:
     run(tmp_path)
     for name in ("checkpoint.safetensors", "checkpoint-previous.safetensors"):
         damage(tmp_path / name, "truncated")
     message = (
-        r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*"
-        r"machine\.safetensors still holds.*overwrite begins anew"
+        r"checkpoint\.safetensors: .*checkpoint-previous\.safetensors: .*no other.*overwrite begins anew"
     )
     with pytest.raises(ValueError, match=message):
-        run(tmp_path, resume=True)
-    (tmp_path / "machine.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"no other checkpoint to resume from; overwrite begins anew"):
         run(tmp_path, resume=True)
     run(tmp_path, overwrite=True)
 
@@ -268,19 +223,27 @@ def test_a_run_ended_between_two_renames_goes_on(
     with pytest.raises(Crash):
         run(tmp_path, at(29, lambda: monkeypatch.setattr(os, "replace", replace)))
     monkeypatch.undo()
-    (tmp_path / ".checkpoint-next.safetensors.abc").write_bytes(b"left")
+    (tmp_path / ".checkpoint.safetensors.abc").write_bytes(b"left")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert_same(run(None), run(tmp_path, resume=True))
-    assert not list(tmp_path.glob(".*")) and not (tmp_path / "checkpoint-next.safetensors").exists()
+    assert not list(tmp_path.glob(".*"))
 
 
 # What goes missing during a run ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [13, 19, 20, 39])
-def test_a_history_removed_during_a_run_is_written_anew(step: int, tmp_path: Path) -> None:
-    assert_same(run(None), run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink)))
+@pytest.mark.parametrize("step", [13, 39])
+def test_a_history_removed_during_a_run_is_written_anew_by_a_resume(step: int, tmp_path: Path) -> None:
+    run(tmp_path, at(step, (tmp_path / "history.jsonl").unlink))
+    assert_same(run(None), run(tmp_path, resume=True))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]\n" * 99, b'{"step": 4}\n'])
+def test_a_damaged_history_does_not_matter(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        run(tmp_path, at(37, crash))
+    (tmp_path / "history.jsonl").write_bytes(content)
     assert_same(run(None), run(tmp_path, resume=True))
 
 
@@ -336,41 +299,12 @@ def short_run(folder, **options):
     )
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "run.toml", "checkpoint.safetensors"])
-def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(name, overwrite, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "precious.txt").write_text("precious\n" * 100)
-    for target in ("precious.txt", "not there"):
-        (tmp_path / "run" / name).symlink_to(tmp_path / target)
-        with pytest.raises(ValueError, match=f"{name} is a symbolic link"):
-            short_run(tmp_path / "run", overwrite=overwrite)
-        assert (tmp_path / "precious.txt").read_text() == "precious\n" * 100
-        assert not (tmp_path / "not there").exists()
-        assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
-        (tmp_path / "run" / name).unlink()
-
-
-def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
-    def plant(update):
-        history = tmp_path / "run" / "history.jsonl"
-        if update.step == 1 and history.exists():
-            size = history.stat().st_size
-            history.unlink()
-            (tmp_path / "precious.txt").write_text("x" * size)
-            history.symlink_to(tmp_path / "precious.txt")
-
-    with pytest.raises(OSError, match=r"history\.jsonl could not be written"):
-        short_run(tmp_path / "run", callbacks=[plant], record_every=1)
-    assert set((tmp_path / "precious.txt").read_text()) == {"x"}
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("name", ["lock.json", "run.toml"])
 @pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]", '{"process": 12'])
-def test_a_file_of_something_else_is_refused_and_kept(name, content, overwrite, tmp_path):
+def test_a_file_of_something_else_is_refused_and_kept(name, content, resume, tmp_path):
     (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} is a file of something else; .*choose another folder"):
-        short_run(tmp_path, overwrite=overwrite)
+    with pytest.raises(ValueError, match=rf"something else.*{name}|{name} is a file of something else"):
+        short_run(tmp_path, resume=resume)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == content

@@ -260,30 +260,18 @@ def test_progress_is_one_line_of_a_terminal() -> None:
     assert "validation" not in shown  # numbers that do not fit are left out, not cut
 
 
-def test_progress_is_an_output_of_the_cell_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-
-    class Output:
-        def update(self, form: dict[str, str], *, raw: bool) -> None:
-            assert raw
-            shown.append(form["text/plain"])
-
-    def display(form: dict[str, str], *, raw: bool, display_id: bool) -> Output:
-        assert display_id
-        Output().update(form, raw=raw)
-        return Output()
-
-    modules = {name: ModuleType(name) for name in ("IPython", "IPython.display")}
-    modules["IPython"].get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
-    modules["IPython.display"].display = display  # type: ignore[attr-defined]
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
+def test_a_notebook_has_one_line_that_is_drawn_over_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ipython: Any = ModuleType("IPython")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     run(progress=None)
-    assert "0/12" in shown[0] and "12/12" in shown[-1]
-    assert all("\n" not in line and "\x1b" not in line and len(line) <= 100 for line in shown)
-    before = len(shown)
+    lines = capsys.readouterr().err.split("\r")
+    assert "0/12" in lines[1] and "12/12" in lines[-1]
+    assert all("\n" not in line and len(line) <= 100 for line in lines[:-1])
     run(progress=False)
-    assert len(shown) == before
+    assert capsys.readouterr().err == ""
 
 
 def test_numbers_that_do_not_fit_are_left_out_whole() -> None:

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import harmonium as hm
+from harmonium._states import leaves
 from harmonium.learning import Estimate
 from harmonium.training import STOP, TrainingDiverged, Update, train
-from harmonium.training.checkpoint import leaves, read_checkpoint
+from harmonium.training.checkpoint import read_checkpoint
 from harmonium.training.divergence import DivergenceMonitor
 
 VISIBLE, HIDDEN = 6, 4
@@ -293,3 +294,39 @@ def test_a_machine_of_hot_chains_that_fits_the_data_is_not_taken_for_one_that_ra
     variance = 1 / run.machine.layers[0].natural()[1].detach()
     assert run.status == "completed" and float(variance.max()) < 1e-3
     assert hm.rules.noise_cd(5).temperature == 1
+
+
+class Growing:
+    """A rule of one's own, of no density, whose gradient grows by a factor at every update."""
+
+    name, generative = "growing", False
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __repr__(self) -> str:
+        return f"growing({self.factor})"
+
+    def gradient(
+        self, machine: hm.BoltzmannMachine, v: torch.Tensor, state: Any = None, *, seed: torch.Generator
+    ) -> Estimate:
+        norm = 1e-4 if state is None else state * self.factor
+        return Estimate({name: torch.full_like(p, norm) for name, p in machine.named_parameters()}, {}, norm)
+
+
+@pytest.mark.parametrize("record_every", [1, 30, 150])
+def test_a_gradient_that_grows_by_orders_stops_a_run(record_every: int, tmp_path: Path) -> None:
+    """A thousand times what is usual; from near 0, as at a saddle, it may grow by more."""
+    settings: dict[str, Any] = {
+        "rule": Growing(1.05), "updates": 600, "learning_rate": 1e-9, "record_every": record_every,
+        "progress": False,
+    }  # fmt: skip
+    made = machine()
+    assert train(made, X, **{**settings, "updates": 300}).history[-1]["gradient_norm"] > 100
+    with pytest.raises(TrainingDiverged, match=r"gradient's norm has grown to .* put back") as caught:
+        train(made, X, **settings, run_dir=tmp_path, checkpoint_every=100)
+    assert caught.value.step == 400 and caught.value.parameter == "machine"
+    with pytest.raises(TrainingDiverged, match="gradient's norm") as again:
+        train(machine(), X, **settings, run_dir=tmp_path, checkpoint_every=100, resume=True)
+    assert again.value.step == caught.value.step
+    assert train(made, X, **{**settings, "rule": Growing(1.0)}).status == "completed"

@@ -499,18 +499,6 @@ def test_a_damaged_checkpoint_is_refused(damage: str, tmp_path: Path) -> None:
         run(tmp_path, updates=5, resume=True)
 
 
-def test_a_damaged_history_is_refused(tmp_path: Path) -> None:
-    run(tmp_path, updates=20)
-    path = tmp_path / "history.jsonl"
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(lines[:1]) + "\n")
-    with pytest.raises(ValueError, match=rf"history\.jsonl: expected {len(lines)} records.*found 1"):
-        run(tmp_path, updates=20, resume=True)
-    path.write_text("\n".join(["{", *lines[1:]]) + "\n")
-    with pytest.raises(ValueError, match=r"history\.jsonl: damaged"):
-        run(tmp_path, updates=20, resume=True)
-
-
 def test_a_rule_state_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
     class Odd:
         name = "odd"

@@ -236,7 +236,7 @@ def log_partitions(
 
     climbing = Recording(climb, begun, hamiltonian.device, [generator], steady=each == 2)
     total = warm_up + rounds
-    with show_progress(total, 0, progress, "ladder") as show:
+    with show_progress(total, 0, progress) as show:
         while (
             renewed := _find_renewed(climbing.state)
         ) < RENEWED and climbing.state.sweeps + each <= warm_up:

@@ -49,6 +49,8 @@ class RowBatches:
         complete: True if every batch is all the rows, in their order.
         checked: whether all rows were found in the support of the machine before the first update.
         observed: whether all their entries are known to be observed.
+        tensor: All rows as they lie in memory; None where they are made row by row or lie in a file.
+        weights: Weights of all rows, (rows,) float64, relative to their mean; None: all count alike.
         per_epoch: updates after which every row has been seen, the last batch possibly reaching beyond.
     """
 
@@ -62,13 +64,13 @@ class RowBatches:
         checked: bool = False,
         observed: bool = False,
     ) -> None:
-        self._rows, self._given_weights = rows, weights
+        self._rows, self.tensor, self._given_weights = rows, rows.tensor, weights
         self._kept: Tensor | None = None
-        self._weights: Tensor | None = None  # relative to their mean over all rows; None: all count alike
+        self.weights: Tensor | None = None
         if weights is not None:
             self._kept = weights.nonzero().flatten()
             if bool((weights[self._kept] != weights.max()).any()):
-                self._weights = weights / weights[self._kept].mean()
+                self.weights = weights / weights[self._kept].mean()
         self._number = len(rows) if self._kept is None else len(self._kept)
         self.size, self.width = min(batch_size, self._number), rows.width
         self.complete = self.size == self._number
@@ -81,10 +83,10 @@ class RowBatches:
 
     def take(self, step: int, count: int = 1) -> Batch:
         """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
-        if self.checked and self._rows.tensor is not None:
+        if self.checked and self.tensor is not None:
             where = self.indices(step, count)
-            v = self._rows.tensor.index_select(0, where.to(self._rows.tensor.device)).to(self._rows.dtype)
-            return Batch(v, None if self._weights is None else self._weights[where], where)
+            v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
+            return Batch(v, None if self.weights is None else self.weights[where], where)
         if self._reader is None:
             return self._read(step, count)
         if self._ahead is None or self._ahead[0] != step:
@@ -100,7 +102,7 @@ class RowBatches:
         libraries round by the place of a row within a line of the cache, of 64 bytes.
         """
         rows = self._rows
-        known = self.checked and self.observed and self._weights is None
+        known = self.checked and self.observed and self.weights is None
         if rows.tensor is None or not known or part.start * self.width * rows.dtype.itemsize % 64:
             return None
         where = self.indices(step)[part]
@@ -126,7 +128,7 @@ class RowBatches:
         As floats where these fit, which are gathered at once, else in the type that they have in memory. None
         where they do not fit or do not lie in memory. Rows that lie there already need no more room.
         """
-        rows = self._rows.tensor
+        rows = self.tensor
         if rows is None:
             return None
         for dtype in (self._rows.dtype, rows.dtype):
@@ -137,21 +139,11 @@ class RowBatches:
 
     def write(self, step: int, batch: Tensor) -> None:
         """Writes the rows of the update after ``step`` earlier ones into a tensor on the host."""
-        rows = self._rows.tensor
+        rows = self.tensor
         if rows is not None and rows.dtype is batch.dtype and rows.device == batch.device:
             torch.index_select(rows, 0, self.indices(step), out=batch)
         else:
             batch.copy_(self.take(step).v)
-
-    @property
-    def tensor(self) -> Tensor | None:
-        """All rows as they lie in memory; None where they are made row by row or lie in a file."""
-        return self._rows.tensor
-
-    @property
-    def weights(self) -> Tensor | None:
-        """The weights of all rows, (rows,) float64, relative to their mean; None: all count alike."""
-        return self._weights
 
     def updates(self, epochs: int) -> int:
         """Returns the least number of updates that shows every row ``epochs`` times."""
@@ -179,7 +171,7 @@ class RowBatches:
     def _read(self, step: int, count: int = 1) -> Batch:
         where = self.indices(step, count)
         v = self._rows.take(where, checked=self.checked)
-        return Batch(v, None if self._weights is None else self._weights[where], where)
+        return Batch(v, None if self.weights is None else self.weights[where], where)
 
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
         """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""

@@ -24,7 +24,6 @@ from typing import Any
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._states import require_alike
 from harmonium.machine import BoltzmannMachine
 
 __all__ = ["STOP", "Callback", "EarlyStopping", "Signal", "TensorBoard", "Update"]
@@ -133,7 +132,6 @@ class EarlyStopping:
         self.best_step: int | None = None
         self._waited = 0
         self._best_state: dict[str, Tensor] | None = None
-        self._current: dict[str, Tensor] = {}
 
     def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
         """Starts afresh, so that one object may serve several runs."""
@@ -143,7 +141,6 @@ class EarlyStopping:
             )
         self.best = self.best_step = self._best_state = None
         self._waited = 0
-        self._current = judged.state_dict()
 
     def wants(self, step: int, total: int) -> bool:
         """Returns False: it looks at metrics alone, and all callbacks see the updates that have them."""
@@ -153,14 +150,16 @@ class EarlyStopping:
         """Notes the metric where it was evaluated; STOP when patience has run out."""
         if self.metric not in update.metrics:
             return None
-        value = update.metrics[self.metric]
-        if self._improves(value):
+        value, sign = update.metrics[self.metric], 1 if self.larger_is_better else -1
+        rise = math.inf if self.best is None else sign * (value - self.best)
+        if rise > self.minimum_change and not math.isnan(value):
             self.best, self.best_step, self._waited = value, update.step, 0
             state = update.judged.state_dict()
             self._best_state = {name: tensor.clone() for name, tensor in state.items()}
         else:
             self._waited += 1
-        return STOP if self._waited >= self.patience or self._reaches(value) else None
+        reached = self.target is not None and sign * (value - self.target) >= 0
+        return STOP if reached or self._waited >= self.patience else None
 
     def finish(self, judged: BoltzmannMachine) -> None:
         """Puts the best parameters back."""
@@ -177,29 +176,9 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a checkpoint.
-
-        Raises:
-            ValueError: not what ``state_dict`` returns for the machine of this run.
-        """
-        kinds = {"best": (float, type(None)), "best_step": (int, type(None)), "waited": (int,)}
-        if state.keys() != {*kinds, "best_state"} or any(type(state[k]) not in kinds[k] for k in kinds):
-            raise ValueError(f"EarlyStopping: expected a state of {self.state_dict()}, received {state}")
-        if state["best_state"] is not None:
-            require_alike(state["best_state"], dict(self._current), "EarlyStopping: best_state")
+        """Continues from a checkpoint."""
         self.best, self.best_step, self._waited = state["best"], state["best_step"], state["waited"]
         self._best_state = state["best_state"]
-
-    def _reaches(self, value: float) -> bool:
-        """Returns whether a value is as good as the target."""
-        if self.target is None:
-            return False
-        return value >= self.target if self.larger_is_better else value <= self.target
-
-    def _improves(self, value: float) -> bool:
-        if self.best is None:
-            return not math.isnan(value)
-        return (value - self.best if self.larger_is_better else self.best - value) > self.minimum_change
 
 
 class TensorBoard:
@@ -223,45 +202,30 @@ class TensorBoard:
             ) from error
         self.log_dir, self.every = os.fspath(log_dir), _checks.positive_int(every, "every")
         self._writer: Any = None
-        self._step = 0
-
-    def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
-        """Starts afresh, so that one object may serve several runs."""
-        self._step = 0
 
     def wants(self, step: int, total: int) -> bool:
         """Returns whether there is something to write after so many updates, metrics aside."""
         return step % self.every == 0 or step == total
 
     def __call__(self, update: Update) -> None:
-        """Writes one record."""
-        if update.metrics or self.wants(update.step, update.total):
-            writer = self._open()
-            writer.add_scalar("training/learning_rate", update.learning_rate, update.step)
-            writer.add_scalar("training/gradient_norm", update.gradient_norm, update.step)
-            for name, value in update.diagnostics.items():
-                writer.add_scalar(f"diagnostics/{name}", value, update.step)
-            for name, value in update.metrics.items():
-                writer.add_scalar(f"metrics/{name}", value, update.step)
-        self._step = update.step
+        """Writes one record; the first takes the place of those that were written from there on."""
+        if not (update.metrics or self.wants(update.step, update.total)):
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(self.log_dir, purge_step=update.step)
+        curves = {
+            "training/learning_rate": update.learning_rate,
+            "training/gradient_norm": update.gradient_norm,
+            **{f"diagnostics/{name}": value for name, value in update.diagnostics.items()},
+            **{f"metrics/{name}": value for name, value in update.metrics.items()},
+        }
+        for name, value in curves.items():
+            self._writer.add_scalar(name, value, update.step)
 
     def close(self) -> None:
         """Flushes and closes the event file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state that a checkpoint keeps: the last step with valid curves."""
-        return {"step": self._step}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a checkpoint; events written after it are purged."""
-        self._step = _checks.positive_int(state["step"], "TensorBoard: step", minimum=0)
-
-    def _open(self) -> Any:
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(self.log_dir, purge_step=self._step + 1 if self._step else None)
-        return self._writer

@@ -109,9 +109,6 @@ class CompiledUpdates(Updates):
             count += 1
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
-        if self.begin is not None:
-            self.begin(v[0])
-            self.begin = None
         self.monitor.watch(v[0])
         scales = [self.scale(step) for step in range(state.step, state.step + count)]
         rates = self.climber.learning_rate * np.array(scales)

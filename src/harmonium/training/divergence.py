@@ -13,12 +13,15 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.chains import climb
 from harmonium.machine import BoltzmannMachine, Hamiltonian, find_improper
+from harmonium.training.batch_source import RowBatches
+from harmonium.training.history import Record
 from harmonium.training.optimizers import global_norm
 
 _EVERY = 100  # updates between two checks, of a quarter of the time of an update of 784x500: 0.3 %
 _ABSURD = 10.0  # in units of uniform noise; docs/decisions/0017 has what was measured
 _REAL = 100.0  # one column of data and 100 hidden units: 35 at its worst, and sound again after ten updates
 _ROWS = 8  # whose median is compared: enough to tell runs apart
+_GROWN = 1000.0  # times what is usual: 25 in sound runs at their worst; docs/decisions/0017
 _SILENT = 0.05  # deviation of hidden fields: 0.014 in a new machine of two columns, 0.08 in one that learns
 
 
@@ -47,9 +50,9 @@ class TrainingDiverged(RuntimeError):
 class DivergenceMonitor:
     """Watches whether a run is sound, and keeps the last parameters that a check found good.
 
-    An energy gap as of uniform noise, or as at the start, is good; ten times as large is a problem. Gaps of
-    real units swing without harm and may be a hundred times as large. ``slack`` is one more factor: 1 where
-    ln p(v) is learned, infinite where only ln p(y | x) is, which may be good all the same.
+    An energy gap as of uniform noise, or as at the start, is good; ten times as large is a problem, and of
+    real units a thousand times. ``slack`` is one more factor: 1 where ln p(v) is learned, infinite where only
+    ln p(y | x) is.
     """
 
     def __init__(
@@ -61,16 +64,16 @@ class DivergenceMonitor:
         stored = {f"couplings.{edge}.weight": x.stored for edge, x in enumerate(machine.couplings)}
         self._kept = [part for name, p in parameters.items() for part in stored.get(name, [p.detach()])]
         self._good, self._good_step = [x.clone() for x in self._kept], step
-        self._v: Tensor | None = None
-        self._limit, self._slack, self._gap = math.inf, slack, 0.0
+        self.v: Tensor | None = None
+        self._limit, self._slack, self._gap, self._usual = math.inf, slack, 0.0, math.nan
         self._checked, self.weight_norm = -1, math.nan
 
     def watch(self, v: Tensor) -> None:
         """Hands over the batch of the next update; the first is where the run begins."""
-        if self._v is None:
+        if self.v is None:
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
             self._limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
-        self._v = v
+        self.v = v
 
     def is_due(self, step: int) -> bool:
         """Returns whether a gap is measured after so many updates: powers of 2, and every 100."""
@@ -80,12 +83,22 @@ class DivergenceMonitor:
         self, step: int, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
     ) -> TrainingDiverged | None:
         """Finds a value of the update after ``step`` that is not finite, or the machine as its cause."""
-        name = "" if math.isfinite(norm) else self._worst(gradients)
-        for diagnostic, value in diagnostics.items():
-            name = name or ("" if math.isfinite(value) else diagnostic)
-        if not name:
+        names = [] if math.isfinite(norm) else [self._worst(gradients)]
+        names += [diagnostic for diagnostic, value in diagnostics.items() if not math.isfinite(value)]
+        if not names:
             return None
-        return self.check(step, whole=True) or TrainingDiverged(name, f"the update's {name} is not finite")
+        cause = f"the update's {names[0]} is not finite"
+        return self.check(step, whole=True) or TrainingDiverged(names[0], cause)
+
+    def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
+        """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
+        if step > _EVERY and records and math.isnan(self._usual):
+            early = (x["gradient_norm"] for x in records if x["step"] <= max(_EVERY, records[0]["step"]))
+            # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
+            self._usual = max(*early, math.sqrt(sum(x.numel() for x in self._parameters)))
+        if not norm > _GROWN * self._usual:
+            return None
+        return self._put_back("machine", f"the gradient's norm has grown to {norm:.3g}: the parameters")
 
     def measure(self, step: int) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
@@ -109,12 +122,15 @@ class DivergenceMonitor:
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
-            torch._foreach_copy_(self._kept, self._good)
-            return TrainingDiverged(name, f"{cause} were put back to those after {self._good_step} updates")
+            return self._put_back(name, cause)
         if gap and self._gap <= self._limit / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
+
+    def _put_back(self, name: str, cause: str) -> TrainingDiverged:
+        torch._foreach_copy_(self._kept, self._good)
+        return TrainingDiverged(name, f"{cause} were put back to those after {self._good_step} updates")
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
@@ -125,7 +141,7 @@ class DivergenceMonitor:
     def _numbers(self, whole: bool) -> Tensor:
         numbers = [global_norm(self._parameters), global_norm(self._couplings)]
         if whole:
-            numbers.append(torch.zeros(()) if self._v is None else energy_gap(self.hamiltonian(), self._v))
+            numbers.append(torch.zeros(()) if self.v is None else energy_gap(self.hamiltonian(), self.v))
         return torch.stack([x.to(self._parameters[0].device, torch.float64) for x in numbers])
 
     def _worst(self, tensors: Sequence[Tensor]) -> str:
@@ -137,9 +153,8 @@ class DivergenceMonitor:
 def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
     """Measures how much less probable data are than the states a sweep towards a mode away.
 
-    No state is more probable than 1: ln p(v) <= F(v') - F(v) for every v' of discrete units, with no need of
-    ln Z. Large fields draw next to a mode, and there one sweep finds such a v'. Of the data,
-    (batch, visible_width), NaN where not observed, the first rows are read.
+    No state is more probable than 1: ln p(v) <= F(v') - F(v) for every v' of discrete units. Large fields
+    draw next to a mode, where one sweep finds such a v'. Of (batch, visible_width) the first rows are read.
 
     Returns:
         The median over the rows of F - (the least F that was met), (), in units of what uniform noise has:
@@ -163,16 +178,15 @@ def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def warn_of_saddle(machine: BoltzmannMachine, v: Tensor) -> None:
-    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the data."""
+def warn_of_saddle(machine: BoltzmannMachine, rows: RowBatches) -> None:
+    """Warns where discrete hidden units beside Gaussian visible ones do not respond to the first batch."""
     layers = machine.layers
-    if not machine.graph.is_chain or not layers[0].gaussian or not layers[1].discrete or len(v) < 2:
+    if not machine.graph.is_chain or not layers[0].gaussian or not layers[1].discrete or rows.size < 2:
         return
-    fields = machine.hamiltonian().J.factors[0].times(v.to(machine.device))
+    fields = machine.hamiltonian().J.factors[0].times(rows.take(0).v.to(machine.device))
     if (deviation := float(fields.var(0).mean().sqrt())) < _SILENT:  # not so for data observed in part
         _checks.warn(
             f"machine: the hidden fields hardly vary over the data (deviation {deviation:.2g}), near a "
-            "saddle beside Gaussian units: learning may be slow, and never begin on uncorrelated columns. "
-            "harmonium.machine.init_from_data_ starts off it",
+            "saddle beside Gaussian units, where learning is slow. machine.init_from_data_ starts off it",
             RuntimeWarning,
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,36 +20,6 @@ CLIPPED = "clipped"
 RESERVED = ("step", "seconds", "learning_rate", "gradient_norm", "weight_norm", CLIPPED)
 
 Record = dict[str, Any]
-
-
-def write_line(record: Record) -> bytes:
-    """Returns a record as a line of ``history.jsonl``."""
-    return json.dumps(record).encode() + b"\n"
-
-
-def read_lines(lines: list[bytes], step: int) -> list[Record]:
-    """Returns the records in lines of ``history.jsonl``, of a run that has made so many updates.
-
-    Raises:
-        ValueError: a line that is no record, or steps that do not rise to at most ``step``.
-    """
-    records: list[Record] = []
-    last = 0
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"line {number} is no JSON ({error})") from error
-        if not isinstance(record, dict) or any(type(value) not in (int, float) for value in record.values()):
-            raise ValueError(f"line {number} holds no numbers by name")
-        if type(record.get("step")) is not int or not last < record["step"] <= step:
-            raise ValueError(
-                f"line {number} has step {record.get('step')!r}; expected one above {last} and at most "
-                f"{step}: more than one run may have written here"
-            )
-        last = record["step"]
-        records.append(record)
-    return records
 
 
 class History:
@@ -70,38 +41,53 @@ class History:
             self._sums[name] = self._sums.get(name, 0.0) + value
             self._counts[name] = self._counts.get(name, 0) + updates
 
-    def record(self, step: int, seconds: float, learning_rate: float, metrics: Mapping[str, float]) -> Record:
+    def record(self, step: int, seconds: float, learning_rate: float, metrics: Mapping[str, float]) -> None:
         """Closes a record: means of what was added since the last one, and the metrics evaluated now.
 
         Raises:
-            ValueError: a metric has the name of a diagnostic of the rule, or a diagnostic that of a column.
+            ValueError: a diagnostic of the rule has the name of a column or of a metric.
         """
         means = {name: total / self._counts[name] for name, total in self._sums.items()}
         columns = {"step": step, "seconds": seconds, "learning_rate": learning_rate}
-        taken = sorted(means.keys() & columns.keys())
-        if taken:
-            raise ValueError(
-                f"diagnostics: expected other names than {', '.join(RESERVED)}, received {taken}; rename "
-                "what the rule, or its kernel, reports"
-            )
-        taken = sorted(means.keys() & metrics.keys())
-        if taken:
-            raise ValueError(
-                f"metrics: expected names that the rule's diagnostics do not use, received {taken}"
-            )
-        record = {**columns, **means, **metrics}
-        self.records.append(record)
+        for name in means:
+            if name in columns or name in metrics:
+                raise ValueError(
+                    f"metrics, diagnostics: expected names of their own, beside {', '.join(RESERVED)}, "
+                    f"received {name!r} twice"
+                )
+        self.records.append({**columns, **means, **metrics})
         self._sums, self._counts = {}, {}
-        return record
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state that a checkpoint keeps: the number of records, and sums since the last one."""
-        return {"length": len(self.records), "sums": dict(self._sums), "counts": dict(self._counts)}
+        """Returns the state that a checkpoint keeps: records as lines of JSON, sums since the last."""
+        lines = np.frombuffer(write_lines(self.records), np.uint8)
+        return {"records": torch.tensor(lines), "sums": dict(self._sums), "counts": dict(self._counts)}
 
-    def load_state_dict(self, state: Mapping[str, Any], records: list[Record]) -> None:
-        """Continues from a checkpoint and the records written before it."""
-        self.records = records
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        self.records = read_lines(state["records"].numpy().tobytes())
         self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+
+
+def write_lines(records: Sequence[Record]) -> bytes:
+    """Returns records as lines of ``history.jsonl``."""
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def read_lines(lines: bytes) -> list[Record]:
+    """Returns the records in lines of ``history.jsonl``, but for a last one that was not written to its end.
+
+    Raises:
+        ValueError: a line that holds no numbers by name, with ``step`` and ``seconds`` among them.
+    """
+    try:
+        records = [json.loads(line) for line in lines.splitlines(keepends=True) if line.endswith(b"\n")]
+        kinds = {type(value) for x in records for value in (x["step"], x["seconds"], *x.values())}
+        if kinds <= {int, float}:
+            return records
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"a line holds no record ({error})") from error
+    raise ValueError("a line holds no numbers by name")
 
 
 class Validation:
@@ -118,10 +104,8 @@ class Validation:
     ) -> None:
         self.metrics = dict(metrics or {})
         if (X is None) != (not self.metrics):
-            missing = "validation" if X is None else "metrics"
-            raise ValueError(
-                f"{missing}: expected with {'metrics' if X is None else 'validation'}, received none"
-            )
+            missing, given = ("validation", "metrics") if X is None else ("metrics", "validation")
+            raise ValueError(f"{missing}: expected with {given}, received none")
         for name, metric in self.metrics.items():
             if not callable(metric):
                 raise TypeError(f"metrics[{name!r}]: expected a callable, received {type(metric).__name__}")

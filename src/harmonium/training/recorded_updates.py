@@ -156,11 +156,9 @@ class RecordedUpdates(Updates):
                 self._where.copy_(where)
             if self._sender is not None:
                 self._sender.receive(step, self._taken)
-            if self.begin is not None:
+            if self.monitor.v is None:
                 self._key_draws(step)
                 self._gather()
-                self.begin(self._v)
-                self.begin = None
                 self.monitor.watch(self._v)
             self._key_draws(step)
             self.state.generator.manual_seed(stream_seed(self.settings.root, "rule", step))

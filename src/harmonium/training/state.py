@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _html, backends
-from harmonium._states import leaves, map_leaves, require_alike
+from harmonium._states import leaves, map_leaves
 from harmonium.distributed import Group
 from harmonium.ladder import Ladder
 from harmonium.learning import Sharded
@@ -71,12 +71,10 @@ class TrainingRun:
     @property
     def clipped(self) -> float | None:
         """The share of all updates that ``clip_norm`` shortened; None without it."""
-        steps = [0, *(record["step"] for record in self.history)]
-        shares = [record.get(CLIPPED) for record in self.history]
-        noted = [
-            (share, b - a) for share, a, b in zip(shares, steps, steps[1:], strict=False) if share is not None
-        ]
-        return sum(share * n for share, n in noted) / sum(n for _, n in noted) if noted else None
+        noted = [record for record in self.history if CLIPPED in record]
+        steps = [0, *(record["step"] for record in noted)]
+        shares = (x[CLIPPED] * (x["step"] - before) for x, before in zip(noted, steps, strict=False))
+        return sum(shares) / steps[-1] if noted else None
 
     def whole(self) -> TrainingRun:
         """This run, where no signal cut it short: what a script of several runs has to know.
@@ -151,7 +149,7 @@ class TrainingState:
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "rule": rule_state,
-            "callbacks": [[type(x).__name__, x.state_dict()] for x in self._find_stateful()],
+            "callbacks": [[type(x).__name__, x.state_dict()] for x in self._stateful],
         }
 
     def begin_from(self, rule_state: Any) -> None:
@@ -164,6 +162,29 @@ class TrainingState:
             self.rule.check_state(self.machine, rule_state)
         self.rule_state = _move(rule_state, self.machine.device)
 
+    def load_state_dict(self, content: dict[str, Any]) -> None:
+        """Takes over the state of a checkpoint, as ``read_checkpoint`` returns it for these settings.
+
+        Raises:
+            ValueError: the callbacks that keep a state are not those of the checkpoint.
+            Exception: whatever else a damaged state leads to.
+        """
+        self.begin_from(content["rule"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        for callback, (_, state) in zip(self._stateful, content["callbacks"], strict=True):
+            callback.load_state_dict(_move(state, self.machine.device))
+        settings = content.get("settings", {})
+        if self.generator.device.type == settings.get("device", "cpu") == "cpu":
+            self.generator.set_state(content["generator"])
+        elif settings:  # between devices the noise goes on by its key
+            self.generator.manual_seed(stream_seed(settings["seed"], "rule", content["step"]))
+        self.history.load_state_dict(content["history"])
+        self.step, self.seconds = content["step"], content["seconds"]
+        self.metrics, self.stopped = content["metrics"], content["stopped"]
+        self.machine.load_state_dict(content["machine"])
+        if self.averaged is not None:
+            self.averaged.load_state_dict(content["averaged"])
+
     def require_callbacks(self, content: dict[str, Any]) -> None:
         """Refuses to go on with other callbacks.
 
@@ -171,74 +192,31 @@ class TrainingState:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
         """
         kinds = [kind for kind, _ in content["callbacks"]]
-        received = [type(callback).__name__ for callback in self._find_stateful()]
+        received = [type(callback).__name__ for callback in self._stateful]
         if kinds != received:
             raise ValueError(
                 f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
             )
 
-    def load_state_dict(self, content: dict[str, Any], records: list[Record]) -> None:
-        """Takes over the state of a checkpoint, the machine once all else has turned out to fit.
-
-        Args:
-            content: as ``read_checkpoint`` returns it, of a run with these settings and callbacks.
-            records: the history up to there.
-
-        Raises:
-            ValueError: naming what does not fit. The machine is as before.
-            Exception: what else a damaged state leads a callback to.
-        """
-        device = self.machine.device
-        machines = {"machine": self.machine, "averaged": self.averaged}
-        for name, machine in machines.items():
-            expected = None if machine is None else dict(machine.state_dict())
-            require_alike(content[name], expected, name)
-        rule_state = _move(content["rule"], device)
-        if where := _find_not_finite(rule_state, "rule"):
-            raise ValueError(f"{where}: holds values that are not finite")
-        self.begin_from(rule_state)
-        self.optimizer.load_state_dict(content["optimizer"])
-        for callback, (_, state) in zip(self._find_stateful(), content["callbacks"], strict=True):
-            callback.load_state_dict(_move(state, device))
-        settings = content.get("settings", {})
-        if self.generator.device.type == settings.get("device", "cpu") == "cpu":
-            try:
-                self.generator.set_state(content["generator"])
-            except RuntimeError as error:
-                raise ValueError(f"generator: {error}") from error
-        elif settings:  # between devices the noise goes on by its key
-            self.generator.manual_seed(stream_seed(settings["seed"], "rule", content["step"]))
-        self.history.load_state_dict(content["history"], records)
-        self.step, self.seconds = content["step"], content["seconds"]
-        self.metrics, self.stopped = content["metrics"], content["stopped"]
-        for name, machine in machines.items():
-            if machine is not None:
-                machine.load_state_dict(content[name])
-
     def follow(self, group: Group) -> None:
         """Takes over the state of rank 0 in a sharded run, and of the rule's the shards of this process."""
         if group.size > 1:
-            content, records = group.broadcast((self._content(self.rule_state), self.history.records))
+            content = group.broadcast(self._content(self.rule_state))
             if not group.is_rank_zero:
-                self.load_state_dict({**content, "callbacks": []}, records)
+                self.load_state_dict({**content, "callbacks": []})
         self.rule_state = self.rule.local_state(self.rule_state)
 
-    def _find_stateful(self) -> list[Any]:
+    @property
+    def _stateful(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
 
 
 def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
-    """Finds a value that is not finite in what a checkpoint keeps beside the machine."""
-    where = _find_not_finite({name: content[name] for name in ("averaged", "optimizer", "rule")})
-    return TrainingDiverged(where, f"the state {where} is not finite") if where else None
-
-
-def _find_not_finite(value: Any, where: str = "") -> str:
-    """Returns the place of the first tensor that is not finite in a nested value; else nothing."""
-    for place, leaf in leaves(value, where):
+    """Finds a tensor that is not finite in what a checkpoint keeps beside the machine."""
+    for place, leaf in leaves({name: content[name] for name in ("averaged", "optimizer", "rule")}):
         if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
-            return place
-    return ""
+            return TrainingDiverged(place, f"the state {place} is not finite")
+    return None
 
 
 def _description(machine: BoltzmannMachine) -> dict[str, Any]:

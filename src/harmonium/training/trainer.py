@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from torch import Tensor
-
 from harmonium import _checks, _random
 from harmonium._progress import show_progress
 from harmonium._storage import CHECKPOINT
@@ -21,7 +19,7 @@ from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded
 from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import digest, make_batch_source
+from harmonium.training.batch_source import make_batch_source
 from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.checkpoint import read_checkpoint
 from harmonium.training.compiled_updates import CompiledUpdates, served
@@ -207,7 +205,7 @@ class Run:
         if isinstance(rule, Rule) and rule.condition_on is not None:
             machine.check_condition(rule.condition_on)
         self.directory: RunDirectory | None = None
-        self.updates: Updates | None = None
+        self.updates: Updates
         self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
         self.made = Made(ascent.learning_rate, 0.0, {}, None)
 
@@ -216,11 +214,6 @@ class Run:
         """The machine as metrics, callbacks, files and the result have it."""
         machine = self.machine if self.average is None else self.average.machine
         return machine if self.show is None else self.show(machine)
-
-    @property
-    def ahead(self) -> bool:
-        """True if the machine has gone further than the state says."""
-        return self.updates is not None and self.updates.ahead
 
     def train(self) -> TrainingRun:
         """Makes all updates that are left; to be called once."""
@@ -235,12 +228,12 @@ class Run:
                 while state.step < self.total and not state.stopped and not halted:
                     self.step()
                     stops = self.record()
-                    if bar and (time.monotonic() >= bar.due or state.step == self.total):
+                    if bar:
                         bar(state.step, lambda: {**state.metrics, "gradient_norm": self.made.norm})
                     overdue = time.perf_counter() - saved_at >= _CHECKPOINT_SECONDS
                     halted = interruption.signal is not None
                     self.holds = overdue or halted
-                    if self.holds and self.ahead:
+                    if self.holds and self.updates.ahead:
                         halted = False  # not before the machine is where the state says
                         continue
                     if self.sharded:
@@ -281,48 +274,37 @@ class Run:
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
-                    text = settings.run_file or describe(settings)
-                    folder = {"resume": settings.resume, "overwrite": settings.overwrite}
-                    self.directory = RunDirectory(self.run_dir, identity, text, **folder)
+                    text, resume = settings.run_file or describe(settings), settings.resume
+                    self.directory = RunDirectory(
+                        self.run_dir, identity, text, resume=resume, overwrite=settings.overwrite
+                    )
                     if settings.resume:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()
-        self.condition()
+        search = state.optimizer.search
+        if search and settings.transform is None:
+            search.preconditioner = make_preconditioner(
+                self.machine, self.learned, settings.pulls(), state.batches.take(0)
+            )
+            if search.preconditioner and not search.state:  # the gauge of least penalty, to begin with
+                search.preconditioner.settle_(*self.learned.values())
         if self.sharded:
             state.follow(group)
+        if state.step == 0 and group.is_rank_zero and settings.transform is None:
+            warn_of_saddle(self.machine, state.batches)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
         slack = max(1.0, getattr(settings.rule, "temperature", 1.0)) / density if density else math.inf
         self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, slack)
-        self.updates = self.engine(
-            state, settings, self.total, state.optimizer, self.monitor, self.average, self.look_at_data
-        )
-
-    def condition(self) -> None:
-        """Gives a search its preconditioner, and at its start the parameters the gauge of least penalty."""
-        search, rows = self.state.optimizer.search, self.state.batches
-        if search is None or self.settings.transform is not None:
-            return
-        search.preconditioner = make_preconditioner(
-            self.machine, self.learned, self.settings.pulls(), rows.take(0)
-        )
-        if search.preconditioner and not search.state:
-            search.preconditioner.settle_(*self.learned.values())
-
-    def look_at_data(self, v: Tensor) -> None:
-        """Checks that all processes have the same first batch, and warns of a machine at a saddle."""
-        if self.sharded:
-            require_one_run(self.group.all_gather({"first batch": digest(v)}))
-        if self.state.step == 0 and self.group.is_rank_zero:
-            warn_of_saddle(self.machine, v)
+        self.updates = self.engine(state, settings, self.total, state.optimizer, self.monitor, self.average)
 
     def step(self) -> None:
-        """Makes the next update, or many at once where nothing else is due between them."""
-        assert self.updates is not None  # prepared
-        self.made, step = self.updates.make(self.due), self.state.step
+        """Makes the next update, or many at once where nothing else is due between them, and checks it."""
+        self.made, step, monitor = self.updates.make(self.due), self.state.step, self.monitor
         self.require_sound(self.made.problem)
-        if step == self.total or self.monitor.is_due(step):
-            self.require_sound(self.monitor.check(step, whole=step == self.total))
+        if step == self.total or monitor.is_due(step):
+            self.require_sound(monitor.check(step, whole=step == self.total))
+            self.require_sound(monitor.check_growth(step, self.made.norm, self.state.history.records))
 
     def due_records(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
@@ -345,7 +327,7 @@ class Run:
         if made.stop:
             _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
         stops = False
-        if self.callbacks and not self.ahead:  # else none of them wants this update
+        if self.callbacks and not self.updates.ahead:  # else none of them wants this update
             update = Update(
                 step=state.step,
                 total=self.total,
@@ -402,7 +384,7 @@ class Run:
         self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
         with self.group.on_rank_zero():
             if directory and state.step != directory.saved_step:
-                directory.save(state, content)
+                directory.save(content)
 
     def finish(self) -> BoltzmannMachine:
         """Finishes callbacks, writes the files of a finished run and returns the judged machine."""
@@ -423,7 +405,7 @@ class Run:
     def close(self) -> None:
         """Lets go of the data and the folder."""
         self.state.batches.close()
-        if self.updates is not None:
+        if hasattr(self, "updates"):
             self.updates.close()
         try:
             for callback in self.callbacks:

@@ -52,7 +52,6 @@ class Updates(ABC):
     Attributes:
         total: updates of the run.
         average: the running average of the parameters, which follows every update; None: there is none.
-        begin: called with the first batch, and None from then on.
     """
 
     engine: ClassVar[str]
@@ -64,7 +63,6 @@ class Updates(ABC):
     climber: Ascent
     monitor: DivergenceMonitor
     average: RunningAverage | None
-    begin: Callable[[Tensor], None] | None
 
     def __post_init__(self) -> None:
         self.parametrisation, self.device = Parametrisation(self.state.machine), self.state.machine.device
@@ -86,17 +84,8 @@ class Updates(ABC):
         """True if the machine has gone further than the state says, by updates that ``make`` returns next."""
         return False
 
-    def transform(self, v: Tensor) -> Tensor:
-        """Returns the rows of the next update, (rows, width), as the transform of the run makes them."""
-        assert self.settings.transform is not None
-        key = stream_seed(self.settings.root, "transform", self.state.step)
-        return self.settings.transform(v, _random.as_generator(key))
-
     def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
-        """Returns whether a gradient of this norm is clipped, 1 or 0, by its name in the history.
-
-        It is empty where nothing is clipped.
-        """
+        """Returns whether a gradient of this norm is clipped, 1 or 0, by its name; else nothing."""
         limit = self.settings.clip_norm
         return {} if limit is None else {CLIPPED: 1.0 * (norm > limit)}
 
@@ -125,42 +114,35 @@ class OneByOne(Updates):
 
     def make(self, due: Callable[[int], Due]) -> Made:
         state, settings = self.state, self.settings
-        batch = self._take_own_rows() or self._take_batch()
-        generator = state.generator
-        if self.renews:
-            key = stream_seed(settings.root, "rule", state.step)
-            # Shards only draw seeds from it, which are read.
-            generator = torch.Generator() if isinstance(state.rule, Sharded) else generator
-            generator.manual_seed(key)
-        rounds = settings.precision != "float32"
-        with backends.precision(settings.precision) if rounds else nullcontext():
-            estimate = self._estimate(batch, generator)
-        control, norm = estimate.control, 0.0
+        batch = self._take()
+        estimate = self._estimate(batch)
+        control = estimate.control
         scale = self.scale(state.step) * control.rate
+        rate = self.climber.learning_rate * scale
         if control.restart is not None:
-            self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
             diagnostics = _device.read_numbers(estimate.diagnostics)
-            made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
+            made = Made(rate, 0.0, diagnostics, None, control.stop)
+            self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
             owned = isinstance(state.rule, Rule)  # whose estimate is made of sums that nothing else keeps
             gradients = find_direction(
                 self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
             )
-            size, noted = global_norm(gradients), estimate.diagnostics
+            size = global_norm(gradients)
             if isinstance(state.rule, Sharded):
                 norm, diagnostics = state.rule.read(size)
-            elif noted:  # with one wait for a device
-                norm, *values = _device.to_floats([size, *noted.values()])
-                diagnostics = dict(zip(noted, values, strict=True))
-            else:
+            elif not estimate.diagnostics:
                 norm, diagnostics = float(size), {}
-            if self.settings.clip_norm is not None:
-                diagnostics = {**diagnostics, **self.note_clip(norm)}
-            made = Made(self.climber.learning_rate * scale, norm, diagnostics, None, control.stop)
+            else:  # with one wait for a device
+                norm, *values = _device.to_floats([size, *estimate.diagnostics.values()])
+                diagnostics = dict(zip(estimate.diagnostics, values, strict=True))
+            if settings.clip_norm is not None:
+                diagnostics |= self.note_clip(norm)
             problem = self.monitor.check_gradients(state.step, gradients, norm, diagnostics)
+            made = Made(rate, norm, diagnostics, problem, control.stop)
             if problem:
-                return made._replace(problem=problem)
+                return made
             if settings.clip_norm is not None and norm > settings.clip_norm:
                 gradients = [gradient * (settings.clip_norm / norm) for gradient in gradients]
             self.climber.step(gradients, scale)
@@ -168,52 +150,51 @@ class OneByOne(Updates):
         if self.average:
             self.average.update(state.step)
         state.rule_state = estimate.state
-        state.history.add(made.norm, diagnostics)
+        state.history.add(made.norm, made.diagnostics)
         return made
 
-    def _take_batch(self) -> Batch:
-        """Returns the rows of the next update; what watches a run looks at them."""
-        state = self.state
-        v, row_weights, where, _ = state.batches.take(state.step)
-        if self.settings.transform is not None:
-            v = self.transform(v)
+    def _take(self) -> Batch:
+        """Returns the rows of the next update; of shards, those of this process where nobody else looks."""
+        state, settings, step = self.state, self.settings, self.state.step
+        looks = self.monitor.v is None or self.monitor.is_due(step + 1) or step + 1 == self.total
+        if isinstance(state.rule, Sharded) and not looks and settings.transform is None:
+            own = state.rule.shards.own_rows(state.batches.size, "batch_size")
+            if batch := state.batches.take_part(step, own):
+                return batch
+        batch = state.batches.take(step)
+        if settings.transform is not None:
+            noise = _random.as_generator(stream_seed(settings.root, "transform", step))
+            batch = batch._replace(v=settings.transform(batch.v, noise))
         if not state.batches.checked:
-            state.machine.check_batch(v, where, "X")
-        if self.begin is not None:
-            self.begin(v)
-            self.begin = None
-        self.monitor.watch(v)
-        return Batch(v, row_weights, where)
+            state.machine.check_batch(batch.v, batch.where, "X")
+        self.monitor.watch(batch.v)
+        return batch
 
-    def _take_own_rows(self) -> Batch | None:
-        """Returns the rows that belong to this process's shards; None where the whole batch is needed."""
-        worker, source, step = self.state.rule, self.state.batches, self.state.step
-        looked_at = self.begin is not None or self.monitor.is_due(step + 1) or step + 1 == self.total
-        if looked_at or self.settings.transform is not None:
-            return None
-        if not isinstance(worker, Sharded):
-            return None
-        return source.take_part(step, worker.shards.own_rows(source.size, "batch_size"))
-
-    def _estimate(self, batch: Batch, generator: torch.Generator) -> Estimate:
+    def _estimate(self, batch: Batch) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
-        state, worker, rule = self.state, self.state.rule, self.settings.rule
-        v, weights = batch.v, batch.weights
-        if not isinstance(worker, (Rule, Sharded)):  # a rule of somebody's own
-            options: dict[str, Any] = {} if weights is None else {"weights": weights}
-            v = _device.to_device(v, self.device)
-            estimate: Estimate = worker.gradient(
-                state.machine, v, state=state.rule_state, seed=generator, **options
+        state, rule, generator = self.state, self.state.rule, self.state.generator
+        if self.renews:
+            # Shards only draw seeds from it, which are read.
+            generator = torch.Generator() if isinstance(rule, Sharded) else generator
+            generator.manual_seed(stream_seed(self.settings.root, "rule", state.step))
+        rounds = self.settings.precision != "float32"
+        with backends.precision(self.settings.precision) if rounds else nullcontext():
+            v, weights = batch.v, batch.weights
+            if not isinstance(rule, (Rule, Sharded)):  # a rule of somebody's own
+                v = _device.to_device(v, self.device)
+                options: dict[str, Any] = {} if weights is None else {"weights": weights}
+                estimate: Estimate = rule.gradient(
+                    state.machine, v, state=state.rule_state, seed=generator, **options
+                )
+                _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
+                return estimate
+            row_weights: Tensor | None = None
+            observed: bool | None = state.batches.observed or None
+            if weights is not None or not state.batches.checked:
+                v, row_weights, observed = self.settings.rule.checked(state.machine, v, weights)
+            elif v.device != self.device:
+                v = _device.to_device(v, self.device)
+            part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
+            return rule.estimate(
+                self.parametrisation, v, state.rule_state, generator, row_weights, observed, **part
             )
-            _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
-            return estimate
-        row_weights: Tensor | None = None
-        observed: bool | None = state.batches.observed or None
-        if weights is not None or not state.batches.checked:
-            v, row_weights, observed = rule.checked(state.machine, v, weights)
-        elif v.device != self.device:
-            v = _device.to_device(v, self.device)
-        part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
-        return worker.estimate(
-            self.parametrisation, v, state.rule_state, generator, row_weights, observed, **part
-        )

@@ -64,9 +64,8 @@ class RunRecord:
                 settings |= settings.pop(table, {})
         except (TypeError, ValueError) as error:
             raise ValueError(f"RUN: {config} is damaged ({error})") from error
-        lines = history.read_bytes().splitlines(keepends=True) if history.exists() else []
         try:
-            records = read_lines([line for line in lines if line.endswith(b"\n")], step=1 << 63)
+            records = read_lines(history.read_bytes() if history.exists() else b"")
         except ValueError as error:
             raise ValueError(f"RUN: {history} is damaged ({error})") from error
         dated = config if config.exists() else run / MACHINE
