@@ -143,7 +143,7 @@ def run(name: str, seed: int, updates: int | None, runs: Path) -> dict[str, Any]
         return record | {"status": told.strip().splitlines()[-1]}
     config = tomllib.loads((folder / "run.toml").read_text())["run"]
     record |= {"status": found["status"], "rate": config["learning_rate"], "updates": found["updates"]}
-    judged, _, told = call("evaluate", folder, test, "--base", train)
+    judged, _, told = call("evaluate", folder, test)
     return record | (judge(judged) if judged else {"status": told.strip().splitlines()[-1]})
 
 

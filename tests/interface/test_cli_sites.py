@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,8 @@ def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_pat
 def test_ln_z_of_a_family_that_falls_has_that_word(
     cli: CommandLine, run: Path, family: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    falling = SimpleNamespace(falls=True, peak=16)
+    values, zero = torch.tensor([0.9, 0.5]), torch.zeros(2)
+    falling = hm.report.Resampling(torch.tensor([16, 32]), values, values - 0.5, zero, 1000 * values, 0.9, [])
     monkeypatch.setattr(evaluate, "resampling", lambda *given, **settings: falling)
     result = cli.succeed("evaluate", run, family, "--method", "ais", "--temperatures", 20, "--json").json
     assert "trained out of equilibrium" in result["notes"][0]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, log2
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, final
+from typing import Annotated, Any, final
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from harmonium.cli import options
 from harmonium.cli.output import check_target, listening, partition_table, working
 from harmonium.coupled import Gibbs as PairGibbs, meet, mixing_times
 from harmonium.data import DataSet, Rows
-from harmonium.ladder import Ladder, ages_of, hamiltonians_along, log_partitions
+from harmonium.ladder import Ladder
 from harmonium.likelihood import ais, find_log_partition
 from harmonium.meanfield import Plefka, solve
 from harmonium.report import resampling
@@ -32,7 +32,7 @@ from harmonium.report.page.parts import Grid, Remark, Section
 from harmonium.report.page.record import RunRecord, curves
 from harmonium.report.page.sections import SECTIONS, STARTS, Subject, fill_landscape
 from harmonium.report.plots import mixing_heights
-from harmonium.sums import affordable, has_hidden_states, log_weights, unit_updates
+from harmonium.sums import affordable, has_hidden_states, unit_updates
 from harmonium.tables import Codec, Table
 from harmonium.tasks import evaluate_rows, sample, usual_sweeps
 
@@ -46,7 +46,7 @@ _IMAGES, _SAMPLES = 200, 1000  # chains; a table's columns want more for their h
 _SECONDS, _TRAININGS = 60.0, 5.0  # of a page: at least, and as times of the training that it tells of
 _LONG_PARTS = 5  # samples, pairs, equilibrium, likelihood and landscape: each gets as many of the seconds
 _LEAST = 20  # steps of a part that are of use: fewer sweeps or temperatures show noise
-_PROBE, _LONG = 4, 0.5  # steps of a probe, and seconds of one step from which on there is no longer one
+_PROBE = 4  # steps that are timed
 _ANNEALED = 100  # chains of annealing
 _SETTLING = 500  # sweeps that mean field takes until most rows have settled: 435 for RF00379
 
@@ -88,12 +88,13 @@ def report(
     kept = run.ladder(coding.machine)
     maker = _Maker(coding, kept, temperatures, mixing_sweeps, limit / _LONG_PARTS)
     sections = maker.make(data, sweeps, seed)
-    facts = {"machine": ", ".join(map(str, coding.machine.layers)), "updates": str(records[0].updates)}
     first = Section("verdict", "Verdict", remarks=verdict.training_remarks(records[0]))
     first.remarks += [remark for section in sections for remark in section.remarks]
+    first.remarks += [Remark("note", f"{cut}.") for cut in maker.cuts]
     drawn = Section("curves", "Curves of the training", charts=list(curves(records)))
     if not records[0].history:
         drawn.absent = "There is no history.jsonl: RUN is a machine without its run."
+    facts = {"machine": ", ".join(map(str, coding.machine.layers)), "updates": str(records[0].updates)}
     facts |= {"date": records[0].date, **maker.facts}
     title = f"{records[0].name}: a run of harmonium" + (f", with {len(compare)} more" if compare else "")
     sections = [first, drawn, *sections, _settings(records)]
@@ -102,17 +103,8 @@ def report(
     return {"machine": source, "file": out, "notes": [*cautions, *maker.cuts]}
 
 
-class _Shown(NamedTuple):
-    """The rows of data that lack no cell, at most 10,000 evenly spaced ones."""
-
-    dataset: DataSet
-    name: str
-    rows: Tensor
-    weights: Tensor | None
-
-
-def _read(coding: Codec, source: str) -> _Shown:
-    """Reads the rows of data that lack no cell, with weights as in training.
+def _read(coding: Codec, source: str) -> tuple[DataSet, str, Tensor, Tensor | None]:
+    """Returns rows of data that lack no cell, at most 10,000 evenly spaced ones: data, name, states, weights.
 
     Raises:
         ValueError: each row lacks something.
@@ -123,10 +115,10 @@ def _read(coding: Codec, source: str) -> _Shown:
     weights = coding.learned_weights(dataset)
     if not complete:
         raise ValueError(f"{dataset.name} has {len(every)} rows, and each of them lacks a label or a cell")
-    lacking = f" ({complete} of its {len(every)} rows, which lack no cell)"
-    name, rows = dataset.name + (lacking if complete < len(every) else ""), every.take(index)
+    lacking = f" ({complete} of its {len(every)} rows, which lack no cell)" if complete < len(every) else ""
     weights = None if weights is None else weights[index]
-    return _Shown(dataset.take(index.numpy()), name, rows.to(coding.machine.device), weights)
+    rows = every.take(index).to(coding.machine.device)
+    return dataset.take(index.numpy()), dataset.name + lacking, rows, weights
 
 
 @final
@@ -149,25 +141,21 @@ class _Maker:
         subject = self._look(data, seed)
         with working("report: drawing samples"):
             self._draw(subject, sweeps)
-        drawn = [*self.cuts]
         chainless = subject.exact and isinstance(subject.encoder, Table)
         fillers: list[tuple[str, str, Callable[[Section, Subject], None]]] = [
             ("mixing", "Mixing", self._mixing),
             ("equilibrium", "Equilibrium", self._equilibrium),
             ("likelihood", "Likelihood", self._likelihood),
-            *([] if self.kept is None else [("along", "Along the training", self._along)]),
             *((id, title, self._landscape if id == "landscape" else fill) for id, title, fill in SECTIONS),
         ]
         sections = []
         for id, title, fill in fillers:
-            section, cut = Section(id, title), len(self.cuts)
+            section = Section(id, title)
             try:
                 if chainless and id in ("mixing", "equilibrium"):
                     raise ValueError("a table of this machine is drawn, filled in and scored without chains.")
                 with working(f"report: {title}"):
                     fill(section, subject)
-                cuts = drawn if id == "samples" else self.cuts[cut:]
-                section.remarks += [Remark("note", f"{text}.") for text in cuts]
             except ValueError as error:
                 section.absent = f"Left out: {error}"
             sections.append(section)
@@ -177,32 +165,26 @@ class _Maker:
     def _look(self, data: str | None, seed: int) -> Subject:
         """Returns the machine with its data, and states from noise for samples."""
         coding, machine = self.coding, self.coding.machine
-        source, shape, names = coding.source, coding.image_shape, coding.names
-        judged, training = None if data is None else _read(coding, data), None
-        lacking = "This needs data, and the machine names none; --data FILE gives some."
-        if source is not None and source != data:
+        shape, names = coding.image_shape, coding.names
+        read = {} if data is None else {"judged": _read(coding, data)}
+        lacking = "the machine names none"
+        if coding.source is not None and coding.source != data:
             try:
-                training = _read(coding, source)
+                read["training" if read else "judged"] = _read(coding, coding.source)
             except (ValueError, OSError, ImportError) as error:
-                lacking = f"This needs whole rows of the training data ({error}); --data FILE gives some."
-        if judged is None:
-            judged, training = training, None
-        if judged is not None:
-            shape, names = shape or judged.dataset.image_shape or (), names or judged.dataset.names
-            lacking = ""
-        label = None if coding.label is None else coding.label.name
-        columns = [name for name in names or () if name != label]
+                lacking = str(error)
+        name, rows, weights = "", None, None
+        if "judged" in read:
+            self.scored, name, rows, weights = read["judged"]
+            shape, names, lacking = shape or self.scored.image_shape or (), names or self.scored.names, ""
+        lacking = lacking and f"This needs whole rows of data: {lacking}; --data FILE gives some."
+        training = read["training"][2] if "training" in read else None
+        columns = [each for each in names or () if coding.label is None or each != coding.label.name]
         start = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
-        width = machine.visible_width - coding.label_width
-        subject = Subject(
-            machine, coding.encoder, width, shape, columns, "", None, lacking, None, start, None, seed
-        )
-        if judged is not None:
-            subject.data, subject.rows, subject.weights = judged.name, judged.rows, judged.weights
-            self.scored = judged.dataset
-        if training is not None:
-            subject.training = training.rows
-        return subject
+        return Subject(
+            machine, coding.encoder, machine.visible_width - coding.label_width, shape, columns, name, rows,
+            lacking, training, start, None, seed, weights,
+        )  # fmt: skip
 
     def _fit(
         self, part: str, most: int, run: Callable[[int], object], unit: str = "sweeps", least: int = _LEAST
@@ -212,28 +194,22 @@ class _Maker:
         Raises:
             ValueError: too few to be of use.
         """
-
-        def seconds(steps: int) -> float:
-            began = time.perf_counter()
-            run(steps)
-            return time.perf_counter() - began
-
-        least = min(least, most)
+        times = [time.perf_counter()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of few steps
-            run(2)  # compiles what it needs: pairs of chains are not coupled before their second sweep
-            each = (short := seconds(2)) / 2
-            if each < _LONG:
-                each = max(0.0, seconds(2 + _PROBE) - short) / _PROBE
-        limit = f"in {self.share:.3g} s, a fifth of --seconds"
+            for steps in (2, 2, 2 + _PROBE):  # the first compiles what it needs
+                run(steps)
+                times.append(time.perf_counter())
+        each = (times[3] - 2 * times[2] + times[1]) / _PROBE  # without what a start takes
+        if each * most <= self.share:
+            return most
+        limit, least = f"in {self.share:.3g} s, a fifth of --seconds", min(least, most)
         if each * least > self.share:
             self.cuts.append(f"{part}: left out, as {least} {unit} cannot be made {limit}")
             raise ValueError(f"{least} {unit} cannot be made {limit}.")
-        if each * most > self.share:
-            steps = max(1, int(self.share / each))
-            self.cuts.append(f"{part}: {steps} of {most} {unit} were made {limit}")
-            return steps
-        return most
+        steps = max(1, int(self.share / each))
+        self.cuts.append(f"{part}: {steps} of {most} {unit} were made {limit}")
+        return steps
 
     def _draw(self, subject: Subject, sweeps: int | None) -> None:
         """Draws the samples of the page, exactly or by chains, for each layer."""
@@ -267,10 +243,7 @@ class _Maker:
             title, label = "How far chains may be from the distribution", "total variation"
             lines = {"bound": _points(steps, heights), "its upper 95 % limit": _points(steps, limits)}
         section.charts = [chart(title, lines, "sweeps", label, dashed=["its upper 95 % limit"])]
-        table = found._asdict()
-        del table["meetings"]
-        self.mixed |= table
-        section.tables = [_table("pairs of chains", table)]
+        self.mixed |= found._asdict()
 
     def _equilibrium(self, section: Section, subject: Subject) -> None:
         machine, seed, rows = subject.machine, subject.seed, subject.given
@@ -326,29 +299,6 @@ class _Maker:
         section.lead += "" if row else f" {subject.lacking}"
         section.tables = [_table("ln Z", table), *([_table("mean over rows", row)] if row else [])]
 
-    def _along(self, section: Section, subject: Subject) -> None:
-        """Draws ln Z and likelihood of the machines that the run has kept."""
-        assert self.kept is not None
-        machine, seed = subject.machine, subject.seed
-        with listening("") as doubts:
-            found = log_partitions(machine, self.kept, data=subject.rows, seed=seed, progress=False)
-        ages, errors = ages_of(self.kept), found.standard_errors.tolist()
-        columns = {"log_partition": found.values.tolist()}
-        if subject.rows is not None and machine.graph.independent:
-            rungs = zip(hamiltonians_along(machine, self.kept), columns["log_partition"], strict=True)
-            columns["log_likelihood"] = [
-                float(log_weights(rung, subject.rows).mean()) - value for rung, value in rungs
-            ]
-        section.lead = (
-            f"{len(ages) - 1} running averages of the machine are the rungs of a ladder, from which the "
-            "samples of this page come."
-        )
-        section.remarks = [Remark("caution", doubt) for doubt in doubts]
-        for name, title in (("log_likelihood", "Likelihood by ladder"), ("log_partition", "ln Z by ladder")):
-            if name in columns:
-                points, bars = ({title: list(zip(ages, y, strict=True))} for y in (columns[name], errors))
-                section.charts.append(chart(title, points, "updates", "nats", errors=bars))
-
     def _landscape(self, section: Section, subject: Subject) -> None:
         scheme, starts = Plefka(subject.machine.hamiltonian()), subject.spread(STARTS)
         sweeps = _SETTLING / len(starts)  # of all rows, which cost as much as one row does
@@ -362,15 +312,14 @@ class _Maker:
 def _settings(records: Sequence[RunRecord]) -> Section:
     """Settings, side by side where there are several runs, with the rows marked that differ."""
     each = [record.settings() for record in records]
-    names = list(dict.fromkeys(name for settings in each for name in settings))
-    texts = [[settings.get(name, "none") for settings in each] for name in names]
-    marked = [len(set(row)) > 1 for row in texts]
-    head = ["", *(f"{record.name} ({i + 1})" for i, record in enumerate(records))] if len(records) > 1 else []
-    lead = "As recorded when training began, or last went on."
-    if head:
+    names = dict.fromkeys(name for settings in each for name in settings)
+    rows = [[name, *(settings.get(name, "none") for settings in each)] for name in names]
+    marked = [len(set(row[1:])) > 1 for row in rows]
+    lead, head = "As recorded when training began, or last went on.", list[str]()
+    if len(records) > 1:
         lead += " Rows that differ are marked ≠."
-    table = Grid(head, [[name, *row] for name, row in zip(names, texts, strict=True)], marked)
-    return Section("settings", "Settings", lead, tables=[table])
+        head = ["", *(f"{record.name} ({i})" for i, record in enumerate(records, 1))]
+    return Section("settings", "Settings", lead, tables=[Grid(head, rows, marked)])
 
 
 def _table(title: str, values: dict[str, Any]) -> Grid:
