@@ -149,6 +149,10 @@ def test_conditional_gradient_is_that_of_enumerated_labels(joint: float, joined:
         machine, v, weights, roots=roots, condition_on=inputs, joint=joint
     )
     assert value == pytest.approx(objective(), abs=1e-9)
+    rule = hm.rules.hybrid(hm.rules.exact(roots=roots), inputs, joint)  # as fits learn by it
+    by_rule = rule.gradient(machine, v, seed=0, weights=weights).parameters
+    for name, expected in gradient.items():
+        torch.testing.assert_close(by_rule[name], expected, atol=1e-6, rtol=0)
     step = 1e-5
     for name, p in machine.named_parameters():
         found, flat = gradient[name].flatten(), p.data.view(-1)
