@@ -52,11 +52,16 @@ class DivergenceMonitor:
 
     An energy gap as of uniform noise, or as at the start, is good; ten times as large is a problem, and of
     real units a thousand times. ``slack`` is one more factor: 1 where ln p(v) is learned, infinite where only
-    ln p(y | x) is.
+    ln p(y | x) is. A resumed run has the ``limit`` that it began with.
     """
 
     def __init__(
-        self, machine: BoltzmannMachine, parameters: Mapping[str, Tensor], step: int = 0, slack: float = 1.0
+        self,
+        machine: BoltzmannMachine,
+        parameters: Mapping[str, Tensor],
+        step: int = 0,
+        slack: float = 1.0,
+        limit: float | None = None,
     ) -> None:
         self.hamiltonian: Callable[[], Hamiltonian] = lambda: machine.hamiltonian(checked=False)
         self._names, self._parameters = [*parameters], [p.detach() for p in parameters.values()]
@@ -65,15 +70,19 @@ class DivergenceMonitor:
         self._kept = [part for name, p in parameters.items() for part in stored.get(name, [p.detach()])]
         self._good, self._good_step = [x.clone() for x in self._kept], step
         self.v: Tensor | None = None
-        self._limit, self._slack, self._gap, self._usual = math.inf, slack, 0.0, math.nan
+        self.limit, self._slack, self._gap, self._usual = limit, slack, 0.0, math.nan
         self._checked, self.weight_norm = -1, math.nan
 
     def watch(self, v: Tensor) -> None:
         """Hands over the batch of the next update; the first is where the run begins."""
-        if self.v is None:
+        if self.limit is None:
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
-            self._limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
+            self.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
         self.v = v
+
+    @property
+    def _most(self) -> float:
+        return math.inf if self.limit is None else self.limit
 
     def is_due(self, step: int) -> bool:
         """Returns whether a gap is measured after so many updates: powers of 2, and every 100."""
@@ -117,13 +126,13 @@ class DivergenceMonitor:
         name, cause = "machine" if math.isfinite(norm) else self._worst(self._parameters), ""
         if not math.isfinite(norm):
             cause = f"the values of {name} are not finite and"
-        elif not self._gap <= self._limit:  # so for NaN
+        elif not self._gap <= self._most:  # so for NaN
             cause = f"the machine has run away from the data (energy gap {self._gap:.3g}) and its parameters"
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
             return self._put_back(name, cause)
-        if gap and self._gap <= self._limit / _ABSURD:
+        if gap and self._gap <= self._most / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
@@ -134,7 +143,7 @@ class DivergenceMonitor:
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
-        if self._gap > self._limit / _ABSURD:
+        if self._gap > self._most / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
             _checks.warn(f"training ended, but {words}. A lower learning_rate may help", RuntimeWarning)
 

@@ -109,6 +109,7 @@ class TrainingState:
     Attributes:
         rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
             process from then on.
+        limit: of the monitor of divergence, which it finds where the run begins.
     """
 
     machine: BoltzmannMachine
@@ -124,6 +125,7 @@ class TrainingState:
     seconds: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
+    limit: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state as a checkpoint keeps it; all processes of a run make this call together."""
@@ -139,6 +141,7 @@ class TrainingState:
             "step": self.step,
             "seconds": self.seconds,
             "stopped": self.stopped,
+            "limit": self.limit,
             "metrics": dict(self.metrics),
             "threads": torch.get_num_threads(),
             "products": backends.backend_name(),
@@ -181,6 +184,7 @@ class TrainingState:
         self.history.load_state_dict(content["history"])
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
+        self.limit = content["limit"]
         self.machine.load_state_dict(content["machine"])
         if self.averaged is not None:
             self.averaged.load_state_dict(content["averaged"])

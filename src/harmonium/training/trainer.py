@@ -295,7 +295,7 @@ class Run:
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
         slack = max(1.0, getattr(settings.rule, "temperature", 1.0)) / density if density else math.inf
-        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, slack)
+        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, slack, state.limit)
         self.updates = self.engine(state, settings, self.total, state.optimizer, self.monitor, self.average)
 
     def step(self) -> None:
@@ -378,7 +378,7 @@ class Run:
         if self.run_dir is None:
             return
         state, directory = self.state, self.directory
-        state.seconds = time.perf_counter() - self.started
+        state.seconds, state.limit = time.perf_counter() - self.started, self.monitor.limit
         content = state.state_dict()
         # Anew: callbacks have had the machine.
         self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
