@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 import harmonium as hm
-from harmonium.cli.commands.train import Beginning
+from harmonium.cli.commands.train import _begin
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import DataSet, _frame_files, read
 from harmonium.data.frame import Frame, series_of
@@ -149,7 +149,7 @@ def _machine_kind(table: bytes) -> Kind:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "table.csv")
         path.write_bytes(table)
-        begun = Beginning.new(TrainSettings(data=str(path), label="label", hidden=["2"]), KINDS)
+        begun, _ = _begin(TrainSettings(data=str(path), label="label", hidden=["2"]), KINDS)
         begun.machine.save(path.with_name("m.safetensors"))
         content = path.with_name("m.safetensors").read_bytes()
 

@@ -148,10 +148,11 @@ class RunDirectory:
                 replace_file(file, content.encode("utf-8", "surrogateescape"))
 
     def append(self, state: TrainingState) -> None:
-        """Appends the last record of a run to ``history.jsonl``."""
+        """Appends the last record of a run to ``history.jsonl``, or all to a new one."""
         self._replace()
+        new = not (self.path / _HISTORY).exists()
         with self._writing(_HISTORY) as path, path.open("ab") as file:
-            file.write(write_lines(state.history.records[-1:]))
+            file.write(write_lines(state.history.records if new else state.history.records[-1:]))
 
     def save(self, content: Mapping[str, Any]) -> None:
         """Writes ``checkpoint.safetensors``, and keeps the one before as ``checkpoint-previous.safetensors``.
