@@ -86,7 +86,6 @@ def train(
         refuse_run(run_dir)
     if config is not None:
         stored.warn_of_differences()
-    _check(settings)
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
     device = options.as_device(settings.device)
     with working("reading the data"):
@@ -114,8 +113,7 @@ def train(
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     with working("comparing with independent columns"):
-        judged = run.averaged_machine or run.machine
-        collapse = plan.fitting.find_collapse(judged, settings.seed)
+        collapse = plan.fitting.find_collapse(run.averaged_machine or run.machine, settings.seed)
     if collapse is not None:
         verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
         raise Unfinished({**result, "verdict": verdict}, 1)
@@ -169,6 +167,7 @@ def _check(settings: TrainSettings) -> None:
 
 def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
     """Reads the data, begins a machine or goes on with one, and plans how it learns."""
+    _check(settings)
     fitting, dataset, asked = *_begin(settings, kinds), settings
     settings, recipe = _settle(settings, fitting), fitting.recipe
     by_data = (name for name in _SHOWN if getattr(asked, name) is None)
