@@ -96,7 +96,7 @@ def test_the_learning_rate_falls_with_the_width_of_x() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_probabilities_are_those_of_enumeration(objective: str) -> None:
     X, y = flags()
-    classifier = small(objective=objective, joint=0.3, learning_rate=0.1, epochs=60).fit(X, y)
+    classifier = small(objective=objective, joint=0.3, learning_rate=0.1, epochs=20).fit(X, y)
     weights = by_hand(classifier, X)
     expected = np.exp(weights - np.logaddexp.reduce(weights, 1)[:, None])
     np.testing.assert_allclose(classifier.predict_proba(X), expected, rtol=0, atol=1e-10)
@@ -303,6 +303,14 @@ def test_grids_and_pipelines() -> None:
         cv=2,
     ).fit(X, y)
     assert search.best_score_ > 0.7
+
+
+def test_precision_is_that_of_the_data() -> None:
+    X, y = blobs()
+    for dtype in (torch.float32, torch.float64):
+        rows = torch.from_numpy(X).to(dtype).numpy()
+        assert small().fit(rows, y).machine_.dtype == dtype
+        assert small(dtype="float32").fit(rows, y).machine_.dtype == torch.float32
 
 
 def test_options_of_rules() -> None:

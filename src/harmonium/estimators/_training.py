@@ -168,6 +168,10 @@ class Training:
             std=std,
             seed=seed,
             dtype=torch.float64 if options.dtype == "float64" else None,
+            # Whole weights then stand for repeated rows to all the digits that scikit-learn asks for.
+            double_chains=label is not None
+            and options.dtype is None
+            and getattr(X, "dtype", None) == np.float64,
             shown="data",
             kind=options.hidden_kind,
             n_states=options.hidden_states,

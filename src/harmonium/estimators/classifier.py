@@ -88,6 +88,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             "exact" up to 2^12 states, as with at most 12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
+        dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
 
     Attributes:
         classes_: the labels, sorted.

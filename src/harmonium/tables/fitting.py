@@ -70,6 +70,7 @@ class Fitting:
         std: float | None = None,
         seed: int = 0,
         dtype: torch.dtype | None = None,
+        double_chains: bool = False,
         shown: str = "anything",
         **choices: Any,
     ) -> Self:
@@ -85,6 +86,7 @@ class Fitting:
             std: standard deviation of the first couplings; None: that of ``Recipe.defaults``.
             seed: Seed that all streams of the fit derive from.
             dtype: Type of the parameters; None: float32.
+            double_chains: whether those of training by chains are float64 in place of it.
             shown: what every row has to show, see ``Codec.rows``.
             **choices: kind, n_states, method, init and steered, see ``choose``.
 
@@ -95,10 +97,11 @@ class Fitting:
         visible, label = (codec.layers[:-1], codec.layers[-1]) if labelled else (codec.layers, None)
         count = X.samples.shape[0] if hasattr(X, "samples") else X.shape[0]
         recipe = choose(codec.encoder, visible, count, hidden, label=label, **choices)
-        machine = recipe.machine.to(dtype=dtype)
+        chains = recipe.method == "chains"
+        machine = recipe.machine.to(dtype=torch.float64 if chains and double_chains else dtype)
         machine.metadata |= codec.to_dict()
         rows = codec.rows(X, machine.dtype, labels, shown=shown)
-        if recipe.method == "chains":
+        if chains:
             std = recipe.defaults.initial_std if std is None else std
             recipe.start_(rows, weights, std, as_generator(stream_seed(seed, "couplings"), machine.device))
         return cls(recipe, rows, weights, share)
