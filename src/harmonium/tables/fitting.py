@@ -121,7 +121,12 @@ class Fitting:
         """Goes on, by chains, with the machine that a codec was read from, whose columns may be wider now.
 
         Args:
-            codec, X, labels, weights, share, shown: see ``begin``.
+            codec: Codec of the machine, see ``begin``.
+            X: rows, likewise.
+            labels: likewise.
+            weights: likewise.
+            share: likewise.
+            shown: likewise.
             name: what messages call the rows.
 
         Raises:
@@ -164,7 +169,10 @@ class Fitting:
             options: Options of the rule by name, but its sweeps.
             chains: Chains of the rule where ``options`` has none; None: its own number.
             batch_size: rows of an update.
-            epochs, updates, learning_rate, whole: see ``Recipe.budget``.
+            epochs: see ``Recipe.budget``.
+            updates: largest number, likewise.
+            learning_rate: likewise.
+            whole: likewise.
             **given: settings that ``Recipe.decide`` takes; None: by the data.
 
         Raises:
