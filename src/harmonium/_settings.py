@@ -132,6 +132,8 @@ def settings_of(owner: Any) -> dict[str, Setting]:
             told = [x for part in parts for x in getattr(part, "__metadata__", ()) if isinstance(x, Setting)]
             setting = told[0] if told else found.get(name, Setting())
             literals = [x for part in parts if get_origin(part) is Literal for x in get_args(part)]
+            if any(isinstance(part, type) and part.__module__ != "builtins" for part in parts[1:]):
+                literals = []  # words beside objects of a class: whoever takes them checks them
             found[name] = replace(
                 setting,
                 kind=kinds[name],

@@ -56,10 +56,8 @@ def trained(name: str, data=None, **settings) -> hm.training.TrainingRun:
     machine = hm.BoltzmannMachine([kind(units) for kind, units in layers], seed=1)
     hm.machine.normal_(machine, 0.1, torch.Generator().manual_seed(2))
     updates = 4 if name == "ucd_lmi" else 12  # half a second, where others take a tenth
-    settings = {"updates": updates, "batch_size": 28, "clip_norm": 1.0, **settings}
-    return hm.train(
-        machine, data, rule=rule, seed=3, progress=False, distributed="auto", shards=SHARDS, **settings
-    )
+    settings = {"updates": updates, "batch_size": 28, "clip_norm": 1.0, "distributed": "auto", **settings}
+    return hm.train(machine, data, rule=rule, seed=3, progress=False, shards=SHARDS, **settings)
 
 
 def digests(folder: Path) -> dict[str, str | float]:
@@ -122,11 +120,13 @@ def work(folder: Path) -> None:
     sent = messages_of_updates()
     trained("pcd", run_dir=folder / "run")
     trained("pcd", run_dir=folder / "two")
-    refusals = []
+    refusals, rows = [], PROBLEMS["pcd"][1].clone()
+    if dist.get_rank():  # but for the first, the middle and the last row, which tell data apart
+        rows[1:16] = rows[1:16].flip(0)
     for settings in (
         {"learning_rate": 0.1 + dist.get_rank()},
         {"run_dir": folder / "run"},
-        {"data": PROBLEMS["pcd"][1].roll(dist.get_rank(), 0)},
+        {"data": rows},
     ):
         try:
             trained("pcd", **settings)
@@ -382,6 +382,14 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
         hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:7], **shared)
     with pytest.raises(ValueError, match="X: expected at least one for each of 8 shards"):
         hm.meanfield.landscape(machine, X[:7], distributed="auto")
+
+
+def test_a_group_of_processes_is_taken(tmp_path: Path) -> None:
+    def work(folder: Path) -> None:
+        run = trained("pcd", updates=2, distributed=dist.group.WORLD)
+        assert run.status == "completed"
+
+    assert ended(forked(lambda: joined(tmp_path, 0, 30, work, size=1))) == 0
 
 
 def test_a_word_that_is_no_group_is_refused() -> None:
