@@ -158,7 +158,7 @@ def parsed(text: str) -> Any:
 def replace_file(path: Path, contents: bytes, previous: Path | None = None) -> None:
     """Puts contents at path in one step; on failure the path is as it was and nothing else is left behind.
 
-    ``previous`` takes the file that was there before; None: it goes.
+    ``previous`` takes the file that was there before, just before that step; None: it goes.
     """
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -299,12 +299,41 @@ def short_run(folder, **options):
     )
 
 
-@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["lock.json", "history.jsonl", "run.toml", "checkpoint.safetensors"])
+def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(name, overwrite, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "precious.txt").write_text("precious\n" * 100)
+    for target in ("precious.txt", "not there"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / target)
+        with pytest.raises(ValueError, match=f"{name} is a symbolic link"):
+            short_run(tmp_path / "run", overwrite=overwrite)
+        assert (tmp_path / "precious.txt").read_text() == "precious\n" * 100
+        assert not (tmp_path / "not there").exists()
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
+        (tmp_path / "run" / name).unlink()
+
+
+def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
+    def plant(update):
+        history = tmp_path / "run" / "history.jsonl"
+        if update.step == 1 and history.exists():
+            size = history.stat().st_size
+            history.unlink()
+            (tmp_path / "precious.txt").write_text("x" * size)
+            history.symlink_to(tmp_path / "precious.txt")
+
+    with pytest.raises(OSError, match=r"history\.jsonl could not be written"):
+        short_run(tmp_path / "run", callbacks=[plant], record_every=1)
+    assert set((tmp_path / "precious.txt").read_text()) == {"x"}
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)
 @pytest.mark.parametrize("name", ["lock.json", "run.toml"])
 @pytest.mark.parametrize("content", ['{"mine": "settings"}', "# notes", "[1, 2]", '{"process": 12'])
-def test_a_file_of_something_else_is_refused_and_kept(name, content, resume, tmp_path):
+def test_a_file_of_something_else_is_refused_and_kept(name, content, options, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"something else.*{name}|{name} is a file of something else"):
-        short_run(tmp_path, resume=resume)
+        short_run(tmp_path, **options)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == content

@@ -68,11 +68,16 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run_dir: expected a folder, {self.path} is a file")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = Lock(self.path / "lock.json")
-        files = [self.path / name for name in _FILES]
+        lock, files = self.path / "lock.json", [self.path / name for name in _FILES]
+        for file in (*files, lock):
+            if file.is_symlink():
+                raise ValueError(
+                    f"run_dir: expected files of a run's own, {file} is a symbolic link, whose target a run "
+                    "would change; remove it, or choose another folder"
+                )
+        self._lock = Lock(lock)
         try:
-            if not overwrite:
-                refuse_run(self.path, resume)
+            refuse_run(self.path, resume or overwrite)
             for leftover in (x for file in files for x in self.path.glob(f".{file.name}.*") if x.is_file()):
                 leftover.unlink()  # of a kill in the middle of writing
         except BaseException:
@@ -151,7 +156,8 @@ class RunDirectory:
         """Appends the last record of a run to ``history.jsonl``, or all to a new one."""
         self._replace()
         new = not (self.path / _HISTORY).exists()
-        with self._writing(_HISTORY) as path, path.open("ab") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        with self._writing(_HISTORY) as path, open(os.open(path, flags, 0o666), "ab") as file:
             file.write(write_lines(state.history.records if new else state.history.records[-1:]))
 
     def save(self, content: Mapping[str, Any]) -> None:
@@ -208,8 +214,8 @@ class RunDirectory:
             ) from error
 
 
-def refuse_run(folder: Path, resume: bool = False) -> None:
-    """Refuses a folder that holds files of a run, unless it is to be resumed, or another's ``run.toml``.
+def refuse_run(folder: Path, expected: bool = False) -> None:
+    """Refuses a folder with another's ``run.toml`` or, where none is expected, with files of a run.
 
     Raises:
         ValueError: it does.
@@ -222,7 +228,7 @@ def refuse_run(folder: Path, resume: bool = False) -> None:
             f"run_dir: expected a folder of a run's own, {folder / RUN_FILE} is a file of something else; "
             "choose another folder"
         )
-    if held and not resume:
+    if held and not expected:
         raise ValueError(
             f"run_dir: {folder} already holds a run ({held[0]}); resume continues it, overwrite replaces it"
         )

@@ -247,13 +247,17 @@ class Settings(Watching, Steps):
         assert not isinstance(self.seed, torch.Generator)
         return int(self.seed)
 
+    def slower_rate(self, times: int) -> float:
+        """Returns the learning rate of an attempt after so many that diverged."""
+        return self.learning_rate * _SLOWER**times
+
     def slower(self, times: int, again: bool = False) -> Settings:
         """Returns the settings of an attempt at 3^-times the rates, which begins ``again`` in the folder."""
         factor, optimizer = _SLOWER**times, self.optimizer
         if callable(optimizer):
             optimizer = partial(_slowed, optimizer, factor)
         folder: dict[str, Any] = {"resume": False, "overwrite": self.run_dir is not None} if again else {}
-        state, rate = deepcopy(self.rule_state), self.learning_rate * factor
+        state, rate = deepcopy(self.rule_state), self.slower_rate(times)
         return replace(self, learning_rate=rate, optimizer=optimizer, rule_state=state, **folder)
 
     def pulls(self) -> tuple[Penalty, ...]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _html, backends
-from harmonium._states import leaves, map_leaves
+from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.distributed import Group
 from harmonium.ladder import Ladder
 from harmonium.learning import Sharded
@@ -170,8 +170,15 @@ class TrainingState:
 
         Raises:
             ValueError: the callbacks that keep a state are not those of the checkpoint.
-            Exception: whatever else a damaged state leads to.
+            Exception: whatever else a damaged state leads to. Parameters of another machine, or numbers that
+                are not finite, leave the machine as it was.
         """
+        machines = {"machine": self.machine, "averaged": self.averaged}
+        for name, machine in machines.items():
+            expected = None if machine is None else dict(machine.state_dict())
+            require_alike(content[name], expected, name)
+        if problem := find_problem(content):
+            raise problem
         self.begin_from(content["rule"])
         self.optimizer.load_state_dict(content["optimizer"])
         for callback, (_, state) in zip(self._stateful, content["callbacks"], strict=True):
@@ -185,9 +192,9 @@ class TrainingState:
         self.step, self.seconds = content["step"], content["seconds"]
         self.metrics, self.stopped = content["metrics"], content["stopped"]
         self.limit = content["limit"]
-        self.machine.load_state_dict(content["machine"])
-        if self.averaged is not None:
-            self.averaged.load_state_dict(content["averaged"])
+        for name, machine in machines.items():
+            if machine is not None:
+                machine.load_state_dict(content[name])
 
     def require_callbacks(self, content: dict[str, Any]) -> None:
         """Refuses to go on with other callbacks.

@@ -19,7 +19,7 @@ from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
 from harmonium.learning import Rule, Sharded
 from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import make_batch_source
+from harmonium.training.batch_source import digest, make_batch_source
 from harmonium.training.callbacks import STOP, Update, offer, wants
 from harmonium.training.checkpoint import read_checkpoint
 from harmonium.training.compiled_updates import CompiledUpdates, served
@@ -107,7 +107,7 @@ def _find_attempt(settings: Settings) -> int:
     for name in (CHECKPOINT, PREVIOUS):
         with suppress(OSError, ValueError):
             saved = read_checkpoint(Path(str(settings.run_dir)) / name)["settings"].get("learning_rate")
-            rates = [settings.slower(number).learning_rate for number in range(_TIMES + 1)]
+            rates = [settings.slower_rate(number) for number in range(_TIMES + 1)]
             return rates.index(saved) if saved in rates else 0
     return 0
 
@@ -271,6 +271,8 @@ class Run:
         if self.run_dir is not None or self.sharded:
             identity = fingerprint(settings, state, self.total, self.engine.engine)
             require_one_run(group.all_gather(identity))
+        if self.sharded:
+            require_one_run(group.all_gather({"first batch": digest(state.batches.take(0).v)}))
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
