@@ -108,7 +108,7 @@ def train(
         return {}
     result = _summary(run, plan)
     if run.status == "interrupted":
-        of = "" if plan.fitting.exact else f" of {plan.total}"
+        of = "" if plan.fitting.exact else f" of {plan.fitting.decided['updates']}"
         note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again}")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
@@ -142,11 +142,6 @@ class Plan:
     validation: Tensor | None
     chosen: dict[str, Any]
     watchers: list[Callback]
-
-    @property
-    def total(self) -> int:
-        """Updates of training by chains."""
-        return int(self.settings.updates or self.fitting.decided["updates"])
 
 
 def _check(settings: TrainSettings) -> None:
@@ -185,7 +180,7 @@ def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
         agreement = pair_correlation(recipe.machine, rows, fitting.weights, seed=settings.seed)
         metrics = {**agreement, **(metrics or {})}
         validation = rows.take(rows.spread(1)) if held is None else validation
-        every = settings.evaluate_every or max(1, (settings.updates or fitting.decided["updates"]) // _LOOKS)
+        every = settings.evaluate_every or max(1, fitting.decided["updates"] // _LOOKS)
         settings = replace(settings, evaluate_every=every)
         watchers.append(callbacks.EarlyStopping("pair_correlation", _PATIENCE, _RISE, target=goal))
     if settings.tensorboard:
@@ -200,9 +195,9 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     given = {name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)}
     chains = settings.batch_size if shards is None else None  # which shards deal out
     settings.with_rule_options(lambda own: fitting.plan(options=own, chains=chains, **given))
-    decided = dict(fitting.decided)
-    if settings.updates is not None or settings.epochs is not None:
-        decided["updates"] = settings.updates
+    if settings.updates is not None and not fitting.exact:
+        fitting.decided["updates"] = settings.updates
+    decided = {**fitting.decided, **({} if settings.epochs is None else {"updates": settings.updates})}
     sizes = [str(recipe.machine.layers[l].n_units) for l in recipe.machine.hidden]
     return replace(
         settings,
