@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +15,8 @@ from harmonium._fetch import is_sparse
 from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
-from harmonium.data._frame_files import frame_bytes
-from harmonium.data._text_files import Dialect, as_written, is_whole
 from harmonium.data.frame import TEXT, of_whole_numbers
+from harmonium.data.table_files import table_bytes
 from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
@@ -34,7 +32,6 @@ def write_rows(
     labels: Series | None = None,
     *,
     source: DataSet | None = None,
-    dialect: Dialect | None = None,
     alphabet: str | None = None,
     title: str = "",
     limits: tuple[float, float] | None = None,
@@ -44,11 +41,10 @@ def write_rows(
     A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
     Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
     a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
-    other files have no place for them. Cells of a text file ``source`` that keep their value are written to
-    another as they are written there, with its marks or those of ``dialect``; ``.tsv`` files have tabs.
+    other files have no place for them. Names of sequences are those of ``source``.
 
     Raises:
-        ImportError: no library that writes ``.parquet`` or ``.feather`` files.
+        ImportError: no library that writes such files.
         ValueError: text for a file of numbers; the message names the column.
     """
     suffix = path.suffix.lower()
@@ -61,14 +57,7 @@ def write_rows(
     if suffix in TABLES:
         if alphabet is not None and labels is not None and not isinstance(rows, Frame):
             rows, names = spelt(rows, alphabet, source), None
-        frame = _frame(rows, names, labels)
-        if suffix in (".csv", ".tsv"):
-            given = source.texts() if source is not None and source.texts is not None else {}
-            marks = dialect or (Dialect() if source is None else source.dialect)
-            marks = marks._replace(separator="\t") if suffix == ".tsv" else marks
-            replace_file(path, _as_text(frame, marks, given).encode())
-        else:
-            replace_file(path, frame_bytes(_named(frame), suffix))
+        replace_file(path, table_bytes(_frame(rows, names, labels), suffix))
         return
     if isinstance(rows, Frame):
         try:
@@ -83,9 +72,7 @@ def write_rows(
     write_array(path, rows, None if labels is None else np.array(labels.values.tolist()))
 
 
-def write_table(
-    path: Path, columns: Mapping[str, NDArray[Any] | Series], dialect: Dialect | None = None
-) -> None:
+def write_table(path: Path, columns: Mapping[str, NDArray[Any] | Series]) -> None:
     """Writes columns of numbers or text to a file of one of ``TABLES``; NaN and None are empty cells."""
     series = []
     for name, values in columns.items():
@@ -94,7 +81,7 @@ def write_table(
             cells = values.astype(object if text else np.float64)
             values = Series(name, cells, "str" if text else str(values.dtype))
         series.append(values)
-    write_rows(path, Frame(tuple(series), TEXT), dialect=dialect)
+    write_rows(path, Frame(tuple(series), TEXT))
 
 
 def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> None:
@@ -145,44 +132,13 @@ def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Seri
     if labels is not None:
         place = order.index(str(labels.name)) if labels.name in order else len(columns)
         columns.insert(place, labels)
-        columns = list(_named(Frame(tuple(columns))).columns)
     return Frame(tuple(columns), frame.library)
 
 
-def _named(frame: Frame) -> Frame:
-    """A table whose columns have names, as files without a line of names are read."""
-    names = [c.name if isinstance(c.name, str) else f"column {j + 1}" for j, c in enumerate(frame.columns)]
-    columns = (replace(cells, name=name) for cells, name in zip(frame.columns, names, strict=True))
-    return Frame(tuple(columns), frame.library)
-
-
-def _as_text(frame: Frame, marks: Dialect, given: Mapping[str, list[str]]) -> str:
-    """Missing cells are empty; there is a header where the columns have names."""
-    header = [cells.name for cells in frame.columns]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=marks.separator, lineterminator="\n")
-    if all(isinstance(name, str) for name in header):
-        writer.writerow(header)
-    columns = [_as_given(cells, given.get(str(cells.name)), marks.decimal) for cells in _named(frame).columns]
-    writer.writerows(zip(*columns, strict=True))
-    return buffer.getvalue()
-
-
-def _as_given(cells: Series, given: list[str] | None, decimal: str) -> list[str]:
-    """The texts of cells: those of a text file where they stand for the same values."""
-    if given is None:
-        return texts(cells, decimal)
-    given = given[: len(cells.values)]
-    if cells.numeric and all(map(is_whole, given)):
-        cells = replace(cells, dtype="int64")
-    return as_written(given, cells.values.tolist(), texts(cells, decimal))
-
-
-def texts(cells: Series, decimal: str = ".") -> list[str]:
+def texts(cells: Series) -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
     whole = cells.numeric and of_whole_numbers(cells.dtype)
     values = zip(cells.values.tolist(), cells.missing, strict=True)
-    found = [
+    return [
         "" if hole else str(int(value) if whole and value.is_integer() else value) for value, hole in values
     ]
-    return [text.replace(".", decimal) for text in found] if cells.numeric and decimal != "." else found

@@ -20,7 +20,7 @@ from harmonium.tables.correlated import (
     fold as fold,
 )
 from harmonium.tables.fitting import Fitting as Fitting
-from harmonium.tables.kinds import read_kinds as read_kinds, without_units as without_units
+from harmonium.tables.kinds import read_kinds as read_kinds
 from harmonium.tables.label_fit import fit_labels as fit_labels
 from harmonium.tables.labels import Labels as Labels, OneOf as OneOf
 from harmonium.tables.left_out import without_unit as without_unit

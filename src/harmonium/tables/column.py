@@ -19,10 +19,8 @@ from harmonium.data import (
     from_numbers,
     step_of,
     to_numbers,
-    unit_of,
 )
-from harmonium.data._text_files import is_number
-from harmonium.data.frame import WHOLE, of_whole_numbers
+from harmonium.data.frame import WHOLE, is_number, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import few, shown, values_of
@@ -89,9 +87,8 @@ class Column:
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``,
-                the ``limits`` of what is filled in or drawn (``Support``), and the ``form`` of written dates,
-                such as "dd/mm/yyyy".
+                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``
+                and the ``limits`` of what is filled in or drawn (``Support``).
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -104,7 +101,6 @@ class Column:
         asked, limits = options.pop("kind", None), options.pop("limits", None)
         asked = None if asked == "auto" else asked
         plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
-        form, asked_form = None, options.pop("form", None)
         if cells.numeric and (large := np.abs(cells.values) > _LARGEST).any():
             received = f"{cells.values[large.argmax()]:g} at row {large.argmax()}"
             raise ValueError(
@@ -112,10 +108,7 @@ class Column:
                 f'make it missing, or "{IGNORE}" leaves the column out'
             )
         try:
-            if asked_form is not None:
-                form = _check_layout(cells, asked_form)
-            elif not plain:
-                form = cells.form
+            form = None if plain else cells.form
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             known = (*options_of(_checks.one_of(chosen, "kind", Layer.registry)), "limits")
@@ -387,22 +380,6 @@ def name_of(cells: Series) -> str | int:
     return int(name) if hasattr(name, "__index__") else str(name)
 
 
-def _check_layout(cells: Series, name: Any) -> str:
-    """Returns the form of a layout that was asked for.
-
-    Raises:
-        ValueError: no such layout, or a cell that is written otherwise.
-    """
-    form = f"text {name}"
-    check_form(form)
-    if not cells.numeric:
-        seen = cells.values[~cells.missing]
-        strange = np.isnan(to_numbers(seen.tolist(), form))
-        if strange.any():
-            raise ValueError(f"form: expected cells such as {name}, received {shown(seen[strange.argmax()])}")
-    return form
-
-
 def _in_numbers(cells: Series, form: str | None) -> Series:
     """Returns the cells of a column of dates, times or amounts as numbers."""
     if form is None or cells.numeric:
@@ -415,9 +392,6 @@ def _parsed(cells: Series) -> Series:
     if cells.numeric:
         return cells
     seen = cells.values[~cells.missing].tolist()
-    form = cells.form
-    if form is not None and unit_of(form) == "number":
-        return _in_numbers(cells, form)
     if not any(isinstance(value, str) and is_number(value) for value in seen):
         return cells
     values = np.empty(len(cells.values), dtype=object)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from harmonium.tables.codings import IGNORE
 
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
@@ -32,8 +29,3 @@ def read_kinds(source: str) -> dict[str, Any]:
     if not all(isinstance(kind, str | dict) for kind in kinds.values()):
         raise ValueError(f"kinds: expected a kind for each column in {source}, such as {_KINDS}")
     return kinds
-
-
-def without_units(kinds: Mapping[str, Any]) -> list[str]:
-    """Lists the columns that kinds leave without a unit."""
-    return [name for name, kind in kinds.items() if kind in (IGNORE, {"kind": IGNORE})]

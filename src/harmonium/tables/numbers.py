@@ -13,8 +13,8 @@ import torch
 
 from harmonium import _checks
 from harmonium.data import Encoder, Series
-from harmonium.data._text_files import LONG
 from harmonium.data.encoders import Unstretched
+from harmonium.data.frame import LONG
 from harmonium.data.transforms import Array
 from harmonium.tables.cells import numbers_of, weights_of
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Encoder, Frame, Series, build, frame_of
+from harmonium.data import Encoder, Frame, Series, build, frame_of, question_of
 from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
@@ -23,7 +23,7 @@ from harmonium.tables.cells import few, shown
 from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import Column, chosen_kinds, kind_of
 from harmonium.tables.labels import Constant
-from harmonium.tables.left_out import question_of, without_unit
+from harmonium.tables.left_out import without_unit
 from harmonium.tables.numbers import Quantiles
 
 UNKNOWN = ("error", "missing")

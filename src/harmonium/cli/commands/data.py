@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +15,10 @@ from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.output import Listing, check_target
 from harmonium.cli.rows_file import SEQUENCES, TABLES, check_rows_target, spelt, write_array, write_rows
-from harmonium.data import BUILT_IN, DataSet, Rows, read, write_weights
+from harmonium.data import BUILT_IN, DataSet, Rows, parse_arguments, read as read_data, write_weights
 from harmonium.data.dataset import dense
 from harmonium.report import image_grid
-from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit, without_units
+from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit
 
 _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 _DRAWN = 100  # rows of a picture
@@ -37,7 +37,7 @@ def data(
     out: Path | None = None,
     image_shape: options.ImageShape | None = None,
     kinds: options.Kinds | None = None,
-    missing_words: options.MissingWords | None = None,
+    read: options.Read | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
     out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
@@ -57,10 +57,8 @@ def data(
             raise ValueError(f"out_weights: expected together with reweight, received {out_weights} alone")
         check_target(out_weights, "out_weights", (".txt", ".dat", ".weights"), overwrite)
     columns = read_kinds(kinds) if kinds else {}
-    dataset = read(
-        source, alphabet=alphabet or "auto", missing_words=missing_words or (), known=without_units(columns)
-    )
-    dataset.warn_of_unseen_words()
+    reading = parse_arguments(read or ())
+    dataset = read_data(source, alphabet=alphabet or "auto", **reading)
     weights = dataset.row_weights(reweight)
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
@@ -73,7 +71,7 @@ def data(
         if out_weights is not None:
             write_weights(out_weights, weights, overwrite=True)
     if out is not None:
-        _convert(replace(dataset, image_shape=shape or None), out, source, missing_words or (), letters)
+        _convert(replace(dataset, image_shape=shape or None), out, source, reading, letters)
     written = [path for path in (out, out_weights) if path is not None]
     return {**result, "files": written} if written else result
 
@@ -88,6 +86,8 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
         result |= _describe_numbers(dataset)
     if dataset.samples.dtype.kind == "O" or dataset.tabular or kinds:
         result["table"] = _columns(dataset, kinds)
+    if dataset.notes:
+        result["read"] = "; ".join(dataset.notes)
     alignment = dataset.alignment
     if alignment is not None:
         if beside := {str(x.name): len({*x.values[~x.missing].tolist()}) for x in dataset.beside}:
@@ -132,17 +132,17 @@ def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
 
 
 def _convert(
-    dataset: DataSet, out: Path, source: str, missing_words: str | Sequence[str], letters: str | None
+    dataset: DataSet, out: Path, source: str, reading: Mapping[str, Any], letters: str | None
 ) -> None:
     """Writes data to a file of another form, labels at their place in a table."""
     suffix, alignment, samples = out.suffix.lower(), dataset.alignment, dataset.samples
     if suffix in TABLES and not (dataset.beside and alignment is not None):
-        table = read(source, labels_apart=False, missing_words=missing_words, known=dataset.names or ())
+        table = read_data(source, labels_apart=False, **reading)
         labels = None if table.labels is None else table.take_label("label")[1]
         write_rows(out, table.frame(), None, table.names, labels, source=table)
     elif suffix in TABLES and alignment is not None:
         frame = spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside)
-        write_rows(out, frame, dialect=dataset.dialect)
+        write_rows(out, frame)
     elif out.name.lower().endswith(SEQUENCES):
         write_rows(out, dataset.numbers(), source=dataset, alphabet=letters)
     elif suffix == ".png":

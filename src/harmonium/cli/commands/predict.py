@@ -74,7 +74,7 @@ def predict(
         )  # fmt: skip
     cells, best = _decode(place, found)
     columns = [cells, *(_probabilities(place, found) if with_probabilities else ())]
-    write_rows(out, Frame(tuple(columns), TEXT), dialect=dataset.dialect)
+    write_rows(out, Frame(tuple(columns), TEXT))
     score, notes = score_cells(place, truth, best), list[str]()
     if found.method == "gibbs" and method == "auto" and discrete:
         notes.append("method: chains, as there are too many states to count")

@@ -147,7 +147,7 @@ def _write(
     limits = data_range(coding) if out.suffix.lower() == ".png" else None
     shown = f"{mean_word(coding.machine)} given the hidden units" if means else "drawn states"
     write_rows(
-        out, samples, shape, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet,
+        out, samples, shape, coding.names, labels, alphabet=coding.alphabet,
         title=f"{title}: {shown}{in_words(limits)}", limits=limits,
     )  # fmt: skip
     if labels is None or out.suffix.lower() in (*TABLES, ".npz"):

@@ -81,7 +81,7 @@ def score(
     if why is not None:
         with working("comparing cells with the expected ones"):
             columns |= _unusual(coding, dataset, why, seed)
-    write_table(out, columns, dataset.dialect)
+    write_table(out, columns)
     result = {"machine": source, "data": dataset.name, "rows": len(values), **means, "file": out}
     return {**result, **({"notes": notes} if notes else {})}
 
@@ -120,8 +120,7 @@ def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
 
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
     """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
-    rows, marks = len(dataset.samples), dataset.dialect
-    given = {} if dataset.texts is None or dataset.alignment is not None else dataset.texts()
+    rows = len(dataset.samples)
     found: dict[str, Any] = {}
     for number in range(1, most + 1):
         found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
@@ -129,16 +128,15 @@ def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str,
     for row, cells in groupby(unusual_cells(coding.machine, dataset, most, seed=seed), key=lambda c: c.row):
         for number, cell in enumerate(cells, 1):
             column = str(cell.column)
-            value = given[column][row] if column in given else _written(cell.value, marks.decimal)
-            found[f"cell_{number}"][row], found[f"value_{number}"][row] = column, value
-            found[f"expected_{number}"][row] = _written(cell.expected, marks.decimal)
+            found[f"cell_{number}"][row], found[f"value_{number}"][row] = column, _written(cell.value)
+            found[f"expected_{number}"][row] = _written(cell.expected)
             found[f"nats_{number}"][row] = cell.nats
     return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
 
 
-def _written(value: Any, decimal: str) -> str:
+def _written(value: Any) -> str:
     """Writes a cell, a number without the digits that rounding leaves."""
-    return f"{value:.10g}".replace(".", decimal) if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:

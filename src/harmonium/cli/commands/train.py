@@ -18,13 +18,12 @@ from harmonium._storage import CHECKPOINT, MACHINE
 from harmonium.cli import options, runs
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.settings import TrainSettings, settings_in_force
-from harmonium.data import DataSet, Rows, read
-from harmonium.data._text_files import Dialect, split_words
-from harmonium.data.beside import weighted
+from harmonium.data import DataSet, Rows, parse_arguments, read
+from harmonium.data.files import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import pair_correlation
-from harmonium.tables import Codec, Fitting, read_kinds, without_units
+from harmonium.tables import Codec, Fitting, read_kinds
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     AVERAGED,
@@ -298,14 +297,12 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         labels_apart=label is None,
         alphabet=settings.alphabet or "auto",
         unknown=settings.unknown or "gap",
-        missing_words=settings.missing_words or (),
-        known=without_units(kinds),
+        **parse_arguments(settings.read or ()),
     )
-    dataset.warn_of_unseen_words()
     dataset = weighted(dataset, settings.weights, settings.reweight)
     if settings.alphabet is not None and dataset.alignment is None:
         raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
-    for decided in () if dataset.alignment is None else dataset.alignment.notes:
+    for decided in (*dataset.notes, *(() if dataset.alignment is None else dataset.alignment.notes)):
         note(f"{dataset.name}: {decided}")
     rest, labels = (dataset, None) if label is None else dataset.take_label(label)
     codec = Codec.fit(
@@ -336,8 +333,6 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         steered=bool(list_unused(settings, "exact")),
     )
     about = _description(dataset, data, settings)
-    if settings.missing_words is not None:
-        about["missing_words"] = split_words(settings.missing_words)
     fitting.machine.metadata["data"] = about
     return fitting, dataset
 
@@ -364,8 +359,6 @@ def _go_on(settings: TrainSettings) -> tuple[Fitting, DataSet]:
     about = _description(dataset, data, settings)
     if codec.names is not None:
         about["names"] = list(codec.names)
-    if codec.missing_words:
-        about["missing_words"] = list(codec.missing_words)
     machine.metadata["data"] = about
     return fitting, dataset
 
@@ -376,8 +369,8 @@ def _description(dataset: DataSet, source: str, settings: TrainSettings) -> dict
         about["reweight"] = settings.reweight
     if settings.weights is not None:
         about["weights"] = str(settings.weights)
-    if dataset.dialect != Dialect():
-        about["dialect"] = list(dataset.dialect)
+    if dataset.read:
+        about["read"] = dict(dataset.read)
     if dataset.alignment is not None and dataset.alignment.ambiguous:
         about["ambiguous"] = dataset.alignment.ambiguous_share
     return about if dataset.names is None else {**about, "names": list(dataset.names)}

@@ -1,0 +1,409 @@
+"""Tables in files: pandas reads and writes them; here is found out what it has to be told."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium._size_limit import check_claim
+from harmonium.data.frame import LONG, Frame, Series, build, frame_of, is_code, is_number, refuse_twice
+from harmonium.data.readings import chosen_readings, with_readings
+
+SHEETS = r"\.(xlsx|xlsm|xls|ods)"
+COLUMNS = r"\.(parquet|feather)"
+_WORDS = ("NA", "N/A", "<NA>", "NaN", "-NaN", "Null")
+_MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
+_SEPARATORS = (",", ";", "\t", "|")
+_LAYOUT = frozenset(
+    [
+        "header",
+        "names",
+        "skiprows",
+        "skipfooter",
+        "comment",
+        "quotechar",
+        "quoting",
+        "escapechar",
+        "nrows",
+        "engine",
+        "lineterminator",
+        "on_bad_lines",
+    ]
+)  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
+_LOOKED_AT = 1000  # lines that tell which of them holds the names
+_PIECE = 1 << 20  # bytes that are unpacked at once
+_OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
+_OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_HEADER = {True: "--read header=none reads it as data", False: "--read header=0 reads it as names"}
+
+
+class ColumnType(NamedTuple):
+    """The type of a column in its file: the attributes of a ``Series`` of these names."""
+
+    dtype: str
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+
+
+def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
+    """Returns arguments of pandas' readers from texts such as ``decimal=,``.
+
+    Values are JSON where they can be, "none" is None, and others are text. An argument that is given several
+    times is a list.
+
+    Raises:
+        ValueError: a text without a name and a value.
+    """
+    found = dict[str, list[Any]]()
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"read: expected an argument of pandas such as decimal=, received {text!r}")
+        try:
+            found.setdefault(name, []).append(None if value.lower() == "none" else json.loads(value))
+        except ValueError:
+            found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+# Reading
+# ---------------------------------------------------------------------------------
+
+
+def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) -> dict[str, Any]:
+    """Reads a table to the parts of a ``DataSet``.
+
+    Samples are float64 where every column is of numbers, else objects, None where a cell is missing.
+
+    Args:
+        path: Path of the file.
+        read: Arguments of pandas' reader.
+        text: Names of columns that are text, whatever their cells look like.
+
+    Raises:
+        ImportError: pandas, or what it needs for such a file, is not there.
+        ValueError: lines of different lengths, text in another encoding, or one column of text.
+    """
+    notes, used, named = list[str](), dict(read), True
+    if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
+        native = _read_columns(path, read)
+    else:
+        native, named, notes = _read_cells(path, read, text)
+        told = {name: read.get(name) for name in ("decimal", "dayfirst")}
+        readings, agreed = chosen_readings(native, told, text)
+        if agreed.get("decimal") == "," and "decimal" not in read:  # a point may stand between thousands
+            again = read_table(path, {**read, "decimal": ","}, text)
+            if not any(_is_number(x) and again["types"][name].dtype == "str" for name, x in native.items()):
+                return again
+        native, used = with_readings(native, readings), {**used, **agreed}
+        for kind in ("numbers", "times"):
+            written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
+            notes += [f"read as {kind}: {', '.join(written)}"] if written else []
+    frame = frame_of(native)
+    names = tuple(str(cells.name) for cells in frame.columns)
+    types = zip(names, (ColumnType(_type_of(x), x.categories, x.ordered) for x in frame.columns), strict=True)
+    parts: dict[str, Any] = {"notes": tuple(notes), "read": used}
+    if named or not frame.numeric:
+        parts |= {"names": names, "types": dict(types)}
+    if frame.numeric:
+        return {"samples": frame.numbers(), **parts}
+    samples = np.empty(frame.shape, dtype=object)
+    for j, cells in enumerate(frame.columns):
+        samples[:, j] = cells.values
+        samples[cells.missing, j] = None
+    return {"samples": samples, **parts}
+
+
+def _is_number(column: Any) -> bool:
+    return column.dtype.kind in "iuf"
+
+
+def _type_of(cells: Series) -> str:
+    """Returns the name of a column's type, NumPy's where no cell is missing."""
+    plain = {"string": "str", "String": "str", "Float64": "float64", "boolean": "bool"}
+    name = plain.get(cells.dtype, cells.dtype)
+    return "int64" if name == "Int64" and not cells.missing.any() else name
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise ImportError("tables in files need pandas: pip install 'harmonium[tables]'") from error
+
+
+def _library(suffix: str) -> str:
+    """Returns the library for Parquet and Feather: pandas where it has pyarrow, else polars."""
+    for library, needs in {"pandas": ("pandas", "pyarrow"), "polars": ("polars",)}.items():
+        if all(map(find_spec, needs)):
+            return library
+    raise ImportError(
+        f"{suffix} files need pyarrow or polars: pip install 'harmonium[tables]' pyarrow; a .csv file does not"
+    )
+
+
+def _read_columns(path: Path, read: Mapping[str, Any]) -> Any:
+    """Reads a file whose columns have types."""
+    form, size = path.suffix.lower(), path.stat().st_size
+    if _library(form) == "pandas":
+        dataset = import_module("pyarrow.dataset").dataset(path, format=form[1:])
+        check_claim(8 * dataset.count_rows() * len(dataset.schema), size, "the table")
+        reader = _pandas().read_parquet if form == ".parquet" else _pandas().read_feather
+        return reader(path, **read).reset_index(drop=True)
+    polars = import_module("polars")
+    try:
+        lazy = (polars.scan_parquet if form == ".parquet" else polars.scan_ipc)(path, **read)
+        names, rows = lazy.collect_schema().names(), lazy.select(polars.len()).collect().item()
+        check_claim(8 * rows * len(names), size, "the table")
+        return lazy.collect().select([x for x in names if not re.fullmatch(r"__index_level_\d+__", x)])
+    except polars.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError("polars cannot follow what it claims; it is damaged") from error
+
+
+def _read_cells(path: Path, read: Mapping[str, Any], text: Collection[str]) -> tuple[Any, bool, list[str]]:
+    """Reads cells of text: a pandas frame, whether its columns have names, and notes."""
+    pandas, options = _pandas(), dict(read)
+    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
+    content, notes = (_text_of_sheet if sheet else _text_of)(path, options)
+    separator = options.pop("sep", None) or options.pop("delimiter", None) or _separator(path, content)
+    plain, width, named = len(separator) == 1 and not _LAYOUT & read.keys(), 0, True
+    options = {"sep": separator, "skipinitialspace": True, "dtype_backend": "numpy_nullable", **options}
+    options |= _missing_words(options.pop("na_values", ()))
+    if isinstance(types := options.get("dtype", {}), Mapping):
+        options["dtype"] = {**types, **dict.fromkeys(text, "string")}
+    if "engine" not in options and separator in (*_SEPARATORS, r"\s+"):
+        options["low_memory"] = False  # which would read a column in several types
+    if plain:
+        rows = [cells for _, cells in islice(_lines(content, separator), _LOOKED_AT)]
+        if not rows:
+            raise ValueError("expected at least one row, received none")
+        width = len(rows[0])
+        named = _holds_names(path, [row for row in rows if len(row) == width])
+        options["names"] = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+        refuse_twice(options["names"])
+        options["header"] = 0 if named else None
+    try:
+        frame = pandas.read_csv(io.StringIO(content), **options)
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+        _check_lines(content, separator, width)
+        raise ValueError(str(error).removeprefix("Error tokenizing data. C error: ").strip()) from error
+    shifted = "index_col" not in read and not isinstance(frame.index, pandas.RangeIndex)
+    if plain and ('"' in content or shifted or not len(frame) or frame.iloc[:, -1].isna().any()):
+        _check_lines(content, separator, width)
+    frame = frame.reset_index(drop=True).rename(columns=str)
+    notes += _keep_names_of_rows(frame, content, separator, options)
+    if not len(frame):
+        raise ValueError("expected at least one row below the names of columns, received none")
+    words = {name: column.str.strip() for name, column in frame.items() if column.dtype == "string"}
+    frame = frame.assign(**words) if words else frame
+    cells = frame.iloc[:, 0]
+    if frame.shape[1] == 1 and cells.dtype == "string" and not {"sep", "dtype", *text} & {*read, *text}:
+        row, cell = next((i, x) for i, x in enumerate(cells) if isinstance(x, str) and not is_number(x))
+        raise ValueError(
+            f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and cells "
+            r"are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces for separators"
+        )
+    return frame, named, notes
+
+
+def _missing_words(own: Any) -> dict[str, Any]:
+    """Returns pandas' arguments for missing cells: "None" is none of the usual ones, as it may be a label."""
+    if isinstance(own, Mapping):
+        return {"na_values": own}
+    return {"keep_default_na": False, "na_values": [*_MISSING, *([own] if np.isscalar(own) else own)]}
+
+
+def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns the text of a file, in the encoding of its byte-order mark or in UTF-8 where none is told."""
+    opened, content = _OPENED.get(path.suffix.lower()), bytearray()
+    try:
+        with (opened or open)(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                content += piece
+                check_claim(_OF_A_CHARACTER * len(content) if opened else 0, path.stat().st_size, "its text")
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise ValueError(f"damaged, or not compressed by {path.suffix[1:]} ({error})") from error
+    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8-sig")
+    encoding = options.pop("encoding", marked)
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected text in {encoding.removesuffix('-sig').upper()}, received something else "
+            f"({error.reason}); --read encoding=latin-1, or another, tells what it is in"
+        ) from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ValueError(f"line {line}: expected text, received the character NUL")
+    return text, []
+
+
+def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns the cells of a sheet, the first one where none is told, as text, and notes."""
+    name = options.pop("sheet_name", 0)
+    if path.suffix.lower() != ".xls":
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        check_claim(unpacked, path.stat().st_size, "the workbook")
+    try:
+        with _pandas().ExcelFile(path) as book:
+            sheets, cells = book.sheet_names, book.parse(name, header=None, dtype=str, keep_default_na=False)
+    except ImportError as error:
+        raise ImportError(
+            f"a {path.suffix} file needs more than pandas ({error}): pip install 'harmonium[xlsx]' reads .xlsx; "
+            "a sheet can be saved as .csv"
+        ) from error
+    cells = cells.replace("", None).dropna(how="all").dropna(how="all", axis=1)
+    others = " or ".join(map(repr, sheets[1:])) if name == 0 else ""
+    notes = [f"read is the sheet {sheets[0]!r}; --read sheet_name=NAME reads {others}"] if others else []
+    return str(cells.to_csv(index=False, header=False)), notes
+
+
+def _separator(path: Path, content: str) -> str:
+    """Returns what separates cells: the usual one of the ending, or what the first line has most of."""
+    first = next((line for line in io.StringIO(content) if line.strip()), "")
+    usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
+    others = [other for other in _SEPARATORS if other in first]
+    return usual if usual in first or not others else max(others, key=first.count)
+
+
+def _lines(content: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the lines that are not empty, with their numbers."""
+    file = io.StringIO(content, newline="")
+    lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        yield from ((lines.line_num, cells) for cells in lines if len(cells) > 1 or "".join(cells).strip())
+    except csv.Error as error:
+        raise ValueError(
+            f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
+        ) from error
+
+
+def _check_lines(content: str, separator: str, width: int) -> None:
+    """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
+    for line, cells in _lines(content, separator) if width else ():
+        if len(cells) != width:
+            advice = ""
+            if content.lstrip().startswith("#"):
+                advice = "; --read comment='#' passes over what stands behind a #"
+            elif len(cells) == width + 1:
+                advice = "; if each line begins with its own name, begin the first with a name for these"
+            raise ValueError(f"line {line}: expected {width} columns, received {len(cells)}{advice}")
+
+
+def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
+    """Decides whether the first line holds the names of the columns, and warns where it guesses.
+
+    It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
+    """
+    first = [cell.strip() for cell in rows[0]]
+    seen = [
+        [x.strip() for x in column if x.strip() not in _MISSING] for column in zip(*rows[1:], strict=True)
+    ]
+    seen = seen or [[] for _ in first]
+    texts = [x not in _MISSING and not is_number(x) for x in first]
+    numbers = [x for x in first if x not in _MISSING and is_number(x)]
+    listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
+    if not any(texts):
+        odd = [float(x) for x in numbers]
+        counts = len(odd) == len(first) > 2 and bool((np.diff(odd) == 1).all())
+        if counts or _differ(odd, seen):
+            _checks.warn(f"{path}: the first line, {listed}, is read as data; {_HEADER[False]}")
+        return False
+    if numbers and len({*first}) < len(first):
+        return False
+    above = any(x and column and all(map(is_number, column)) for x, column in zip(texts, seen, strict=True))
+    again = [] if above else [x for x, column in zip(first, seen, strict=True) if x in column]
+    if numbers and not again:
+        said = f"the first line, with {numbers[0]!r}, is read as the names of columns"
+        _checks.warn(f"{path}: {said}; {_HEADER[True]}")
+    elif again and (not numbers or all(map(is_number, again))):
+        said = f"the first line is read as data, as {again[0]!r} stands in its column again"
+        _checks.warn(f"{path}: {said}; {_HEADER[False]}")
+    return not again
+
+
+def _differ(first: Sequence[float], below: Sequence[Sequence[str]]) -> bool:
+    """Returns whether different whole numbers lie beyond those below by half their range, as years do."""
+    if len(first) != len(below) or len({*first}) < len(first) or not all(x.is_integer() for x in first):
+        return False
+    for x, column in zip(first, below, strict=True):
+        numbers = [float(cell) for cell in column if is_number(cell)]
+        low, high = min(numbers, default=x), max(numbers, default=x)
+        if low < high and max(low - x, x - high) >= (high - low) / 2:
+            return True
+    return False
+
+
+def _keep_names_of_rows(frame: Any, content: str, separator: str, options: Mapping[str, Any]) -> list[str]:
+    """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
+    told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
+    numbers = [name for name, column in frame.items() if _is_number(column) and name not in told]
+    long = [name for name in numbers if frame[name].dtype.kind in "iu" and (frame[name].abs() >= LONG).any()]
+    codes = list[str]()
+    if re.search(rf'(?:^|["{re.escape(separator)}])[ \t]*0[0-9]', content, re.MULTILINE):
+        as_text = {**options, "dtype": "string"}
+        written = _pandas().read_csv(io.StringIO(content), **as_text).rename(columns=str)
+        codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
+        for name in codes:
+            frame[name] = written[name].array
+    for name in {*long} - {*codes}:
+        frame[name] = frame[name].astype("string")
+    reasons = {
+        "numbers with a zero in front, such as 00123, are names": codes,
+        "whole numbers from 2^53 on would be rounded": [name for name in long if name not in codes],
+    }
+    return [f"read as text: {', '.join(names)} ({why})" for why, names in reasons.items() if names]
+
+
+# Writing
+# ---------------------------------------------------------------------------------
+
+
+def table_bytes(frame: Frame, suffix: str) -> bytes:
+    """Returns a frame as the content of a file, in the types of its columns.
+
+    Args:
+        frame: columns, of which those without a name get one.
+        suffix: ".csv", ".tsv", ".parquet" or ".feather".
+
+    Raises:
+        ImportError: no library that writes them.
+    """
+    text = suffix in (".csv", ".tsv")
+    library = "pandas" if text and _pandas() else _library(suffix)
+    header = all(isinstance(cells.name, str) for cells in frame.columns)
+    names = [x.name if isinstance(x.name, str) else f"column {j + 1}" for j, x in enumerate(frame.columns)]
+    columns = zip(names, frame.columns, strict=True)
+    series = (Series(name, x.values, x.dtype, x.categories, x.ordered) for name, x in columns)
+    native, buffer = build(Frame(tuple(series), library)), io.BytesIO()
+    if text:
+        separator = "," if suffix == ".csv" else "\t"
+        return str(native.to_csv(index=False, header=header, sep=separator, lineterminator="\n")).encode()
+    verb, form = (
+        ("to_", suffix[1:]) if library == "pandas" else ("write_", suffix[1:].replace("feather", "ipc"))
+    )
+    getattr(native, verb + form)(buffer)
+    return buffer.getvalue()
