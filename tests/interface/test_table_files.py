@@ -6,6 +6,7 @@ import bz2
 import csv
 import gzip
 import lzma
+import re
 import warnings
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
@@ -53,7 +54,12 @@ def day(text: str) -> datetime:
 # A name of the file, its content, and its columns; what is said besides
 READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     "numbers and text": ("x.csv", "a,b\n1,u\n2.5,v\n", {"a": [1, 2.5], "b": ["u", "v"]}, ""),
-    "missing words": ("x.csv", "a,b\n1,NA\n,u\nnan,null\n", {"a": [1, None, None], "b": [None, "u", None]}, ""),
+    "missing words": (
+        "x.csv",
+        "a,b\n1,NA\n,u\nnan,null\n",
+        {"a": [1, None, None], "b": [None, "u", None]},
+        "",
+    ),
     "the label None": ("x.csv", "a,b\n1,None\n2,u\n", {"a": [1, 2], "b": ["None", "u"]}, ""),
     "spaces around": ("x.csv", 'n,  y\n"B, U",  12\nC ,  8\n', {"n": ["B, U", "C"], "y": [12, 8]}, ""),
     "semicolons": ("x.csv", "a;b\n1;u\n2;v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
@@ -66,7 +72,12 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {"a": [1234, 12345], "b": [2.5, 3.75]},
         "numbers: a",
     ),
-    "thousands by two commas": ("x.csv", 'a,b\n"1,234,567",1\n"12,345",2\n', {"a": [1234567, 12345], "b": [1, 2]}, "numbers: a"),
+    "thousands by two commas": (
+        "x.csv",
+        'a,b\n"1,234,567",1\n"12,345",2\n',
+        {"a": [1234567, 12345], "b": [1, 2]},
+        "numbers: a",
+    ),
     "dollars": ("x.csv", 'a,b\n"$1,000.50",1\n-$3,2\n', {"a": [1000.5, -3], "b": [1, 2]}, "numbers: a"),
     "euros": ("x.csv", "a;b\n1.234,50 €;1\n7,25 €;2\n", {"a": [1234.5, 7.25], "b": [1, 2]}, "numbers: a"),
     "per cent": ("x.csv", "a,b\n12.5%,1\n0%,2\n", {"a": [12.5, 0], "b": [1, 2]}, "numbers: a (%)"),
@@ -80,7 +91,10 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     "a zone": (
         "x.csv",
         "a,b\n2024-03-01T10:30:00Z,1\n2024-03-01T10:30:00+02:00,2\n",
-        {"a": [day("2024-03-01 10:30").replace(tzinfo=UTC), day("2024-03-01 08:30").replace(tzinfo=UTC)], "b": [1, 2]},
+        {
+            "a": [day("2024-03-01 10:30").replace(tzinfo=UTC), day("2024-03-01 08:30").replace(tzinfo=UTC)],
+            "b": [1, 2],
+        },
         "times: a (ISO)",
     ),
     "a day above 12": (
@@ -96,15 +110,35 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "times: a (%m/%d/%Y), b (%m/%d/%Y)",
     ),
     "days with points": ("x.csv", "a,b\n01.02.2024,1\n", {"a": [day("2024-02-01")], "b": [1]}, "%d.%m.%Y"),
-    "months by name": ("x.csv", "a,b\nJan 5 2024,1\nFeb 14 2024,2\n", {"a": [day("2024-01-05"), day("2024-02-14")], "b": [1, 2]}, "%b"),
-    "times of day": ("x.csv", "a,b\n9:05 PM,1\n12:30 AM,2\n", {"a": [time(21, 5), time(0, 30)], "b": [1, 2]}, "%I"),
-    "codes with a zero": ("x.csv", "zip,x\n00123,1\n123,2\n", {"zip": ["00123", "123"], "x": [1, 2]}, "text: zip"),
-    "codes with points": ("x.csv", "icd,x\n007.1,1\n250.00,2\n", {"icd": ["007.1", "250.00"], "x": [1, 2]}, "text: icd"),
+    "months by name": (
+        "x.csv",
+        "a,b\nJan 5 2024,1\nFeb 14 2024,2\n",
+        {"a": [day("2024-01-05"), day("2024-02-14")], "b": [1, 2]},
+        "%b",
+    ),
+    "times of day": (
+        "x.csv",
+        "a,b\n9:05 PM,1\n12:30 AM,2\n",
+        {"a": [time(21, 5), time(0, 30)], "b": [1, 2]},
+        "%I",
+    ),
+    "codes with a zero": (
+        "x.csv",
+        "zip,x\n00123,1\n123,2\n",
+        {"zip": ["00123", "123"], "x": [1, 2]},
+        "text: zip",
+    ),
+    "codes with points": (
+        "x.csv",
+        "icd,x\n007.1,1\n250.00,2\n",
+        {"icd": ["007.1", "250.00"], "x": [1, 2]},
+        "text: icd",
+    ),
     "names longer than float64": (
         "x.csv",
         "id,x\n9007199254740993,1\n1,2\n",
         {"id": ["9007199254740993", "1"], "x": [1, 2]},
-        "text: id (whole numbers from 2^53",
+        "text: id (numbers from 2^53",
     ),
     "digits of Python alone": ("x.csv", "a,b\n1_0,１\nx,2\n", {"a": ["1_0", "x"], "b": ["１", "2"]}, ""),
     "a mark of UTF-8": ("x.csv", "\ufeffa,b\n1,é\n", {"a": [1], "b": ["é"]}, ""),
@@ -129,13 +163,13 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         "yes,no\nno,no\nyes,yes\n",
         {"column 1": ["yes", "no", "yes"], "column 2": ["no", "no", "yes"]},
-        "read as data, as 'yes' stands in its column again; --read header=0",
+        "the first line, yes, no, is read as data; --read header=0 if it is not",
     ),
     "years among the names": (
         "x.csv",
         "country,2019\nFrance,0\nSpain,1\n",
         {"country": ["France", "Spain"], "2019": [0, 1]},
-        "with '2019', is read as the names of columns; --read header=none",
+        "the first line, country, 2019, is read as the names of columns; --read header=none if it is not",
     ),
     "names that are numbers": (
         "x.csv",
@@ -149,7 +183,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {0: [2019, 0, 1, 0], 1: [2020, 1, 0, 0]},
         "the first line, 2019, 2020, is read as data; --read header=0",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", READ)
@@ -180,7 +214,12 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"decimal": ","},
         [1.234, 12.345],
     ),
-    "euros with one mark": ("a,b\n€1.234,1\n€2.500,2\n", "come before decimals in '€1.234'", {"decimal": ","}, [1234, 2500]),
+    "euros with one mark": (
+        "a,b\n€1.234,1\n€2.500,2\n",
+        "come before decimals in '€1.234'",
+        {"decimal": ","},
+        [1234, 2500],
+    ),
     "a word among numbers": (
         "a,b\n" + "".join(f"{x},{x % 3}\n" for x in range(20)) + "?,1\n",
         "20 of 21 cells are numbers, others are '?'; --read 'na_values=?' takes '?' as missing",
@@ -205,7 +244,7 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"na_values": -99},
         [*range(20), None, None],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -221,15 +260,45 @@ def test_what_has_two_readings_is_asked_about(tmp_path: Path, name: str) -> None
 REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
     "comments": ("x.csv", "# by a logger\n# v2\nt,v\n0,1\n1,2\n", "--read comment='#'", {"comment": "#"}),
     "spaces": ("x.dat", "age weight\n31 60\n", r"--read sep='\s+'", {"sep": r"\s+"}),
-    "another encoding": ("x.csv", "a,b\n1,Köln\n".encode("latin-1"), "--read encoding=latin-1", {"encoding": "latin-1"}),
-    "a long line": ("x.csv", "a,b\n1,2\n1,2,3\n", "line 3: expected 2 columns, received 3", {"on_bad_lines": "skip"}),
-    "names of rows": ("x.csv", "a,b\nr,1,2\n", "line 2: expected 2 columns, received 3; if each line begins", {"names": ["", "a", "b"]}),
+    "another encoding": (
+        "x.csv",
+        "a,b\n1,Köln\n".encode("latin-1"),
+        "--read encoding=latin-1",
+        {"encoding": "latin-1"},
+    ),
+    "a long line": (
+        "x.csv",
+        "a,b\n1,2\n1,2,3\n",
+        "line 3: expected 2 columns, received 3",
+        {"on_bad_lines": "skip"},
+    ),
+    "names of rows": (
+        "x.csv",
+        "a,b\nr,1,2\n",
+        "line 2: expected 2 columns, received 3; if each line begins",
+        {"names": ["", "a", "b"]},
+    ),
     "a short line": ("x.csv", "1,2\n3\n", "line 2: expected 2 columns, received 1", {"header": None}),
-    "an open quotation": ("x.csv", 'a,b\n1,"2\n', "unexpected end of data; a quotation mark within", {"quoting": 3}),
+    "an open quotation": (
+        "x.csv",
+        'a,b\n1,"2\n',
+        "unexpected end of data; a quotation mark within",
+        {"quoting": 3},
+    ),
     "text behind a quotation": ("x.csv", '1,2\n1,"2"3\n', "line 2: ',' expected after '\"'", {"quoting": 3}),
-    "two columns of a name": ("x.csv", "a, a\nx,1\ny,0\n", "different names, received 'a' twice", {"names": ["a", "b"]}),
-    "one column of text": ("x.csv", "city\nUlm\nRom\n", "column 1: expected a number, received 'Ulm'", {"dtype": "string"}),
-}  # fmt: skip
+    "two columns of a name": (
+        "x.csv",
+        "a, a\nx,1\ny,0\n",
+        "different names, received 'a' twice",
+        {"names": ["a", "b"]},
+    ),
+    "one column of text": (
+        "x.csv",
+        "city\nUlm\nRom\n",
+        "column 1: expected a number, received 'Ulm'",
+        {"dtype": "string"},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -353,7 +422,7 @@ def test_arguments_as_they_are_typed() -> None:
         "comment": "#",
     }
     with pytest.raises(
-        ValueError, match="read: expected an argument of pandas such as decimal=,, received 'sep'"
+        ValueError, match="read: expected an argument of pandas such as decimal=, received 'sep'"
     ):
         parse_arguments(["sep"])
 
@@ -416,14 +485,52 @@ def test_columns_are_written_in_their_own_types(cli: CommandLine, tmp_path: Path
 # --------------------------------------------------------------------------------
 
 
-def test_the_tables_of_scikit_learn(tmp_path: Path) -> None:
-    folder = Path(pytest.importorskip("sklearn").__file__).parent / "datasets" / "data"
-    for path in sorted(folder.glob("*.csv*")):
-        found = read(
-            path, labels_apart=False, **({"skiprows": 1, "header": None} if "iris" in path.name else {})
-        )
-        assert found.samples.dtype.kind == "f", path.name
-    assert read(folder / "diabetes_data_raw.csv.gz", sep=r"\s+", header=None).samples.shape == (442, 10)
+PUBLIC: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
+    "sklearn/datasets/data/breast_cancer.csv": (
+        "line 2: .*--read skiprows=1",
+        {"skiprows": 1, "header": None},
+        (569, 31),
+    ),
+    "sklearn/datasets/data/iris.csv": ("--read header=none", {"skiprows": 1, "header": None}, (150, 5)),
+    "sklearn/datasets/data/wine_data.csv": (
+        "line 2: .*--read skiprows=1",
+        {"skiprows": 1, "header": None},
+        (178, 14),
+    ),
+    "sklearn/datasets/data/linnerud_exercise.csv": (r"--read sep='\\s\+'", {"sep": r"\s+"}, (20, 3)),
+    "sklearn/datasets/data/diabetes_data_raw.csv.gz": (
+        r"--read sep",
+        {"sep": r"\s+", "header": None},
+        (442, 10),
+    ),
+    "sklearn/datasets/data/diabetes_target.csv.gz": ("", {}, (442, 1)),
+    "sklearn/datasets/data/digits.csv.gz": ("", {}, (1797, 65)),
+    "matplotlib/mpl-data/sample_data/msft.csv": (r"read as times: Date \(%d-%b-%y\)", {}, (65, 7)),
+    "matplotlib/mpl-data/sample_data/Stocks.csv": ("--read comment='#'", {"comment": "#"}, (524, 11)),
+    "matplotlib/mpl-data/sample_data/data_x_x2_x3.csv": (
+        "--read sep",
+        {"sep": r"\s+", "header": None},
+        (11, 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_published_tables_that_are_installed(name: str) -> None:
+    said, answer, shape = PUBLIC[name]
+    path = Path(pytest.importorskip(name.partition("/")[0]).__file__).parent / name.partition("/")[2]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            told = "; ".join(read(path).notes)
+        except ValueError as error:
+            told = str(error)
+    assert (
+        re.search(said, "; ".join([told, *(str(each.message) for each in caught)]))
+        if said
+        else not (told or caught)
+    )
+    assert read(path, **answer).samples.shape == shape
 
 
 # Machines that have learned a table read the next one like it

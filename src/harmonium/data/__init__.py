@@ -40,7 +40,6 @@ from harmonium.data.missing import (
     SIDES as SIDES,
     missing_at_random as missing_at_random,
     missing_half as missing_half,
-    missing_rectangles as missing_rectangles,
 )
 from harmonium.data.readings import as_types as as_types, question_of as question_of
 from harmonium.data.table_files import parse_arguments as parse_arguments

@@ -283,7 +283,6 @@ def check_dataset(dataset: Any, name: str, size: int) -> None:
 
 # The third byte of an IDX file (LeCun, Cortes & Burges, MNIST); numbers are big-endian.
 _DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_PIECE = 1 << 20  # bytes that are read at once, so that a false claim costs no more memory than the file has
 _MAPPED = 1 << 28  # bytes from which a file is mapped and not read, where its numbers are single bytes
 
 
@@ -319,14 +318,12 @@ def _read_body(file: IO[bytes], size: int, compressed: bool) -> Any:
         raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {size}")
     if not compressed and claimed >= _MAPPED and dtype.itemsize == 1:
         return np.memmap(file, dtype, "r", start, shape)
-    content = bytearray()
     # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
-    while piece := file.read(min(_PIECE, claimed + 1 - len(content))):
-        content += piece
+    content = file.read(claimed + 1)
     if len(content) != claimed:
         received = "more" if len(content) > claimed else start + len(content)
         raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {received}")
-    array = np.frombuffer(content, dtype).reshape(shape)
+    array = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 

@@ -274,6 +274,6 @@ def _code_among(numbers: Sequence[float]) -> str | None:
     cells = " and ".join(f"{text} in {count} cells" for text, count in codes.items())
     return (
         f"{cells}, far from the others, {values[0]:.15g} to {values[-1]:.15g}; "
-        f"{' '.join(_typed('na_values', code) for code in codes)} takes such as missing, a kind for the column "
-        "takes it as a number"
+        f"{' '.join(_typed('na_values', code) for code in codes)} takes such as missing, a kind for the "
+        "column takes it as a number"
     )

@@ -30,22 +30,10 @@ COLUMNS = r"\.(parquet|feather)"
 _WORDS = ("NA", "N/A", "<NA>", "NaN", "-NaN", "Null")
 _MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
 _SEPARATORS = (",", ";", "\t", "|")
-_LAYOUT = frozenset(
-    [
-        "header",
-        "names",
-        "skiprows",
-        "skipfooter",
-        "comment",
-        "quotechar",
-        "quoting",
-        "escapechar",
-        "nrows",
-        "engine",
-        "lineterminator",
-        "on_bad_lines",
-    ]
-)  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
+_LAYOUT = {
+    *("header", "names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
+    *("nrows", "engine", "lineterminator", "on_bad_lines"),
+}  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
 _LOOKED_AT = 1000  # lines that tell which of them holds the names
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
@@ -54,7 +42,6 @@ _MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_HEADER = {True: "--read header=none reads it as data", False: "--read header=0 reads it as names"}
 
 
 class ColumnType(NamedTuple):
@@ -158,7 +145,7 @@ def _library(suffix: str) -> str:
         if all(map(find_spec, needs)):
             return library
     raise ImportError(
-        f"{suffix} files need pyarrow or polars: pip install 'harmonium[tables]' pyarrow; a .csv file does not"
+        f"{suffix} files need pyarrow or polars: pip install 'harmonium[tables]' pyarrow; .csv files do not"
     )
 
 
@@ -272,8 +259,8 @@ def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]
             sheets, cells = book.sheet_names, book.parse(name, header=None, dtype=str, keep_default_na=False)
     except ImportError as error:
         raise ImportError(
-            f"a {path.suffix} file needs more than pandas ({error}): pip install 'harmonium[xlsx]' reads .xlsx; "
-            "a sheet can be saved as .csv"
+            f"{path.suffix} files need more than pandas ({error}): pip install 'harmonium[xlsx]' reads "
+            ".xlsx, and a sheet can be saved as .csv"
         ) from error
     cells = cells.replace("", None).dropna(how="all").dropna(how="all", axis=1)
     others = " or ".join(map(repr, sheets[1:])) if name == 0 else ""
@@ -305,7 +292,7 @@ def _check_lines(content: str, separator: str, width: int) -> None:
     """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
     for line, cells in _lines(content, separator) if width else ():
         if len(cells) != width:
-            advice = ""
+            advice = "; --read skiprows=1 passes over the first line, if it is no part of the table"
             if content.lstrip().startswith("#"):
                 advice = "; --read comment='#' passes over what stands behind a #"
             elif len(cells) == width + 1:
@@ -319,63 +306,39 @@ def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
     """
     first = [cell.strip() for cell in rows[0]]
-    seen = [
+    below = [
         [x.strip() for x in column if x.strip() not in _MISSING] for column in zip(*rows[1:], strict=True)
     ]
-    seen = seen or [[] for _ in first]
-    texts = [x not in _MISSING and not is_number(x) for x in first]
-    numbers = [x for x in first if x not in _MISSING and is_number(x)]
-    listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
-    if not any(texts):
-        odd = [float(x) for x in numbers]
-        counts = len(odd) == len(first) > 2 and bool((np.diff(odd) == 1).all())
-        if counts or _differ(odd, seen):
-            _checks.warn(f"{path}: the first line, {listed}, is read as data; {_HEADER[False]}")
-        return False
-    if numbers and len({*first}) < len(first):
-        return False
-    above = any(x and column and all(map(is_number, column)) for x, column in zip(texts, seen, strict=True))
-    again = [] if above else [x for x, column in zip(first, seen, strict=True) if x in column]
-    if numbers and not again:
-        said = f"the first line, with {numbers[0]!r}, is read as the names of columns"
-        _checks.warn(f"{path}: {said}; {_HEADER[True]}")
-    elif again and (not numbers or all(map(is_number, again))):
-        said = f"the first line is read as data, as {again[0]!r} stands in its column again"
-        _checks.warn(f"{path}: {said}; {_HEADER[False]}")
-    return not again
-
-
-def _differ(first: Sequence[float], below: Sequence[Sequence[str]]) -> bool:
-    """Returns whether different whole numbers lie beyond those below by half their range, as years do."""
-    if len(first) != len(below) or len({*first}) < len(first) or not all(x.is_integer() for x in first):
-        return False
-    for x, column in zip(first, below, strict=True):
-        numbers = [float(cell) for cell in column if is_number(cell)]
-        low, high = min(numbers, default=x), max(numbers, default=x)
-        if low < high and max(low - x, x - high) >= (high - low) / 2:
-            return True
-    return False
+    pairs = [*zip(first, below or [()] * len(first), strict=True)]
+    texts = [x for x in first if x not in _MISSING and not is_number(x)]
+    numbers = [x for x in first if is_number(x) and x not in _MISSING]
+    above = any(x in texts and column and all(map(is_number, column)) for x, column in pairs)
+    again = [] if above else [x for x, column in pairs if x in column]
+    named = bool(texts) and not again and (not numbers or len({*first}) == len(first))
+    counts = len(numbers) == len(first) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
+    if (numbers and named) or (texts and again and (not numbers or all(map(is_number, again)))) or counts:
+        listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
+        taken, other = ("the names of columns", "none") if named else ("data", "0")
+        _checks.warn(
+            f"{path}: the first line, {listed}, is read as {taken}; --read header={other} if it is not"
+        )
+    return named
 
 
 def _keep_names_of_rows(frame: Any, content: str, separator: str, options: Mapping[str, Any]) -> list[str]:
     """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
     told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
-    numbers = [name for name, column in frame.items() if _is_number(column) and name not in told]
-    long = [name for name in numbers if frame[name].dtype.kind in "iu" and (frame[name].abs() >= LONG).any()]
-    codes = list[str]()
-    if re.search(rf'(?:^|["{re.escape(separator)}])[ \t]*0[0-9]', content, re.MULTILINE):
-        as_text = {**options, "dtype": "string"}
-        written = _pandas().read_csv(io.StringIO(content), **as_text).rename(columns=str)
-        codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
-        for name in codes:
-            frame[name] = written[name].array
-    for name in {*long} - {*codes}:
-        frame[name] = frame[name].astype("string")
-    reasons = {
-        "numbers with a zero in front, such as 00123, are names": codes,
-        "whole numbers from 2^53 on would be rounded": [name for name in long if name not in codes],
-    }
-    return [f"read as text: {', '.join(names)} ({why})" for why, names in reasons.items() if names]
+    numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
+    long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+    zeros = re.search(rf'(?:^|["{re.escape(separator)}])[ \t]*0[0-9]', content, re.MULTILINE)
+    if not (long or zeros):
+        return []
+    written = _pandas().read_csv(io.StringIO(content), **{**options, "dtype": "string"}).rename(columns=str)
+    codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
+    for name in (*codes, *long):
+        frame[name] = written[name].array
+    reasons = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+    return [f"read as text: {', '.join(names)} (numbers {why})" for why, names in reasons.items() if names]
 
 
 # Writing
