@@ -7,6 +7,7 @@ import json
 import resource
 import struct
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -351,7 +351,7 @@ def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: s
             {"x": [str(i) for i in range(ROWS - 1)] + ["?"]},
             None,
             ValueError,
-            r"'x' \(59 of 60 cells are numbers, others are '\?'; --read 'na_values=\?' takes '\?' as missing\)",
+            r"'x' \(59 of 60 cells are numbers, others are '\?'; --read 'na_values=\?' takes '\?'",
         ),
         (
             {"x": [np.nan] * 3, "y": [1, 2, 3]},

@@ -131,7 +131,7 @@ def chosen_readings(
 ) -> tuple[dict[str, Reading], dict[str, Any]]:
     """Returns the readings of a frame's columns of text by name, and the arguments that these agree on.
 
-    A column with two readings has the one that is told, or that the other columns of the frame have.
+    Of two readings a column has the one with these arguments, or with those that other columns agree on.
     """
     columns = [name for name in frame.columns if name not in text and _is_text(frame[name])]
     found = {name: readings_of(_different(frame[name]), told.get("decimal")) for name in columns}

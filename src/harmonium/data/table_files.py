@@ -27,7 +27,7 @@ from harmonium.data.readings import chosen_readings, with_readings
 
 SHEETS = r"\.(xlsx|xlsm|xls|ods)"
 COLUMNS = r"\.(parquet|feather)"
-_WORDS = ("NA", "N/A", "<NA>", "NaN", "-NaN", "Null")
+_WORDS = ("NA", "N/A", "#N/A", "<NA>", "NaN", "-NaN", "Null")
 _MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
 _SEPARATORS = (",", ";", "\t", "|")
 _LAYOUT = {
@@ -221,7 +221,7 @@ def _missing_words(own: Any) -> dict[str, Any]:
 
 
 def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
-    """Returns the text of a file, in the encoding of its byte-order mark or in UTF-8 where none is told."""
+    """Returns the text of a file, by default in the encoding of its byte-order mark, or UTF-8."""
     opened, content = _OPENED.get(path.suffix.lower()), bytearray()
     try:
         with (opened or open)(path, "rb") as file:
@@ -246,7 +246,7 @@ def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
-    """Returns the cells of a sheet, the first one where none is told, as text, and notes."""
+    """Returns the cells of a sheet, by default the first one, as text, and notes."""
     name = options.pop("sheet_name", 0)
     if path.suffix.lower() != ".xls":
         if not zipfile.is_zipfile(path):
