@@ -91,25 +91,30 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
         ImportError: pandas, or what it needs for such a file, is not there.
         ValueError: lines of different lengths, text in another encoding, or one column of text.
     """
-    notes, used, named = list[str](), dict(read), True
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
-        native = _read_columns(path, read)
-    else:
-        native, named, notes = _read_cells(path, read, text)
-        told = {name: read.get(name) for name in ("decimal", "dayfirst")}
-        readings, agreed = chosen_readings(native, told, text)
-        if agreed.get("decimal") == "," and "decimal" not in read:  # a point may stand between thousands
-            again = read_table(path, {**read, "decimal": ","}, text)
-            if not any(_is_number(x) and again["types"][name].dtype == "str" for name, x in native.items()):
-                return again
-        native, used = with_readings(native, readings), {**used, **agreed}
-        for kind in ("numbers", "times"):
-            written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
-            notes += [f"read as {kind}: {', '.join(written)}"] if written else []
+        return _parts(_read_columns(path), True, [], read)
+    file = _look_at(path, read, text)
+    native, notes = file.read(file.options)
+    told = {name: read.get(name) for name in ("decimal", "dayfirst")}
+    readings, agreed = chosen_readings(native, told, text)
+    if agreed.get("decimal") == "," and told["decimal"] is None:  # a point may stand between thousands
+        again, more = file.read({**file.options, "decimal": ","})
+        others = chosen_readings(again, agreed, text)[0]
+        numbers = {name for name, x in again.items() if _is_number(x)} | others.keys()
+        if all(name in numbers for name, x in native.items() if _is_number(x)):
+            native, notes, readings = again, more, others
+    for kind in ("numbers", "times"):
+        written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
+        notes = [*notes, f"read as {kind}: {', '.join(written)}"] if written else notes
+    return _parts(with_readings(native, readings), file.named, [*file.notes, *notes], {**read, **agreed})
+
+
+def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of a ``DataSet`` with a frame's cells, whose columns have names or not."""
     frame = frame_of(native)
     names = tuple(str(cells.name) for cells in frame.columns)
     types = zip(names, (ColumnType(_type_of(x), x.categories, x.ordered) for x in frame.columns), strict=True)
-    parts: dict[str, Any] = {"notes": tuple(notes), "read": used}
+    parts: dict[str, Any] = {"notes": tuple(notes), "read": read}
     if named or not frame.numeric:
         parts |= {"names": names, "types": dict(types)}
     if frame.numeric:
@@ -149,17 +154,17 @@ def _library(suffix: str) -> str:
     )
 
 
-def _read_columns(path: Path, read: Mapping[str, Any]) -> Any:
+def _read_columns(path: Path) -> Any:
     """Reads a file whose columns have types."""
     form, size = path.suffix.lower(), path.stat().st_size
     if _library(form) == "pandas":
         dataset = import_module("pyarrow.dataset").dataset(path, format=form[1:])
         check_claim(8 * dataset.count_rows() * len(dataset.schema), size, "the table")
         reader = _pandas().read_parquet if form == ".parquet" else _pandas().read_feather
-        return reader(path, **read).reset_index(drop=True)
+        return reader(path).reset_index(drop=True)
     polars = import_module("polars")
     try:
-        lazy = (polars.scan_parquet if form == ".parquet" else polars.scan_ipc)(path, **read)
+        lazy = (polars.scan_parquet if form == ".parquet" else polars.scan_ipc)(path, glob=False)
         names, rows = lazy.collect_schema().names(), lazy.select(polars.len()).collect().item()
         check_claim(8 * rows * len(names), size, "the table")
         return lazy.collect().select([x for x in names if not re.fullmatch(r"__index_level_\d+__", x)])
@@ -167,57 +172,127 @@ def _read_columns(path: Path, read: Mapping[str, Any]) -> Any:
         raise ValueError("polars cannot follow what it claims; it is damaged") from error
 
 
-def _read_cells(path: Path, read: Mapping[str, Any], text: Collection[str]) -> tuple[Any, bool, list[str]]:
-    """Reads cells of text: a pandas frame, whether its columns have names, and notes."""
-    pandas, options = _pandas(), dict(read)
-    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
-    content, notes = (_text_of_sheet if sheet else _text_of)(path, options)
-    separator = options.pop("sep", None) or options.pop("delimiter", None) or _separator(path, content)
-    plain, width, named = len(separator) == 1 and not _LAYOUT & read.keys(), 0, True
-    options = {"sep": separator, "skipinitialspace": True, "dtype_backend": "numpy_nullable", **options}
-    options |= _missing_words(options.pop("na_values", ()))
-    if isinstance(types := options.get("dtype", {}), Mapping):
-        options["dtype"] = {**types, **dict.fromkeys(text, "string")}
-    if "engine" not in options and separator in (*_SEPARATORS, r"\s+"):
-        options["low_memory"] = False  # which would read a column in several types
-    if plain:
-        rows = [cells for _, cells in islice(_lines(content, separator), _LOOKED_AT)]
-        if not rows:
-            raise ValueError("expected at least one row, received none")
-        width = len(rows[0])
-        named = _holds_names(path, [row for row in rows if len(row) == width])
-        options["names"] = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
-        refuse_twice(options["names"])
-        options["header"] = 0 if named else None
-    try:
-        frame = pandas.read_csv(io.StringIO(content), **options)
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        _check_lines(content, separator, width)
-        raise ValueError(str(error).removeprefix("Error tokenizing data. C error: ").strip()) from error
-    shifted = "index_col" not in read and not isinstance(frame.index, pandas.RangeIndex)
-    if plain and ('"' in content or shifted or not len(frame) or frame.iloc[:, -1].isna().any()):
-        _check_lines(content, separator, width)
-    frame = frame.reset_index(drop=True).rename(columns=str)
-    notes += _keep_names_of_rows(frame, content, separator, options)
-    if not len(frame):
-        raise ValueError("expected at least one row below the names of columns, received none")
-    words = {name: column.str.strip() for name, column in frame.items() if column.dtype == "string"}
-    frame = frame.assign(**words) if words else frame
-    cells = frame.iloc[:, 0]
-    if frame.shape[1] == 1 and cells.dtype == "string" and not {"sep", "dtype", *text} & {*read, *text}:
-        row, cell = next((i, x) for i, x in enumerate(cells) if isinstance(x, str) and not is_number(x))
-        raise ValueError(
-            f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and cells "
-            r"are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces for separators"
+class _TextFile(NamedTuple):
+    """The text of a table, and what pandas is told of it.
+
+    Attributes:
+        content: the text.
+        options: Arguments of ``pandas.read_csv``.
+        width: Cells of each line; 0: arguments that were given tell of lines, and nothing is checked.
+        named: whether its columns have names.
+        notes: what was found out, in words.
+    """
+
+    content: str
+    options: dict[str, Any]
+    width: int
+    named: bool
+    notes: list[str]
+
+    def read(self, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Reads the cells to a pandas frame, and returns notes beside it."""
+        pandas, told = _pandas(), options["dtype"]
+        try:
+            frame = pandas.read_csv(io.StringIO(self.content), **options)
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+            self._check_lines()
+            raise ValueError(str(error).removeprefix("Error tokenizing data. C error: ").strip()) from error
+        shifted = "index_col" not in options and not isinstance(frame.index, pandas.RangeIndex)
+        if shifted or '"' in self.content or not len(frame) or frame.iloc[:, -1].isna().any():
+            self._check_lines()
+        if not len(frame):
+            raise ValueError("expected at least one row below the names of columns, received none")
+        frame = frame.reset_index(drop=True).rename(columns=str)
+        notes = self._keep_names_of_rows(frame, options)
+        words = {name: column.str.strip() for name, column in frame.items() if column.dtype == "string"}
+        if frame.shape[1] == 1 and words and self.width and not told:
+            cells = enumerate(frame.iloc[:, 0])
+            row, cell = next((i, x) for i, x in cells if isinstance(x, str) and not _is_plain(x))
+            raise ValueError(
+                f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and "
+                r"cells are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces"
+            )
+        return (frame.assign(**words) if words else frame), notes
+
+    def lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields the lines that are not empty, with their numbers."""
+        file, separator = io.StringIO(self.content, newline=""), self.options["sep"]
+        lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
+        try:
+            yield from (
+                (lines.line_num, cells) for cells in lines if len(cells) > 1 or "".join(cells).strip()
+            )
+        except csv.Error as error:
+            raise ValueError(
+                f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
+            ) from error
+
+    def _check_lines(self) -> None:
+        """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
+        for line, cells in self.lines() if self.width else ():
+            if len(cells) != self.width:
+                advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
+                if self.content.lstrip().startswith("#"):
+                    advice = "--read comment='#' passes over what stands behind a #"
+                elif len(cells) == self.width + 1:
+                    advice = "if each line begins with its own name, begin the first with a name for these"
+                raise ValueError(
+                    f"line {line}: expected {self.width} columns, received {len(cells)}; {advice}"
+                )
+
+    def _keep_names_of_rows(self, frame: Any, options: Mapping[str, Any]) -> list[str]:
+        """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
+        told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
+        numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
+        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+        zeros = re.search(rf'(?:^|["{re.escape(options["sep"])}])[ \t]*0[0-9]', self.content, re.MULTILINE)
+        if not (long or zeros):
+            return []
+        written = (
+            _pandas()
+            .read_csv(io.StringIO(self.content), **{**options, "dtype": "string"})
+            .rename(columns=str)
         )
-    return frame, named, notes
+        codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
+        for name in (*codes, *long):
+            frame[name] = written[name].array
+        reasons = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+        return [
+            f"read as text: {', '.join(names)} (numbers {why})" for why, names in reasons.items() if names
+        ]
 
 
-def _missing_words(own: Any) -> dict[str, Any]:
-    """Returns pandas' arguments for missing cells: "None" is none of the usual ones, as it may be a label."""
-    if isinstance(own, Mapping):
-        return {"na_values": own}
-    return {"keep_default_na": False, "na_values": [*_MISSING, *([own] if np.isscalar(own) else own)]}
+def _is_plain(cell: str) -> bool:
+    return is_number(cell) and not is_code(cell)
+
+
+def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _TextFile:
+    """Finds out what pandas has to be told of a file, beside the arguments that are given."""
+    given = dict(read)
+    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
+    content, notes = (_text_of_sheet if sheet else _text_of)(path, given)
+    separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
+    own, types = given.pop("na_values", ()), given.pop("dtype", {})
+    missing: dict[str, Any] = {"na_values": own}
+    if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
+        own = [own] if np.isscalar(own) else own
+        missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
+    types = {**types, **dict.fromkeys(text, "string")} if isinstance(types, Mapping) else types
+    options = {"sep": separator, "dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"}
+    options |= missing | given
+    if "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
+        options["low_memory"] = False  # which would read a column in several types
+    file = _TextFile(content, options, 0, True, notes)
+    if len(separator) > 1 or _LAYOUT & given.keys():
+        return file
+    rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
+    if not rows:
+        raise ValueError("expected at least one row, received none")
+    named = _holds_names(path, [row for row in rows if len(row) == len(rows[0])])
+    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+    refuse_twice(names)
+    options |= {"names": names, "header": 0 if named else None}
+    return file._replace(width=len(names), named=named)
 
 
 def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
@@ -276,30 +351,6 @@ def _separator(path: Path, content: str) -> str:
     return usual if usual in first or not others else max(others, key=first.count)
 
 
-def _lines(content: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the lines that are not empty, with their numbers."""
-    file = io.StringIO(content, newline="")
-    lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
-    try:
-        yield from ((lines.line_num, cells) for cells in lines if len(cells) > 1 or "".join(cells).strip())
-    except csv.Error as error:
-        raise ValueError(
-            f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
-        ) from error
-
-
-def _check_lines(content: str, separator: str, width: int) -> None:
-    """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
-    for line, cells in _lines(content, separator) if width else ():
-        if len(cells) != width:
-            advice = "; --read skiprows=1 passes over the first line, if it is no part of the table"
-            if content.lstrip().startswith("#"):
-                advice = "; --read comment='#' passes over what stands behind a #"
-            elif len(cells) == width + 1:
-                advice = "; if each line begins with its own name, begin the first with a name for these"
-            raise ValueError(f"line {line}: expected {width} columns, received {len(cells)}{advice}")
-
-
 def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     """Decides whether the first line holds the names of the columns, and warns where it guesses.
 
@@ -323,22 +374,6 @@ def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
             f"{path}: the first line, {listed}, is read as {taken}; --read header={other} if it is not"
         )
     return named
-
-
-def _keep_names_of_rows(frame: Any, content: str, separator: str, options: Mapping[str, Any]) -> list[str]:
-    """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
-    told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
-    numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
-    long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-    zeros = re.search(rf'(?:^|["{re.escape(separator)}])[ \t]*0[0-9]', content, re.MULTILINE)
-    if not (long or zeros):
-        return []
-    written = _pandas().read_csv(io.StringIO(content), **{**options, "dtype": "string"}).rename(columns=str)
-    codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
-    for name in (*codes, *long):
-        frame[name] = written[name].array
-    reasons = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
-    return [f"read as text: {', '.join(names)} (numbers {why})" for why, names in reasons.items() if names]
 
 
 # Writing
