@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, time
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from harmonium.data.frame import LONG, Series, is_code, is_number
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+_CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{6})?", re.ASCII)
 _CURRENCY = "[$€£¥]"
 _AMOUNT = re.compile(rf"([+-]?)({_CURRENCY}?) ?([+-]?)([0-9][0-9.,]*|\.[0-9]+)(?: ?(%|{_CURRENCY}))?")
 _DIGITS = {  # by the character before decimals; the other one stands between thousands
@@ -105,6 +106,8 @@ def _moments(cells: Sequence[str]) -> list[Reading]:
         zoned = any(text.endswith("Z") or re.search(r":\d\d[+-]", text) for text in texts)
         values = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=zoned)
         return [] if values.isna().any() else [Reading(values, "times", "ISO", {})]
+    if all(map(_CLOCK.fullmatch, texts)):  # as Python writes times of day
+        return [Reading([*map(time.fromisoformat, texts)], "times", "ISO", {})]
     readings = list[Reading]()
     for layout in (layout for layout in _MOMENTS if _fits(first, layout)):
         values = pandas.to_datetime(texts, format=layout, errors="coerce")

@@ -331,7 +331,8 @@ def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]
         check_claim(unpacked, path.stat().st_size, "the workbook")
     try:
         with _pandas().ExcelFile(path) as book:
-            sheets, cells = book.sheet_names, book.parse(name, header=None, dtype=str, keep_default_na=False)
+            sheets, told = book.sheet_names, {"header": None, "dtype": str, "keep_default_na": False}
+            cells = _pandas().read_excel(book, sheet_name=name, **told)
     except ImportError as error:
         raise ImportError(
             f"{path.suffix} files need more than pandas ({error}): pip install 'harmonium[xlsx]' reads "
