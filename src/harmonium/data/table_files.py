@@ -34,6 +34,7 @@ _LAYOUT = {
     *("header", "names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
     *("nrows", "engine", "lineterminator", "on_bad_lines"),
 }  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
+_NAMES_OF_ROWS = re.compile("(?<![0-9.])(0[0-9]|[0-9]{16})")  # digits that may be no number
 _LOOKED_AT = 1000  # lines that tell which of them holds the names
 _PIECE = 1 << 20  # bytes that are unpacked at once
 _OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
@@ -242,24 +243,18 @@ class _TextFile(NamedTuple):
 
     def _keep_names_of_rows(self, frame: Any, options: Mapping[str, Any]) -> list[str]:
         """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
+        if not _NAMES_OF_ROWS.search(self.content):
+            return []
+        as_text = {**options, "dtype": "string"}
+        written = _pandas().read_csv(io.StringIO(self.content), **as_text).rename(columns=str)
         told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
         numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
-        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-        zeros = re.search(rf'(?:^|["{re.escape(options["sep"])}])[ \t]*0[0-9]', self.content, re.MULTILINE)
-        if not (long or zeros):
-            return []
-        written = (
-            _pandas()
-            .read_csv(io.StringIO(self.content), **{**options, "dtype": "string"})
-            .rename(columns=str)
-        )
         codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
+        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
         for name in (*codes, *long):
             frame[name] = written[name].array
-        reasons = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
-        return [
-            f"read as text: {', '.join(names)} (numbers {why})" for why, names in reasons.items() if names
-        ]
+        why = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+        return [f"read as text: {', '.join(names)} (numbers {x})" for x, names in why.items() if names]
 
 
 def _is_plain(cell: str) -> bool:

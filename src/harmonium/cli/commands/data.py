@@ -13,7 +13,7 @@ import torch
 from harmonium._fetch import is_sparse
 from harmonium._settings import Setting
 from harmonium.cli import options
-from harmonium.cli.output import Listing, check_target
+from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.rows_file import SEQUENCES, TABLES, check_rows_target, spelt, write_array, write_rows
 from harmonium.data import BUILT_IN, DataSet, Rows, parse_arguments, read as read_data, write_weights
 from harmonium.data.dataset import dense
@@ -58,14 +58,16 @@ def data(
         check_target(out_weights, "out_weights", (".txt", ".dat", ".weights"), overwrite)
     columns = read_kinds(kinds) if kinds else {}
     reading = parse_arguments(read or ())
-    dataset = read_data(source, alphabet=alphabet or "auto", **reading)
+    with working("reading the data"):
+        dataset = read_data(source, alphabet=alphabet or "auto", **reading)
     weights = dataset.row_weights(reweight)
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     if out is not None:
         check_rows_target(out, letters, overwrite)
         picture = out.suffix.lower() == ".png"
         shape = options.image_shape_of(image_shape, dataset.image_shape, needed=picture)
-    result = _describe(dataset, columns)
+    with working("looking at the columns"):
+        result = _describe(dataset, columns)
     if weights is not None:
         result["effective_rows"] = float(weights.sum())
         if out_weights is not None:
