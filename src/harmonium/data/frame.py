@@ -434,7 +434,8 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
         return pandas.Series(values, index=index)
     series = pandas.Series(column.values, index=index)
     no_place = column.missing.any() and dtype in {"bool", *WHOLE}
-    return series if no_place or _gives_way(column) or dtype.startswith("interval[") else series.astype(dtype)
+    other = dtype.startswith("interval[") or (column.numeric and dtype == "object")
+    return series if no_place or other or _gives_way(column) else series.astype(dtype)
 
 
 def _native_series(narwhals: Any, column: Series, library: str) -> Any:

@@ -249,7 +249,7 @@ class _TextFile(NamedTuple):
         written = _pandas().read_csv(io.StringIO(self.content), **as_text).rename(columns=str)
         told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
         numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
-        codes = [name for name in numbers if written[name].dropna().map(is_code).any()]
+        codes = [name for name in numbers if any(map(is_code, written[name].dropna()))]
         long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
         for name in (*codes, *long):
             frame[name] = written[name].array
