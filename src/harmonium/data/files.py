@@ -43,31 +43,23 @@ def read(
     text: Collection[str] = (),
     **options: Any,
 ) -> DataSet:
-    """Read samples, one per row, with labels where the source has them.
+    """Reads samples, one per row, with labels where the source has them.
 
-    - ``.npy``: mapped from the file, not read.
-    - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
-      ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
+    - ``.npy``, mapped and not read; ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the
+      only one, with ``labels`` or ``y``, or a matrix written by ``scipy.sparse.save_npz``.
     - ``.csv``, ``.tsv``, ``.tab``, ``.dat``, ``.data``, each also with ``.gz``, ``.bz2`` or ``.xz``, and
-      ``.xlsx``, ``.xls``, ``.ods``: a table, by pandas (the extra ``tables``, and ``xlsx`` for sheets). A
-      first line with text is one of names where the text stands above numbers, or where none of its cells
-      stands in its column again; a doubt is a warning. Amounts, dates and times with one reading are read as
-      ``as_types`` does. A number such as 00123 makes text of its column. A column headed ``label`` or
-      ``labels`` becomes labels.
+      ``.xlsx``, ``.xls``, ``.ods``: a table, by pandas. A first line with text is one of names where the text
+      stands above numbers, or where none of its cells stands in its column again; a doubt is a warning. Text
+      with one reading is read as ``as_types`` does; a number such as 00123 makes text of its column.
     - ``.parquet``, ``.feather``: tables whose columns have types, by pandas with pyarrow, or else polars.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
-      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more that are not
-      compressed are mapped, not read.
-    - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
-      Two-dimensional samples stay in the file, others are read.
+      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more are mapped.
+    - ``.h5``, ``.hdf5``: the datasets ``samples``, which stay in the file, and ``labels`` (needs h5py).
     - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.aln``, ``.clustal``, ``.sto``, ``.stk``, ``.stockholm``,
-      ``.txt``, each also with ``.gz``: aligned sequences, one a row,
-      as places of their letters in the alphabet (``harmonium.sequences.read_alignment``). A table with a
-      column headed ``sequence``, of aligned sequences, is an alignment too; its other columns stand beside
-      it, and one of them may be the label.
+      ``.txt``, each also with ``.gz``, and a table with a column headed ``sequence``: aligned sequences, as
+      places of their letters in the alphabet (``harmonium.sequences.read_alignment``).
     - a folder: its images in the order of their names, all of one size and kind.
-    - a name in ``harmonium.data.BUILT_IN``, which tells where each of these sets comes from, as ``harmonium
-      data --help`` does. A file of such a name is read as ``./name``.
+    - a name in ``harmonium.data.BUILT_IN``. A file of such a name is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
@@ -80,10 +72,9 @@ def read(
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
         text: Names of columns of a table that are text, whatever their cells look like.
-        options: Arguments of pandas' reader of tables, such as ``sep``, ``decimal``, ``thousands``,
-            ``na_values`` (beside the usual words for missing cells), ``header``, ``comment``, ``skiprows``,
-            ``dtype``, ``encoding`` and ``sheet_name``; of ``.parquet`` those of its library. ``decimal`` and
-            ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways.
+        options: Arguments of pandas' reader of tables, such as ``sep``, ``header``, ``comment``, ``dtype``,
+            ``encoding``, ``sheet_name``, or ``na_values`` (beside the usual words for missing cells).
+            ``decimal`` and ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways.
 
     Raises:
         FileNotFoundError: no such path, or MNIST or Fashion-MNIST is nowhere.

@@ -12,6 +12,7 @@ import lzma
 import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
@@ -174,7 +175,7 @@ def _read_columns(path: Path) -> Any:
 
 
 class _TextFile(NamedTuple):
-    """The text of a table, and what pandas is told of it.
+    """Holds the text of a table, and the arguments with which pandas reads it.
 
     Attributes:
         content: the text.
@@ -386,18 +387,14 @@ def table_bytes(frame: Frame, suffix: str) -> bytes:
     Raises:
         ImportError: no library that writes them.
     """
-    text = suffix in (".csv", ".tsv")
+    text, columns = suffix in (".csv", ".tsv"), enumerate(frame.columns, 1)
     library = "pandas" if text and _pandas() else _library(suffix)
     header = all(isinstance(cells.name, str) for cells in frame.columns)
-    names = [x.name if isinstance(x.name, str) else f"column {j + 1}" for j, x in enumerate(frame.columns)]
-    columns = zip(names, frame.columns, strict=True)
-    series = (Series(name, x.values, x.dtype, x.categories, x.ordered) for name, x in columns)
-    native, buffer = build(Frame(tuple(series), library)), io.BytesIO()
+    named = (x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns)
+    native, buffer = build(Frame(tuple(named), library)), io.BytesIO()
     if text:
         separator = "," if suffix == ".csv" else "\t"
         return str(native.to_csv(index=False, header=header, sep=separator, lineterminator="\n")).encode()
-    verb, form = (
-        ("to_", suffix[1:]) if library == "pandas" else ("write_", suffix[1:].replace("feather", "ipc"))
-    )
-    getattr(native, verb + form)(buffer)
+    form = suffix[1:] if library == "pandas" else suffix[1:].replace("feather", "ipc")
+    getattr(native, f"{'to' if library == 'pandas' else 'write'}_{form}")(buffer)
     return buffer.getvalue()
