@@ -450,6 +450,25 @@ def test_arguments_of_pandas_are_handed_through(
     assert next(iter(columns(found).values())) == cells
 
 
+@pytest.mark.parametrize(
+    ("content", "argument"),
+    [
+        ("# logger\n1,2\n3,4\n", {"comment": "#"}),
+        ("5 6\n1 2\n", {"sep": r"\s+"}),
+        ("x\nyes,no\nno,no\nyes,yes\n", {"skiprows": 1}),
+    ],
+)
+def test_a_first_line_of_data_behind_an_argument_is_questioned(
+    tmp_path: Path, content: str, argument: dict[str, Any]
+) -> None:
+    assert (
+        "is read as the names of columns; --read header=none"
+        in load(tmp_path / "x.csv", content, **argument)[1]
+    )
+    found, said = load(tmp_path / "x.csv", content, **argument, header=None)
+    assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
+
+
 def test_an_argument_that_pandas_has_not(tmp_path: Path, cli: CommandLine) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert "unexpected keyword argument 'decimals'" in cli.refuse(

@@ -97,6 +97,11 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
         return _parts(_read_columns(path), True, [], read)
     file = _look_at(path, read, text)
     native, notes = file.read(file.options)
+    if not file.width and not {"header", "names"} & read.keys():
+        rows = [[*native.columns], *native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()]
+        named, doubt = _holds_names(rows)
+        if doubt or not named:
+            _warn_of_first(path, rows[0], True)
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
     readings, agreed = chosen_readings(native, told, text)
     if agreed.get("decimal") == "," and told["decimal"] is None:  # a point may stand between thousands
@@ -284,7 +289,9 @@ def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _Tex
     rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
     if not rows:
         raise ValueError("expected at least one row, received none")
-    named = _holds_names(path, [row for row in rows if len(row) == len(rows[0])])
+    named, doubt = _holds_names([row for row in rows if len(row) == len(rows[0])])
+    if doubt:
+        _warn_of_first(path, rows[0], named)
     names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
     refuse_twice(names)
     options |= {"names": names, "header": 0 if named else None}
@@ -348,8 +355,8 @@ def _separator(path: Path, content: str) -> str:
     return usual if usual in first or not others else max(others, key=first.count)
 
 
-def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
-    """Decides whether the first line holds the names of the columns, and warns where it guesses.
+def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
+    """Decides whether the first line holds the names of the columns, and whether that is open to doubt.
 
     It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
     """
@@ -364,13 +371,14 @@ def _holds_names(path: Path, rows: Sequence[Sequence[str]]) -> bool:
     again = [] if above else [x for x, column in pairs if x in column]
     named = bool(texts) and not again and (not numbers or len({*first}) == len(first))
     counts = len(numbers) == len(first) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
-    if (numbers and named) or (texts and again and (not numbers or all(map(is_number, again)))) or counts:
-        listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
-        taken, other = ("the names of columns", "none") if named else ("data", "0")
-        _checks.warn(
-            f"{path}: the first line, {listed}, is read as {taken}; --read header={other} if it is not"
-        )
-    return named
+    repeated = texts and again and (not numbers or all(map(is_number, again)))
+    return named, bool((numbers and named) or repeated or counts)
+
+
+def _warn_of_first(path: Path, first: Sequence[str], named: bool) -> None:
+    listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
+    taken, other = ("the names of columns", "none") if named else ("data", "0")
+    _checks.warn(f"{path}: the first line, {listed}, is read as {taken}; --read header={other} if it is not")
 
 
 # Writing
