@@ -132,7 +132,7 @@ class DataSet:
         frame = frame_of(dense(self.samples), self.names)
         if self.names is None:
             return frame
-        types = self.types or {}
+        types: Mapping[Any, ColumnType] = self.types or {}
         columns = (replace(x, **types[x.name]._asdict()) if x.name in types else x for x in frame.columns)
         return Frame(tuple(columns), TEXT)
 

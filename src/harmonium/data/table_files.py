@@ -364,7 +364,7 @@ def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     below = [
         [x.strip() for x in column if x.strip() not in _MISSING] for column in zip(*rows[1:], strict=True)
     ]
-    pairs = [*zip(first, below or [()] * len(first), strict=True)]
+    pairs = [*zip(first, below or [[] for _ in first], strict=True)]
     texts = [x for x in first if x not in _MISSING and not is_number(x)]
     numbers = [x for x in first if is_number(x) and x not in _MISSING]
     above = any(x in texts and column and all(map(is_number, column)) for x, column in pairs)
