@@ -152,7 +152,7 @@ def test_help_of_all(cli: CommandLine) -> None:
         ("harmonium train dig", ["digits"]),
         ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
         ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
-        ("harmonium train --hidden-kind do", ["double_relu"]),
+        ("harmonium train --binarise sa", ["sample"]),
         ("harmonium train --early", ["--early-stopping"]),
         ("harmonium evaluate run bars", ["bars-and-stripes"]),
         ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),

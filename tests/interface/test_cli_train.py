@@ -67,7 +67,6 @@ def test_gaussian_units_start_off_their_saddle(cli: CommandLine, tmp_path: Path)
         (["--visible", "spin"], ["Spin(16)", "Bernoulli(5)"], "Standardise"),
         (["--visible", "gaussian"], ["Gaussian(16)", "Bernoulli(5)"], "Standardise"),
         (["--visible", "categorical"], ["Categorical(16, 2)", "Bernoulli(5)"], "OneHot"),
-        (["--hidden-kind", "spin"], ["Bernoulli(16)", "Spin(5)"], "Identity"),
         (["--hidden", "4"], ["Bernoulli(16)", "Bernoulli(5)", "Bernoulli(4)"], "Identity"),
         (
             ["--hidden", "spin:4, categorical:2:3"],
@@ -120,7 +119,10 @@ def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: P
     [
         (["--rule", "cd", "--sweeps", "3"], "cd(3)"),
         (["--rule", "pcd", "--sweeps", "2", "--chains", "7"], "pcd(2, chains=7)"),
-        (["--rule", "tempered_pcd", "--replicas", "3"], "tempered_pcd(1, chains=100, replicas=3)"),
+        (
+            ["--rule", "tempered_pcd", "--rule-option", "replicas=3"],
+            "tempered_pcd(1, chains=100, replicas=3)",
+        ),
         (["--rule", "noise_cd", "--sweeps", "2"], "noise_cd(2, chains=100)"),
         (["--rule", "exact", "--centred"], "centred(exact())"),
         (["--rule", "pcd", "--rule-option", "k=2", "--chains", "7"], "pcd(2, chains=7)"),
@@ -209,7 +211,7 @@ def test_a_resume_with_other_settings_or_encoding_is_refused(cli: CommandLine, t
         ([BARS, "--rule", "cd", "--chains", "5"], ["--chains: ", "cd", "5"]),
         ([BARS, "--hidden", "5,x"], ["--hidden: ", "'x'"]),
         ([BARS, "--hidden", "0,5"], ["--hidden: ", "'0'"]),
-        ([BARS, "--hidden-kind", "soft"], ["--hidden-kind: ", "soft"]),
+        ([BARS, "--hidden", "soft:5"], ["--hidden: ", "soft"]),
         ([BARS, "--visible", "soft"], ["soft", "bernoulli"]),
         ([BARS, "--binarise", "magic"], ["--binarise: ", "magic"]),
         ([BARS, "--updates", "5", "--epochs", "5"], ["--updates, --epochs: "]),

@@ -331,7 +331,7 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
             self.steps.append(self.size)
             return Gibbs().step(hamiltonian, state, generator)
 
-    cli.train("bars-and-stripes", tmp_path / "run", "--kernel", "noting", "--step", "0.5")
+    cli.train("bars-and-stripes", tmp_path / "run", "--kernel", "noting", "--kernel-option", "step=0.5")
     assert set(Noting.steps) == {0.5}
     Noting.steps.clear()
     sample = ("sample", tmp_path / "run", "--rows", 4, "--sweeps", 3, "--out", tmp_path / "s.npy")
@@ -339,10 +339,8 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
     assert Noting.steps == [0.1] * 3
     cli.train("bars-and-stripes", tmp_path / "named", "--rule-option", "kernel=noting")
     assert "noting" in cli.refuse(*sample, "--kernel", "other", "--overwrite")
-    message = cli.refuse(*sample, "--kernel", "noting", "--inner", 3, "--overwrite")
-    assert message == "--inner: expected none with kernel noting, received 3"
-    message = cli.refuse(*sample, "--kernel", "tempered", "--step", 3, "--overwrite")
-    assert message == "--step: expected none with kernel tempered, received 3.0"
+    message = cli.refuse(*sample, "--kernel", "noting", "--kernel-option", "inner=3", "--overwrite")
+    assert message == "--kernel-option: expected NAME=VALUE with NAME one of step, received 'inner=3'"
 
 
 def test_the_command_makes_every_kernel_of_the_package() -> None:

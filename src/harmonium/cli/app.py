@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -136,7 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
             path = error.ctx.command_path if error.ctx else "harmonium"
-            return _fail(f"{error.format_message()} (see {path} --help)", USAGE)
+            names = getattr(getattr(error, "param", None), "opts", ())
+            given = (value for name, value in pairwise(arguments) if name in names)
+            received = "".join(f", received {value!r}" for value in islice(given, 1))
+            return _fail(f"{error.format_message()}{received} (see {path} --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error), arguments), USAGE)
         except (KeyboardInterrupt, typer.Abort):

@@ -19,7 +19,7 @@ import typer
 from harmonium import _checks, coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
-from harmonium.chains import Correction, Kernel
+from harmonium.chains import Kernel
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN
@@ -140,18 +140,12 @@ class Chains(Checked):
 
     Attributes:
         kernel: what moves the chains; gibbs if not given.
-        step: step of the kernels that make steps, in units of a unit's variance.
-        inner: Langevin steps of a sweep of gibbs-langevin.
-        correction: correction of gibbs-langevin.
-        kernel_option: anything else that the kernel takes, such as adjust=10; repeatable.
+        kernel_option: what the kernel takes, such as step=0.2; repeatable.
     """
 
     PANEL: ClassVar[str] = "Chains"
     METHOD: ClassVar[str] = "chains"
     kernel: Annotated[str | None, Setting(Kernel.registry, belongs_to=("rule",))] = None
-    step: Annotated[float | None, Setting(belongs_to=("rule", "kernel"))] = None
-    inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None
-    correction: Annotated[str | None, Setting(get_args(Correction), belongs_to=("rule", "kernel"))] = None
     kernel_option: Annotated[
         list[str] | None, Setting(metavar="NAME=VALUE", belongs_to=("rule", "kernel"))
     ] = None
@@ -163,13 +157,7 @@ class Chains(Checked):
             ValueError: an option that the kernel does not take.
         """
         chosen = Kernel.registry[self.kernel or "gibbs"]
-        known = signature(chosen).parameters
-        given = {"step": self.step, "inner": self.inner, "correction": self.correction}
-        given = {option: value for option, value in given.items() if value is not None}
-        for option, value in given.items():
-            if option not in known:
-                raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
-        made = make_named("kernel_option", chosen, self.kernel_option, known, **given)
+        made = make_named("kernel_option", chosen, self.kernel_option, signature(chosen).parameters)
         return None if self.kernel is None else made
 
 

@@ -17,7 +17,7 @@ from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._frame_files import frame_bytes
-from harmonium.data._text_files import Dialect, as_written, is_whole
+from harmonium.data._text_files import Dialect
 from harmonium.data.frame import TEXT, of_whole_numbers
 from harmonium.sequences import spell, write_fasta
 
@@ -44,8 +44,8 @@ def write_rows(
     A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
     Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
     a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
-    other files have no place for them. Cells of a text file ``source`` that keep their value are written to
-    another as they are written there, with its marks or those of ``dialect``; ``.tsv`` files have tabs.
+    other files have no place for them. Text files have the marks of ``dialect``, else those of ``source``;
+    ``.tsv`` files have tabs.
 
     Raises:
         ImportError: no library that writes ``.parquet`` or ``.feather`` files.
@@ -63,10 +63,9 @@ def write_rows(
             rows, names = spelt(rows, alphabet, source), None
         frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
-            given = source.texts() if source is not None and source.texts is not None else {}
             marks = dialect or (Dialect() if source is None else source.dialect)
             marks = marks._replace(separator="\t") if suffix == ".tsv" else marks
-            replace_file(path, _as_text(frame, marks, given).encode())
+            replace_file(path, _as_text(frame, marks).encode())
         else:
             replace_file(path, frame_bytes(_named(frame), suffix))
         return
@@ -156,26 +155,15 @@ def _named(frame: Frame) -> Frame:
     return Frame(tuple(columns), frame.library)
 
 
-def _as_text(frame: Frame, marks: Dialect, given: Mapping[str, list[str]]) -> str:
+def _as_text(frame: Frame, marks: Dialect) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
     header = [cells.name for cells in frame.columns]
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=marks.separator, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    columns = [_as_given(cells, given.get(str(cells.name)), marks.decimal) for cells in _named(frame).columns]
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerows(zip(*(texts(cells, marks.decimal) for cells in frame.columns), strict=True))
     return buffer.getvalue()
-
-
-def _as_given(cells: Series, given: list[str] | None, decimal: str) -> list[str]:
-    """The texts of cells: those of a text file where they stand for the same values."""
-    if given is None:
-        return texts(cells, decimal)
-    given = given[: len(cells.values)]
-    if cells.numeric and all(map(is_whole, given)):
-        cells = replace(cells, dtype="int64")
-    return as_written(given, cells.values.tolist(), texts(cells, decimal))
 
 
 def texts(cells: Series, decimal: str = ".") -> list[str]:

@@ -84,8 +84,6 @@ def train(
     options.set_threads(settings.threads)
     if not (resume or overwrite) and options.is_leading():
         refuse_run(run_dir)
-    if config is not None:
-        stored.warn_of_differences()
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
     device = options.as_device(settings.device)
     with working("reading the data"):
@@ -329,8 +327,6 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         share=settings.share(label),
         std=settings.initial_std,
         seed=as_root(settings.seed),
-        kind=settings.hidden_kind,
-        n_states=settings.hidden_states,
         method=settings.method,
         init=settings.init,
         steered=bool(list_unused(settings, "exact")),
