@@ -76,7 +76,7 @@ RUNS = {
         "--joint",
         "0.2",
     ),
-    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "k=2"),
+    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=none", "--rule-option", "k=2"),
     "shards": (BARS, "--shards", "4", "--batch-size", "16"),
     "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
 }
@@ -473,24 +473,6 @@ def test_wrong_options_of_a_kernel_are_named(
     *before, last = options
     refused = cli.refuse("train", BARS, tmp_path / "run", *before, "--kernel-option", last)
     assert refused.startswith("--kernel-option: ") and message in refused
-
-
-@pytest.mark.parametrize(
-    ("word", "pairs"),
-    [
-        ("gibbs-independent", hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent())),
-        (
-            "gibbs-common-noise",
-            hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),
-        ),
-        ("metropolis", hm.coupled.Metropolis()),
-    ],
-)
-@pytest.mark.parametrize("rule", ["ucd", "ucd_lmi"])
-def test_pairs_of_chains_by_their_names(rule: str, word: str, pairs: hm.coupled.PairKernel) -> None:
-    """Alg. 1 and Alg. 3 of Qiu et al. (2020), and Metropolis pairs of whole states."""
-    made = made_rule(TrainSettings(rule=rule, rule_option=[f"pair_kernel={word}"]))
-    assert repr(made) == repr(rules.from_options(rule, pair_kernel=pairs, chains=8))
 
 
 def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):

@@ -136,8 +136,8 @@ def test_bytes_are_standardised_for_gaussian_units(cli: CommandLine, tmp_path: P
             "tap(order=3, damping=0.5, tolerance=None)",
         ),
         (
-            ["--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "antithetic=true"],
-            "ucd(1, chains=100, pair_kernel=Metropolis(",
+            ["--rule", "ucd", "--rule-option", "max_sweeps=9", "--rule-option", "antithetic=true"],
+            "ucd(1, chains=100, ",
         ),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium._states import branches, map_leaves
+from harmonium._states import leaves, map_leaves, require_alike
 from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, Tempering
 from harmonium.chains.langevin import Annealing
 from harmonium.chains.tempering import Replicas
@@ -91,18 +91,9 @@ def crash(update: hm.training.Update) -> None:
 
 def assert_same(a: Any, b: Any) -> None:
     """The same bits, in the same build."""
-    assert type(a) is type(b)
-    if isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    elif isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for key in a:
-            assert_same(a[key], b[key])
-    elif (parts := branches(a)) is not None:
-        for x, y in zip(parts, branches(b) or [], strict=True):
-            assert_same(x, y)
-    else:
-        assert a == b
+    require_alike(a, b, "state")
+    for (place, x), (_, y) in zip(leaves(a), leaves(b), strict=True):
+        assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y, place
 
 
 # A state that is kept whole --------------------------------------------------------------------------------

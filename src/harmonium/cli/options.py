@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from functools import partial
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from types import UnionType
@@ -16,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 import torch
 import typer
 
-from harmonium import _checks, coupled
+from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
 from harmonium.chains import Kernel
@@ -44,7 +43,6 @@ ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, wher
 Unknown = Annotated[
     Literal["error", "missing"],
     Setting(
-        ("error", "missing"),
         help="Of later values that training never saw, such as a new category: missing takes them as missing "
         "where other cells are predicted, and as improbable in scores, with a warning; error refuses them. "
         "If not given as in training, and there missing. In sequences the same of letters that stand for "
@@ -227,19 +225,6 @@ def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool 
     return tuple(map(int, sides))
 
 
-_NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
-    "kernel": Kernel.registry,
-    "pair_kernel": {
-        "gibbs": coupled.Gibbs,
-        "gibbs-independent": partial(coupled.Gibbs, coupled.Maximal(), coupled.Independent()),
-        "gibbs-common-noise": partial(
-            coupled.Gibbs, coupled.Maximal(common_noise=True), coupled.CommonNoise()
-        ),
-        "metropolis": coupled.Metropolis,
-    },
-}
-
-
 def make_named(
     name: str, make: Callable[..., Made], texts: Sequence[str] | None, known: Collection[str], **given: Any
 ) -> Made:
@@ -263,7 +248,7 @@ def make_named(
             raise ValueError(f"{name}: expected NAME=VALUE {names}, received {text!r}")
         if option in given or option in read:
             raise ValueError(f"{name}: expected {option} once, received it twice")
-        read[option] = _read_value(f"{name}: {option}", value, _NAMED.get(option))
+        read[option] = _read_value(f"{name}: {option}", value)
     try:
         return make(**given, **read)
     except (TypeError, ValueError) as error:
@@ -272,13 +257,13 @@ def make_named(
         raise
 
 
-def _read_value(name: str, text: str, named: Mapping[str, Callable[[], Any]] | None) -> Any:
-    """Returns a truth value, nothing at all, one of the named things, numbers as JSON has them, or a word."""
+def _read_value(name: str, text: str) -> Any:
+    """Returns a truth value, nothing at all, a kernel by its name, numbers as JSON has them, or a word."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    if named is not None:
-        return named[_checks.one_of(text.lower(), name, named)]()
+    if name.endswith(": kernel"):
+        return Kernel.registry[_checks.one_of(text.lower(), name, Kernel.registry)]()
     for read in (json.loads, float):
         try:
             return read(text)

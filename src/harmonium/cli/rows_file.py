@@ -54,9 +54,7 @@ def write_rows(
     suffix = path.suffix.lower()
     if path.name.lower().endswith(SEQUENCES):
         assert alphabet is not None and not isinstance(rows, Frame)
-        names = [] if source is None or source.alignment is None else source.alignment.names
-        named = all(names) and len(names) == len(rows)
-        write_fasta(path, rows, alphabet, names if named else None, overwrite=True)
+        write_fasta(path, rows, alphabet, _row_names(source, len(rows)), overwrite=True)
         return
     if suffix in TABLES:
         if alphabet is not None and labels is not None and not isinstance(rows, Frame):
@@ -125,13 +123,16 @@ def check_rows_target(path: Path, alphabet: str | None, overwrite: bool) -> None
 
 def spelt(rows: NDArray[Any], alphabet: str, source: DataSet | None, beside: Sequence[Series] = ()) -> Frame:
     """Returns sequences as a table: names, those of their source or 1, 2, …, letters, and other columns."""
-    known = [] if source is None or source.alignment is None else source.alignment.names
-    named = len(known) == len(rows) and all(known)
-    names = known if named else [str(k + 1) for k in range(len(rows))]
-    texts = spell(np.nan_to_num(rows, nan=-1), alphabet)
-    cells = {"name": names, "sequence": texts}
+    names = _row_names(source, len(rows)) or [str(k + 1) for k in range(len(rows))]
+    cells = {"name": names, "sequence": spell(np.nan_to_num(rows, nan=-1), alphabet)}
     columns = [Series(name, np.array(values, object), "str") for name, values in cells.items()]
     return Frame((*columns, *beside), TEXT)
+
+
+def _row_names(source: DataSet | None, rows: int) -> Sequence[str] | None:
+    """Returns the names of sequences in their source; None where not all of these rows have one."""
+    names = [] if source is None or source.alignment is None else source.alignment.names
+    return names if len(names) == rows and all(names) else None
 
 
 def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Series | None) -> Frame:

@@ -355,7 +355,7 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
                 "that a run began with resume one without"
             )
         return RunFile()
-    path = config if typed.from_run is None or config is not None else typed.from_run / RUN_FILE
+    path = config or (typed.from_run and typed.from_run / RUN_FILE)
     if path is None or (config is None and not path.is_file()):
         return RunFile()
     stored = RunFile.read(path)
