@@ -269,7 +269,7 @@ def test_an_interval_takes_the_ends_that_belong_to_it(closed: str, low: bool, hi
         if belongs:
             interval.check(value, "share")
         else:
-            with pytest.raises(ValueError, match=r"share: expected a number in [\[(]0"):
+            with pytest.raises(ValueError, match=r"share: expected a finite number in [\[(]0"):
                 interval.check(value, "share")
 
 
