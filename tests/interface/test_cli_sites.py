@@ -157,12 +157,7 @@ def test_mutations_are_named_as_scans_name_them(cli: CommandLine, run: Path, cod
         site = number - 17  # named P7/17-24
         assert LETTERS[codes[7, site]] == own != new
         assert float(line["score"]) == float(effects[site, LETTERS.index(new)])
-    matrix = table(run / "mutations" / "matrix.csv")
-    assert [float(row[letter]) for row in matrix for letter in LETTERS] == effects.flatten().tolist()
-    assert [(row["site"], row["number"]) for row in matrix] == [
-        (str(k + 1), str(k + 17)) for k in range(SITES)
-    ]
-    assert result["files"] == ["mutations.csv", "matrix.csv", "mutations.png"] and "notes" not in result
+    assert result["files"] == ["mutations.csv", "mutations.png"] and "notes" not in result
 
 
 def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -170,8 +165,6 @@ def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_p
     result = cli.succeed("mutations", run, "--wild-type", "P3/13-19", *out).json
     numbers = {int(line["mutant"][1:-1]) for line in table(tmp_path / "m" / "mutations.csv")}
     assert result["letters"] == 7 and numbers == set(range(13, 20))
-    matrix = {row["site"]: row["number"] for row in table(tmp_path / "m" / "matrix.csv")}
-    assert [*matrix.values()] == ["13", "", *map(str, range(14, 20))]
     result = cli.succeed("mutations", run, "--wild-type", "P4", *out).json
     assert "numbered from 1" in result["notes"][0]
     cli.succeed("mutations", run, "--wild-type", "5", "--first", 30, *out)
@@ -184,14 +177,15 @@ def test_insertions_have_numbers_of_their_own(cli: CommandLine, run: Path, tmp_p
     path, out = tmp_path / "query.a3m", ("--out", tmp_path / "m", "--overwrite", "--json")
     path.write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
 
-    def numbers(name: str, *more: object) -> list[str]:
+    def numbers(name: str, *more: object) -> list[int]:
         cli.succeed("mutations", run, "--data", path, "--wild-type", name, *more, *out)
-        return [row["number"] for row in table(tmp_path / "m" / "matrix.csv")]
+        mutants = [row["mutant"] for row in table(tmp_path / "m" / "mutations.csv")]
+        return [*dict.fromkeys(int(mutant[1:-1]) for mutant in mutants)]
 
-    assert numbers("Q1") == ["20", "21", "23", "24", "26", "27", "28", "29"]
-    assert numbers("Q2") == [*map(str, range(20, 28))] and numbers("Q4") == [*map(str, range(5, 13))]
-    assert numbers("Q3") == ["2", "3", "4", "5", "", "6", "7", "8"]
-    assert numbers("Q3", "--first", 30)[0] == "31"
+    assert numbers("Q1") == [20, 21, 23, 24, 26, 27, 28, 29]
+    assert numbers("Q2") == [*range(20, 28)] and numbers("Q4") == [*range(5, 13)]
+    assert numbers("Q3") == [2, 3, 4, 5, 6, 7, 8]
+    assert numbers("Q3", "--first", 30)[0] == 31
     (tmp_path / "scan.csv").write_text("mutant\nG23A\nA26C\n")
     done = cli.succeed(
         "mutations", run, "--data", path, "--wild-type", "Q1", "--mutants", tmp_path / "scan.csv", *out
@@ -243,32 +237,23 @@ OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected", "left_out"),
+    ("name", "text", "expected"),
     [
-        ("x.csv", "mutant,DMS_score\nA1C,1\nC2*,2\nA1C:C2*,3\nG3U,4\n", ["-CCGU", "-ACUU"], (2, 4)),
-        ("x.tsv", "mutant\tDMS_score\nC2*\t1\nA1C:G3U\t2\n", ["-CCUU"], (1, 2)),
-        ("x.csv", "mutant\nA1C\nU4*\n", ["-CCGU"], (1, 2)),
-        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"], None),
-        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"], None),
-        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"], None),
-        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"], None),
+        ("x.csv", "mutant,DMS_score\nA1C,1\nA1C:C2A,3\nG3U,\n", ["-CCGU", "-CAGU", "-ACUU"]),
+        ("x.tsv", "mutant\tDMS_score\nA1C:G3U\t2\n", ["-CCUU"]),
+        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"]),
+        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"]),
+        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"]),
+        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"]),
     ],
 )
-def test_lists_of_mutants_as_they_come(
-    name: str, text: str, expected: list[str], left_out: Any, tmp_path: Path
-) -> None:
-    """Rows of a table, or of a column alone; stop codons are left out with what was measured, and counted."""
+def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+    """Rows of a table, or of a column alone; what was not measured is missing."""
     (tmp_path / name).write_bytes(text.encode())
-    notes = list[str]()
-    names, measured = _read_mutants(tmp_path / name, LETTERS, notes)
+    names, measured = _read_mutants(tmp_path / name)
     rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
     assert hm.sequences.spell(rows, LETTERS) == expected
     assert measured is None or len(measured) == len(names)
-    if left_out is None:
-        assert notes == []
-    else:
-        stops, total = left_out
-        assert notes == [f"mutant: {stops} of {total} have a stop codon, and are left out"]
 
 
 @pytest.mark.parametrize(
@@ -281,14 +266,14 @@ def test_lists_of_mutants_as_they_come(
         ("mutant,DMS_score\nC2G,1\nA1C:C2G: A1G,2\n", "received A1C and A1G in .* as number 2"),
         ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
         ("mutant,DMS_score\nA1C,1\n,0\n", "received '' as number 2"),
-        ("mutant,DMS_score\nA1*,1\nC2*,2\n", "2 of 2 have a stop codon"),
+        ("mutant,DMS_score\nA1C,1\nC2*,2\n", "of letters in '-ACGU', received 'C2\\*' as number 2"),
         ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* 'high'"),
     ],
 )
 def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=f"mutants: .*{said}"):
-        names, _ = _read_mutants(tmp_path / "x.csv", LETTERS, [])
+        names, _ = _read_mutants(tmp_path / "x.csv")
         hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
 
 
@@ -339,25 +324,6 @@ def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: P
     cli.succeed("score", tmp_path / "run", family, "--out", tmp_path / "s.csv", "--nearest")
     distances = [float(line["distance"]) for line in table(tmp_path / "s.csv")]
     assert distances[9] == pytest.approx(0.5 / SITES) or distances[9] == 0.0
-
-
-def test_a_letter_never_seen_is_said(
-    cli: CommandLine, family: Path, codes: np.ndarray, tmp_path: Path
-) -> None:
-    codes = codes.copy()
-    codes[codes[:, 4] == 2, 4] = 1
-    hm.sequences.write_fasta(family, codes, "rna", overwrite=True)
-    cli.train(family, tmp_path / "run")
-    result = cli.succeed("mutations", tmp_path / "run", "--json").json
-    assert any(note.startswith("score: 1 of 24 mutants have a letter") for note in result["notes"])
-    other = tmp_path / "other.fasta"
-    hm.sequences.write_fasta(other, codes[:1], "rna", ["P0/10-17"])
-    found = cli.succeed(
-        "mutations", tmp_path / "run", "--data", other, "--out", tmp_path / "m", "--json"
-    ).json
-    assert [note for note in found["notes"] if note.startswith("score:")] == [
-        note for note in result["notes"] if note.startswith("score:")
-    ]
 
 
 def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from harmonium._settings import From0
@@ -14,21 +13,19 @@ from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.output import Listing, working
 from harmonium.ladder import ages_of, hamiltonians_along
-from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
 from harmonium.report.logos import letters_of
 from harmonium.report.plots import require_figures
 from harmonium.tables import Codec
-from harmonium.tasks import directions, effective_couplings
+from harmonium.tasks import directions
 
 EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")
 
 _FILES = ("directions.png", "tree.png", "tree.nwk", "logos.png")
-# Singular values and pairs that are listed; rows and chains that are drawn as points, before these cover all.
-_VALUES, _PAIRS, _ROWS, _CHAINS = 5, 10, 1000, 500
+# Singular values that are listed; rows and chains that are drawn as points, before these cover all.
+_VALUES, _ROWS, _CHAINS = 5, 1000, 500
 _STARTS = 200  # rows that flow to solutions, as in a report: 1,000 of 136 sites took 38 s and found no more
-_COLUMNS = 200  # for which couplings through hidden units take seconds
 
 
 def inspect(
@@ -39,7 +36,7 @@ def inspect(
     overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
 ) -> dict[str, Any]:
-    """Look inside a machine: its directions, solutions and couplings, over the ages of its run.
+    """Look inside a machine: its directions and solutions, over the ages of its run.
 
     Writes directions.png (singular values over ages; data and samples along the first two directions), of
     sequences logos.png (the letters of these directions), and the tree of TAP solutions as tree.nwk (Newick)
@@ -86,7 +83,6 @@ def inspect(
             {"updates": age, "solutions": int(number), "singular_values": one.values[:_VALUES].tolist()}
             for age, number, one in zip(ages, tree.solutions, each, strict=True)
         ),
-        "couplings": strongest_pairs(coding, machine, notes),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
         "notes": notes,
@@ -100,36 +96,3 @@ def _draw_letters(coding: Codec, directions: Tensor, path: Path) -> None:
         width = len(directions) - coding.label_width
         leading = directions[:width, :2].T.reshape(-1, width // len(letters), len(letters))
         draw_logos(leading.cpu(), letters, path, [f"direction {a + 1}" for a in range(len(leading))])
-
-
-def strongest_pairs(coding: Codec, machine: BoltzmannMachine, notes: list[str]) -> Listing:
-    """Returns the pairs of visible units that are coupled most strongly, where the machine allows them."""
-    if machine.hidden and machine.visible_width > _COLUMNS:
-        notes.append(
-            f"couplings: left out, as those through hidden units take long beyond {_COLUMNS} columns; "
-            "harmonium contacts and couplings find them for sequences"
-        )
-        return Listing()
-    try:
-        with working("finding effective couplings"):
-            found = effective_couplings(machine).pairs.cpu()
-    except ValueError as error:
-        notes.append(f"couplings: left out, {error}")
-        return Listing()
-    unit = machine.unit_of_column.cpu()
-    each = torch.eye(int(unit[-1]) + 1, dtype=found.dtype)[:, unit]  # (units, columns)
-    norms = (each @ found.square() @ each.t()).sqrt().triu(1)
-    known = [*coding.columns(), *([] if coding.label is None else [coding.label])]
-    columns, lines = known if len(known) == len(each) else [None] * len(each), Listing()
-    for place in norms.flatten().topk(min(_PAIRS, norms.numel())).indices.tolist():
-        pair = divmod(place, len(each))
-        block = found[unit == pair[0]][:, unit == pair[1]]
-        states = divmod(int(block.abs().argmax()), block.shape[1])
-        names = [i if columns[i] is None else columns[i].name for i in pair]
-        values = [getattr(columns[i] and columns[i].coding, "values", ()) for i in pair]
-        line: dict[str, Any] = {"columns": names, "norm": float(norms[pair])}
-        if len(unit) > len(each):  # of a unit of one column there is one coupling alone
-            line["states"] = [v[s] if s < len(v) else s for v, s in zip(values, states, strict=True)]
-        if line["norm"]:
-            lines.append({**line, "coupling": float(block[states])})
-    return lines
