@@ -105,7 +105,7 @@ def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, bina
     assert completed.dtype == np.uint8
     assert np.array_equal(completed[:, :2], GREY.reshape(40, 4)[:, :2])
     cli.succeed("impute", run, data, "--out", tmp_path / "c.png", *half)
-    noise = ("--corrupt", "--flip-probability", 0.1)
+    noise = ("--flip-probability", 0.1)
     cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.npy")
     assert np.load(tmp_path / "n.npy").dtype == np.uint8
     cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.png")
