@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import harmonium as hm
 
@@ -25,18 +24,16 @@ def test_noise_is_removed(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """By the nearest rows of the data themselves, which restores most; and every method writes its file."""
     clean = hm.data.bars_and_stripes()
     noise = np.random.default_rng(0).random(clean.shape) < 0.05
-    np.save(tmp_path / "noisy.npy", np.where(noise, 1 - clean, clean).reshape(-1, 4, 4))
+    np.save(tmp_path / "noisy.npy", np.where(noise, 1 - clean, clean))
     arguments = ("denoise", run, tmp_path / "noisy.npy", "--flip-probability", 0.05, "--clean", BARS)
     nearest = ("--method", "neighbours", "--out", tmp_path / "n.npy", "--json")
     assert cli.succeed(*arguments, *nearest).json["rows"] == 32
     rows = np.load(tmp_path / "n.npy")
     assert set(np.unique(rows)) == {0, 1} and (rows != clean).mean() < noise.mean()
     for method in hm.tasks.DENOISE_METHODS:
-        out = tmp_path / f"{method}.png"
-        cli.succeed(*arguments, "--method", method, "--rows", 4, "--sweeps", 5, "--out", out)
-        with Image.open(out) as image:
-            # Given and result below one another, under a title and beside their names.
-            assert image.width > 4 * 54 + 6 + 24 and image.height > 2 * (54 + 6) + 24
+        out = tmp_path / f"{method}.npy"
+        cli.succeed(*arguments, "--method", method, "--sweeps", 5, "--out", out, "--overwrite")
+        assert np.load(out).shape == (32, 16)
     for name in ("a.npy", "b.npy"):
         cli.succeed(*arguments, "--out", tmp_path / name)
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()

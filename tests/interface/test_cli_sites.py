@@ -56,7 +56,9 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.nightly
-def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+def test_rows_are_weighed_as_in_training(
+    cli: CommandLine, family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is drawn stands beside the distribution that was learned: relatives counted less there too."""
     few = ("--hidden", 0, "--updates", 20, "--threads", 1)
     cli.succeed("train", family, tmp_path / "near", *few, "--reweight", 0.6)
@@ -71,16 +73,17 @@ def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_pat
     cli.succeed("train", family, tmp_path / "plain", *few)
     assert Codec.of(hm.load(tmp_path / "plain")).learned_weights(dataset) is None
 
-    told = cli.succeed(
-        "evaluate", tmp_path / "near", family, "--mixing", "--mixing-sweeps", 16, "--json"
-    ).json
-    rows = coding.rows(dataset).all()
-    found, plain = (
-        hm.report.resampling(coding.machine, rows, weights=each, chains=1000, sweeps=16, seed=0).correlation
-        for each in (weights, None)
-    )
-    assert told["equilibrium"]["correlation"] == pytest.approx(found.tolist(), abs=1e-6)
-    assert told["equilibrium"]["correlation"] != pytest.approx(plain.tolist(), abs=1e-3)
+    kept = dict[str, Any]()
+
+    def look(*given: Any, **settings: Any) -> Any:
+        kept.update(settings)
+        raise ValueError("enough is seen")
+
+    monkeypatch.setattr(evaluate, "resampling", look)
+    annealed = ("--method", "ais", "--temperatures", 20, "--json")
+    told = cli.succeed("evaluate", tmp_path / "near", family, *annealed).json
+    assert "equilibrium: not available, enough is seen" in told["notes"]
+    torch.testing.assert_close(kept["weights"], weights)
 
 
 def test_ln_z_of_a_family_that_falls_has_that_word(
@@ -157,7 +160,7 @@ def test_mutations_are_named_as_scans_name_them(cli: CommandLine, run: Path, cod
         site = number - 17  # named P7/17-24
         assert LETTERS[codes[7, site]] == own != new
         assert float(line["score"]) == float(effects[site, LETTERS.index(new)])
-    assert result["files"] == ["mutations.csv", "mutations.png"] and "notes" not in result
+    assert result["files"] == ["mutations.csv", "mutations.png"] and result["notes"] == []
 
 
 def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -196,14 +199,13 @@ def test_insertions_have_numbers_of_their_own(cli: CommandLine, run: Path, tmp_p
 def test_listed_mutants_are_scored_and_ranked(
     cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
 ) -> None:
-    """Two mutations at once against ln p of both sequences; the ranks of equal numbers are equal."""
+    """Two mutations at once against ln p of both sequences."""
     own = [LETTERS[code] for code in codes[7]]
     other = ["A" if letter != "A" else "C" for letter in own]
     names = [f"{own[0]}17{other[0]}", f"{own[5]}22{other[5]}", f"{own[0]}17{other[0]}:{own[5]}22{other[5]}"]
-    lines = [f"{name},{score}" for name, score in zip(names, ("-1.5", "-2.5", ""), strict=True)]
-    (tmp_path / "scan.csv").write_text("\n".join(["mutant,DMS_score", *lines]) + "\n")
+    (tmp_path / "scan.csv").write_text("\n".join(["mutant,DMS_score", *(f"{x},1" for x in names)]) + "\n")
     arguments = ("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
-    result = cli.succeed(*arguments, "--json").json
+    cli.succeed(*arguments)
     found = table(run / "mutations" / "mutations.csv")
     assert [line["mutant"] for line in found] == names
     machine = hm.load(run / "machine.safetensors").double()
@@ -213,7 +215,6 @@ def test_listed_mutants_are_scored_and_ranked(
     energy = machine.free_energy(torch.eye(5)[torch.from_numpy(rows)].flatten(1).double()).detach()
     expected = (energy[0] - energy[1:]).tolist()
     np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
-    assert result["spearman"] == pytest.approx(1.0 if expected[0] > expected[1] else -1.0)
 
 
 @pytest.mark.parametrize(
@@ -248,12 +249,11 @@ OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
     ],
 )
 def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
-    """Rows of a table, or of a column alone; what was not measured is missing."""
+    """Rows of a table, or of a column alone."""
     (tmp_path / name).write_bytes(text.encode())
-    names, measured = _read_mutants(tmp_path / name)
+    names = _read_mutants(tmp_path / name)
     rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
     assert hm.sequences.spell(rows, LETTERS) == expected
-    assert measured is None or len(measured) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -267,13 +267,12 @@ def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str]
         ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
         ("mutant,DMS_score\nA1C,1\n,0\n", "received '' as number 2"),
         ("mutant,DMS_score\nA1C,1\nC2*,2\n", "of letters in '-ACGU', received 'C2\\*' as number 2"),
-        ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* 'high'"),
     ],
 )
 def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=f"mutants: .*{said}"):
-        names, _ = _read_mutants(tmp_path / "x.csv")
+        names = _read_mutants(tmp_path / "x.csv")
         hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
 
 
@@ -406,7 +405,6 @@ def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> 
     assert np.mean(scores) == pytest.approx(evaluated["results"][0]["log_likelihood"])
     density = "log_likelihood: a density in the units of the data"
     assert density in scored["notes"] and density in evaluated["notes"]
-    assert any("see hm.RBMOutlier" in note for note in scored["notes"])
     data.write_text("\n".join([*rows, ",a"]) + "\n")
     scored = cli.succeed("score", tmp_path / "run", data, *out, "--overwrite").json
     assert scored["notes"][0] == "log_likelihood: of rows with missing cells, of what they show"

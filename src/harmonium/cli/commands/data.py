@@ -21,7 +21,6 @@ from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit, w
 _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 _DRAWN = 100  # rows of a picture
 
-
 EXAMPLES = (
     "harmonium data digits --out digits.png",
     "harmonium data images/ --out images.npz",
@@ -62,8 +61,7 @@ def data(
         return result
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
     check_rows_target(out, letters, overwrite)
-    picture = out.suffix.lower() == ".png"
-    shape = options.image_shape_of(image_shape, dataset.image_shape, needed=picture)
+    shape = options.image_shape_of(image_shape, dataset.image_shape, needed=out.suffix.lower() == ".png")
     _convert(replace(dataset, image_shape=shape or None), out, letters)
     return {**result, "files": [out]}
 
@@ -80,8 +78,6 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
         result["table"] = _columns(dataset, kinds)
     alignment = dataset.alignment
     if alignment is not None:
-        if beside := {str(x.name): len({*x.values[~x.missing].tolist()}) for x in dataset.beside}:
-            result["different"] = beside
         result |= {"alphabet": alignment.alphabet, "gaps": float((alignment.codes == 0).mean())}
         result |= {"read": "; ".join(alignment.notes)} if alignment.notes else {}
     return result

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from harmonium._settings import From0
 from harmonium._storage import replace_file
 from harmonium.chains import Gibbs, run as run_chains
@@ -17,7 +15,6 @@ from harmonium.meanfield import solution_tree
 from harmonium.report import draw_directions, draw_logos, draw_tree
 from harmonium.report.logos import letters_of
 from harmonium.report.plots import require_figures
-from harmonium.tables import Codec
 from harmonium.tasks import directions
 
 EXAMPLES = ("harmonium inspect runs/digits", "harmonium inspect runs/digits --data digits --out inside")
@@ -59,8 +56,7 @@ def inspect(
     kept = run.ladder(machine)
     hamiltonians = [machine.hamiltonian()] if kept is None else hamiltonians_along(machine, kept)
     ages = [0.0] if kept is None else ages_of(kept)
-    with working("decomposing the couplings"):
-        each = [directions(hamiltonian) for hamiltonian in hamiltonians]
+    each = [directions(hamiltonian) for hamiltonian in hamiltonians]
     with working("sampling"):
         start, rounds = machine.random_states(_CHAINS, seed=seed), -(-sweeps // len(hamiltonians))
         states = run_chains(machine, kept or Gibbs(), start, rounds, seed=seed)
@@ -68,31 +64,24 @@ def inspect(
     with working("solving for the tree"):
         tree = solution_tree(machine, hamiltonians, ages, starts)
     folder.mkdir(parents=True, exist_ok=True)
-    places = {"data": each[-1].project(X).cpu(), "samples": each[-1].project(samples).cpu()}
-    if len(each[-1].values) > 1:
+    last = each[-1]
+    places = {"data": last.project(X).cpu(), "samples": last.project(samples).cpu()}
+    if len(last.values) > 1:
         draw_directions(ages, [one.values for one in each], places, folder / _FILES[0])
-    _draw_letters(coding, each[-1].visible * each[-1].values, folder / _FILES[3])
+    if letters := letters_of(machine):
+        leading = (last.visible * last.values)[: len(last.visible) - coding.label_width, :2].T
+        titles = [f"direction {a + 1}" for a in range(len(leading))]
+        draw_logos(leading.unflatten(1, (-1, len(letters))).cpu(), letters, folder / _FILES[3], titles)
     draw_tree(tree.root, folder / _FILES[1])
     replace_file(folder / _FILES[2], f"{tree.newick}\n".encode())
-    notes = [] if kept else ["ages: the run has kept none (train --ladder); this is the last machine alone"]
     return {
         "machine": source,
         "data": dataset.name,
         "tree": tree.newick,
         "ages": Listing(
-            {"updates": age, "solutions": int(number), "singular_values": one.values[:_VALUES].tolist()}
-            for age, number, one in zip(ages, tree.solutions, each, strict=True)
+            {"updates": age, "solutions": number, "singular_values": one.values[:_VALUES].tolist()}
+            for age, number, one in zip(ages, tree.solutions.tolist(), each, strict=True)
         ),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
-        "notes": notes,
     }
-
-
-def _draw_letters(coding: Codec, directions: Tensor, path: Path) -> None:
-    """Draws a logo of each of the first two directions, (visible width, directions), of sequences."""
-    letters = letters_of(coding.machine)
-    if letters is not None:
-        width = len(directions) - coding.label_width
-        leading = directions[:width, :2].T.reshape(-1, width // len(letters), len(letters))
-        draw_logos(leading.cpu(), letters, path, [f"direction {a + 1}" for a in range(len(leading))])

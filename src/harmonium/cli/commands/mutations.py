@@ -19,7 +19,6 @@ from harmonium.likelihood import log_likelihood
 from harmonium.report import draw_mutations
 from harmonium.report.plots import has_figures
 from harmonium.sequences import find_sequence, mutate, number_letters, single_mutants
-from harmonium.tables import Codec
 from harmonium.tasks import mutations as effects_of
 
 EXAMPLES = (
@@ -27,7 +26,6 @@ EXAMPLES = (
     "harmonium mutations runs/family --wild-type P12345 --data family.a3m --out effects",
 )
 
-_MEASURED = "DMS_score"  # the column of ProteinGym with what was measured
 _FILES = ("mutations.csv", "mutations.png")
 _LISTED = 10  # mutants that are shown
 _UNTOLD = "mutant: numbered from 1, as the name has no range of its letters; first sets another number"
@@ -50,8 +48,8 @@ def mutations(
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
         data: file of sequences that has it; the training data if not given.
-        mutants: a .csv or .tsv file with a column mutant, such as A24G:C30D, scored instead of all single
-            mutants; with a column DMS_score their rank correlation is printed.
+        mutants: a .csv or .tsv file with a column mutant, such as A24G:C30D, scored in its order
+            instead of all single mutants.
         first: number of its first letter; that of a name such as P12345/24-310, or 1, if not given.
         out: folder for the results; RUN/mutations, or beside a machine file, if not given.
     """
@@ -64,18 +62,16 @@ def mutations(
         coding.read(data), data or str(coding.source), letters, wild_type, first
     )
     with working("scoring mutants"):
-        effects, measured = effects_of(coding.machine, codes).cpu(), None
+        effects = effects_of(coding.machine, codes).cpu()
         if mutants is None:
             names, sites, states = single_mutants(codes, letters, numbers)
             scores = effects[sites, states].numpy()
         else:
-            names, measured = _read_mutants(mutants)
-            scores = _scores(coding, codes, mutate(codes, names, letters, numbers))
-    ranks = dict[str, float]()
-    if measured is not None:
-        from scipy.stats import spearmanr  # takes part of a second to import
-
-        ranks["spearman"] = float(spearmanr(scores, measured, nan_policy="omit").statistic)
+            names = _read_mutants(mutants)
+            mutated = np.concatenate([mutate(codes, names, letters, numbers), codes[None]])
+            rows = coding.rows(mutated, torch.float64).all().to(coding.machine.device)
+            values = log_likelihood(coding.machine, rows, 0.0).numpy(force=True)
+            scores = values[:-1] - values[-1]
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
     if has_figures():
@@ -90,10 +86,9 @@ def mutations(
         "mutants": len(scores),
         "mean_score": float(scores.mean()),
         "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
-        **ranks,
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
-        **({} if told else {"notes": [_UNTOLD]}),
+        "notes": [] if told else [_UNTOLD],
     }
 
 
@@ -114,12 +109,12 @@ def _find(
     return names[row] or str(row + 1), codes, *number_letters(source, row, names[row], shown, first)
 
 
-def _read_mutants(path: Path) -> tuple[list[str], NDArray[np.float64] | None]:
-    """Returns names of mutants in a table, and what was measured where it has that column.
+def _read_mutants(path: Path) -> list[str]:
+    """Returns the names of mutants in a table.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no column of mutants, or text for what was measured.
+        ValueError: no column of mutants.
     """
     if not path.is_file():
         raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
@@ -130,18 +125,4 @@ def _read_mutants(path: Path) -> tuple[list[str], NDArray[np.float64] | None]:
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
             f"the columns {', '.join(map(repr, rows[0] if rows else ()))}"
         )
-    names = [row["mutant"] or "" for row in rows]
-    if _MEASURED not in rows[0]:
-        return names, None
-    try:
-        return names, np.array([float(row[_MEASURED] or "nan") for row in rows])
-    except ValueError as error:
-        raise ValueError(f"mutants: expected numbers in the column {_MEASURED} of {path}, {error}") from error
-
-
-def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns ln p(mutant) - ln p(sequence) of mutants, (mutants, sites)."""
-    machine = coding.machine
-    rows = coding.rows(np.concatenate([mutants, codes[None]]), torch.float64).all()
-    values = log_likelihood(machine, rows.to(machine.device), 0.0)
-    return (values[:-1] - values[-1]).numpy(force=True)
+    return [row["mutant"] or "" for row in rows]

@@ -28,11 +28,6 @@ EXAMPLES = (
     "harmonium score runs/table rows.csv --out scores.csv --why 3",
 )
 
-_OUTLIERS = (
-    "what rows show and the units of their columns decide it too; --why 3 lists unusual cells; for unusual "
-    "rows see hm.RBMOutlier, on the page Tables under Outliers"
-)
-
 
 def score(
     run: options.Trained,
@@ -98,12 +93,8 @@ def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
         values = values + unit_offsets(coding, dataset, rows, machine)
     name = "log_likelihood" if known else "energy"
     notes = note_rows(machine, rows, name)
-    if notes and coding.alphabet is None:
-        notes.append(f"{name}: {_OUTLIERS}")
     if not known:
-        notes.append(
-            "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
-        )
+        notes.append("energy: ln Z has too many states to sum; energies are known but for a constant")
     return name, values if known else -values, notes
 
 
