@@ -68,6 +68,8 @@ def evaluate(
             )
         results.append({"data": name, **found.entries()})
         notes += found.doubts
+    if names:
+        notes.append(f"independent_columns_log_likelihood: of independent columns, fitted to {training}")
     if names and "sweeps_from_noise" in machine.metadata:
         notes.append("log_likelihood: the machine has learned a sampler from noise, and no density")
     # A family that was trained too fast has a tight ln Z too.

@@ -71,7 +71,7 @@ def inspect(
     if letters := letters_of(machine):
         leading = (last.visible * last.values)[: len(last.visible) - coding.label_width, :2].T
         titles = [f"direction {a + 1}" for a in range(len(leading))]
-        draw_logos(leading.unflatten(1, (-1, len(letters))).cpu(), letters, folder / _FILES[3], titles)
+        draw_logos(leading.reshape(len(leading), -1, len(letters)).cpu(), letters, folder / _FILES[3], titles)
     draw_tree(tree.root, folder / _FILES[1])
     replace_file(folder / _FILES[2], f"{tree.newick}\n".encode())
     return {

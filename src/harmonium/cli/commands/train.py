@@ -177,7 +177,7 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     )
 
 
-def _fit(settings: TrainSettings, fitting: Fitting, watch: Mapping[str, Any]) -> TrainingRun:
+def _fit(settings: TrainSettings, fitting: Fitting, watch: dict[str, Any]) -> TrainingRun:
     """Trains a machine as planned, by exact sums or by chains, in its folder."""
     given: dict[str, Any] = {each.name: getattr(settings, each.name) for each in fields(Steps)}
     given |= watch | {
