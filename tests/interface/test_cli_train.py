@@ -28,7 +28,7 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
 
     assert result["status"] == "completed" and result["updates"] == 20
     assert result["layers"] == ["Bernoulli(16)", "Bernoulli(5)"]
-    assert result["files"] == ["machine.safetensors", "checkpoint.safetensors"]
+    assert {"machine.safetensors", "checkpoint.safetensors"} < {x.name for x in (tmp_path / "run").iterdir()}
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}
     assert machine.metadata["encoder"] == {"kind": "Identity"}
@@ -154,7 +154,6 @@ def test_averaging_validation_and_events(cli: CommandLine, tmp_path: Path) -> No
     run = tmp_path / "run"
     arguments = ("--averaging", 0.9, "--validation", BARS, "--evaluate-every", 5, "--tensorboard")
     result = cli.train(BARS, run, *arguments)
-    assert "averaged.safetensors" in result["files"]
     machine, X = hm.load(run / "averaged.safetensors"), torch.from_numpy(hm.data.bars_and_stripes())
     exact = hm.likelihood.pseudo_log_likelihood(machine, X).mean().item()
     assert result["metrics"]["pseudo_log_likelihood"] == pytest.approx(exact, abs=1e-6)
