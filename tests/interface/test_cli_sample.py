@@ -9,8 +9,6 @@ import pytest
 from PIL import Image
 
 import harmonium as hm
-from harmonium.cli.pictures import data_range
-from harmonium.tables import Codec
 
 from .command_line import CommandLine
 
@@ -45,18 +43,6 @@ def test_a_grid_has_the_shape_of_the_images(cli: CommandLine, run: Path, tmp_pat
     cli.succeed("sample", run, *FEW, "--image-shape", "2x8", "--out", tmp_path / "t.png")
     with Image.open(tmp_path / "s.png") as square, Image.open(tmp_path / "t.png") as wide:
         assert square.width > square.height - 100 and wide.width > wide.height
-
-
-def test_black_and_white_are_the_range_of_the_data(tmp_path: Path) -> None:
-    """Of real units, whose samples go beyond it; as long as the data are where they were."""
-    machine = hm.BoltzmannMachine([hm.Gaussian(4), hm.Bernoulli(2)])
-    machine.metadata = {"data": {"source": str(tmp_path / "x.npy"), "image_shape": [2, 2]}}
-    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(2, 4) - 3)
-    assert data_range(Codec.of(machine)) == (-3, 4)
-    assert data_range(Codec.of(machine), np.array([1.0, np.nan, 9.0])) == (1, 9)
-    (tmp_path / "x.npy").unlink()
-    assert data_range(Codec.of(machine)) is None
-    assert data_range(Codec.of(hm.BoltzmannMachine([hm.Bernoulli(4), hm.Bernoulli(2)]))) is None
 
 
 def test_samples_come_out_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:

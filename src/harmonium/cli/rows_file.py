@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium._fetch import is_sparse
 from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
@@ -22,26 +21,22 @@ from harmonium.data.frame import TEXT, of_whole_numbers
 from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
-SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
+SUFFIXES = (*TABLES, ".npz", ".npy")
 SEQUENCES = (".fasta", ".fa", ".a3m", ".fasta.gz", ".fa.gz", ".a3m.gz")
 
 
 def write_rows(
     path: Path,
     rows: NDArray[Any] | Frame,
-    shape: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
     labels: Series | None = None,
     *,
     source: DataSet | None = None,
     dialect: Dialect | None = None,
     alphabet: str | None = None,
-    title: str = "",
-    limits: tuple[float, float] | None = None,
 ) -> None:
     """Rows to a file of one of ``SUFFIXES``, or of ``SEQUENCES`` where an alphabet is known.
 
-    A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
     Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
     a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
     other files have no place for them. Text files have the marks of ``dialect``, else those of ``source``;
@@ -72,11 +67,6 @@ def write_rows(
             rows = rows.numbers()
         except ValueError as error:
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
-    if suffix == ".png":
-        from harmonium.report import image_panels  # which takes part of a second to import
-
-        image_panels({"": rows}, tuple(shape or ()), path, title=title, limits=limits)
-        return
     write_array(path, rows, None if labels is None else np.array(labels.values.tolist()))
 
 
@@ -95,28 +85,24 @@ def write_table(
 
 
 def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> None:
-    """Writes rows to a ``.npy`` file, or with their labels, or as a sparse matrix, to ``.npz``."""
+    """Writes rows to a ``.npy`` file, or with their labels to ``.npz``."""
     buffer = io.BytesIO()
     if path.suffix.lower() == ".npy":
         np.save(buffer, rows)
-    elif is_sparse(rows):
-        from scipy.sparse import save_npz  # takes part of a second to import
-
-        save_npz(buffer, rows)
     else:
         beside: dict[str, Any] = {} if labels is None else {"labels": labels}
         np.savez_compressed(buffer, samples=rows, **beside)
     replace_file(path, buffer.getvalue())
 
 
-def check_rows_target(path: Path, alphabet: str | None, overwrite: bool) -> None:
-    """Refuses a file that rows could not be written to in the end.
+def check_rows_target(path: Path, alphabet: str | None, overwrite: bool, *others: str) -> None:
+    """Refuses a file that rows could not be written to in the end; ``others`` are suffixes to allow besides.
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: as ``check_target``, or one of sequences where there
             are no letters to write.
     """
-    check_target(path, "out", (*SUFFIXES, *SEQUENCES), overwrite)
+    check_target(path, "out", (*SUFFIXES, *SEQUENCES, *others), overwrite)
     if alphabet is None and path.name.lower().endswith(SEQUENCES):
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 

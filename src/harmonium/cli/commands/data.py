@@ -60,7 +60,7 @@ def data(
     if out is None:
         return result
     letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
-    check_rows_target(out, letters, overwrite)
+    check_rows_target(out, letters, overwrite, ".png")
     shape = options.image_shape_of(image_shape, dataset.image_shape, needed=out.suffix.lower() == ".png")
     _convert(replace(dataset, image_shape=shape or None), out, letters)
     return {**result, "files": [out]}
@@ -125,7 +125,7 @@ def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
         write_rows(out, frame, dialect=dataset.dialect)
     elif suffix in TABLES:
         labels = None if dataset.labels is None else dataset.take_label("label")[1]
-        write_rows(out, dataset.frame(), None, dataset.names, labels, source=dataset)
+        write_rows(out, dataset.frame(), dataset.names, labels, source=dataset)
     elif suffix == ".png":
         image_grid(dense(samples[:_DRAWN]), dataset.image_shape, None, out)
     else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
-from harmonium.cli.pictures import images_of
 from harmonium.cli.rows_file import write_array
 from harmonium.tables import Codec
 from harmonium.tasks import DENOISE_METHODS, denoise as denoise_rows, noise_in_states
@@ -60,7 +60,8 @@ def denoise(
             coding.machine, seen, flip_probability, noise_std=deviation, method=method, clean=known,
             sweeps=sweeps, seed=seed,
         )  # fmt: skip
-    write_array(out, images_of(coding, found.mode))
+    rows = coding.decode(found.mode.nan_to_num())[0]  # in the units of the data
+    write_array(out, rows if isinstance(rows, np.ndarray) else rows.numbers())
     notes = [] if bool(found.converged.all()) else [_STILL]
     return {"machine": source, "file": out, "rows": len(seen), "method": method, "notes": notes}
 

@@ -65,8 +65,6 @@ def impute(
             raise ValueError(f"imputations: expected the value draw, received {value}")
         targets = [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(imputations)]
     coding, source = run.load(unknown)
-    if out.suffix.lower() == ".png":
-        raise ValueError(f"out: expected a table or an array, which harmonium data draws, received {out}")
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
     coding.require_generative("impute")
@@ -79,7 +77,7 @@ def impute(
         )  # fmt: skip
     for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
         full, labels = coding.fill(dataset, lacking, filled, rounded=value != "mean", drawn=drawn)
-        write_rows(target, full, None, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
+        write_rows(target, full, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
     written = {"file": out} if imputations is None else {"files": targets}
     counts = _count(coding, dataset, states, lacking)
     scores = {} if missing == "nan" else _score(coding, dataset, absent, states, chosen)

@@ -12,7 +12,6 @@ from harmonium._settings import Count, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.output import note, working
-from harmonium.cli.pictures import data_range, in_words
 from harmonium.meanfield import SOLVERS, Landscape, Status, landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
 from harmonium.report.plots import require_figures
@@ -88,6 +87,5 @@ def summary(found: Landscape) -> dict[str, Any]:
 def _draw_modes(coding: Codec, found: Landscape, shape: tuple[int, ...], path: Path) -> None:
     """Draws the means of the solutions as images."""
     means = coding.machine.hamiltonian().visible_states(found.solutions.means)
-    modes, limits = coding.encoder.decode(means[:_MODES].cpu().numpy()), data_range(coding)
-    title = f"Means of the solutions, those with most starts first{in_words(limits)}"
-    image_panels({"": modes}, shape, path, title=title, limits=limits)
+    modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
+    image_panels({"": modes}, shape, path, title="Means of the solutions, those with most starts first")

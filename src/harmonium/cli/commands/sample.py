@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +15,10 @@ from harmonium._settings import Count, From0, Interval, Setting
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.output import working
-from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.rows_file import TABLES, check_rows_target, write_rows
 from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
+from harmonium.report import image_panels
 from harmonium.sums import has_posterior
 from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly, usual_sweeps, visible_means
@@ -63,7 +64,7 @@ def sample(
     """
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
-    check_rows_target(out, coding.alphabet, overwrite)
+    check_rows_target(out, coding.alphabet, overwrite, ".png")
     coding.require_generative("sample")
     machine = at_temperature(coding.machine, temperature)
     if isinstance(mover, Ladder) and temperature == 1.0:
@@ -99,11 +100,11 @@ def _write(
 ) -> list[str]:
     """Writes visible states or means, with the cells that are held; returns a note on labels left out."""
     samples, labels = coding.decode(v if held is None else torch.where(held.isnan(), v.cpu(), held))
-    limits = data_range(coding) if out.suffix.lower() == ".png" else None
-    write_rows(
-        out, samples, shape, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet,
-        title=title + in_words(limits), limits=limits,
-    )  # fmt: skip
+    if out.suffix.lower() == ".png":
+        images = samples if isinstance(samples, np.ndarray) else samples.numbers()
+        image_panels({"": images}, shape, out, title=title)
+    else:
+        write_rows(out, samples, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet)
     if labels is None or out.suffix.lower() in (*TABLES, ".npz"):
         return []
     return [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
