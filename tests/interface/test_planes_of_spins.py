@@ -87,7 +87,8 @@ def test_units_of_other_values_are_refused(kind: str) -> None:
 def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, binarise: str) -> None:
     np.save(tmp_path / "grey.npy", GREY)
     run, data = tmp_path / "run", tmp_path / "grey.npy"
-    made = cli.train(data, run, "--visible", "spin", "--hidden-kind", "spin", "--binarise", binarise)
+    few = ("--hidden", "spin:5", "--updates", 20, "--threads", 1, "--json")
+    made = cli.succeed("train", data, run, "--visible", "spin", "--binarise", binarise, *few).json
     assert made["layers"] == ["Spin(32)", "Spin(5)"]
     cli.succeed("sample", run, "--rows", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
     samples = np.load(tmp_path / "s.npy")
