@@ -328,7 +328,6 @@ def test_the_command_takes_what_is_registered(cli: CommandLine, tmp_path: Path) 
     sample = ("sample", tmp_path / "run", "--rows", 4, "--sweeps", 3, "--out", tmp_path / "s.npy")
     cli.succeed(*sample, "--kernel", "noting")
     assert Noting.steps == [0.1] * 3
-    cli.train("bars-and-stripes", tmp_path / "named", "--rule-option", "kernel=noting")
     assert "noting" in cli.refuse(*sample, "--kernel", "other", "--overwrite")
     message = cli.refuse(*sample, "--kernel", "noting", "--kernel-option", "inner=3", "--overwrite")
     assert message == "--kernel-option: expected NAME=VALUE with NAME one of step, received 'inner=3'"

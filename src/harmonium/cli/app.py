@@ -61,7 +61,7 @@ def parser_of(name: str) -> Any:
 
             function = with_options(function)
         alone.command(
-            context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
+            context_settings=_HELP,
             # Paragraphs keep their lines apart.
             epilog="\n\n".join([*getattr(module, "LISTED", ()), "Examples:", *module.EXAMPLES]),
         )(function)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 import torch
 import typer
 
-from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
 from harmonium.chains import Kernel
@@ -206,18 +205,18 @@ def is_leading() -> bool:
     return count_processes() == 1 or os.environ.get("RANK") == "0"
 
 
-def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:
-    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text a known shape, or ().
+def image_shape_of(text: str | None, known: Sequence[int] | None, needed: bool) -> tuple[int, ...]:
+    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text the known shape, or ().
 
     Args:
         text: the option ``ImageShape``.
-        *known: shapes, the first of them that is not empty is taken.
+        known: that of the data, where they have one.
         needed: whether there has to be one.
 
     Raises:
         ValueError: another form, or no shape where one is needed.
     """
-    sides = next(filter(None, known), ()) if text is None else text.lower().split("x")
+    sides = known or () if text is None else text.lower().split("x")
     good = len(sides) in (2, 3) and all(str(side).isdecimal() and int(side) > 0 for side in sides)
     if not good and (needed or text is not None):
         received = "none for data without a shape" if text is None else repr(text)
@@ -248,7 +247,7 @@ def make_named(
             raise ValueError(f"{name}: expected NAME=VALUE {names}, received {text!r}")
         if option in given or option in read:
             raise ValueError(f"{name}: expected {option} once, received it twice")
-        read[option] = _read_value(f"{name}: {option}", value)
+        read[option] = _read_value(value)
     try:
         return make(**given, **read)
     except (TypeError, ValueError) as error:
@@ -257,13 +256,11 @@ def make_named(
         raise
 
 
-def _read_value(name: str, text: str) -> Any:
-    """Returns a truth value, nothing at all, a kernel by its name, numbers as JSON has them, or a word."""
+def _read_value(text: str) -> Any:
+    """Returns a truth value, nothing at all, numbers as JSON has them, or a word."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    if name.endswith(": kernel"):
-        return Kernel.registry[_checks.one_of(text.lower(), name, Kernel.registry)]()
     for read in (json.loads, float):
         try:
             return read(text)

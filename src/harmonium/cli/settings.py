@@ -290,11 +290,8 @@ class RunFile:
         """Returns the file as made by this process; ``kinds`` stand for the file that the settings name."""
         lines = [_HEAD.format(name=RUN_FILE), "commands = ["]
         lines += [*(f"    {as_toml(command)}," for command in self.commands), "]"]
-        left_out = {
-            "run_dir",
-            *(("kinds",) if self.kinds else ()),
-            *(_STRUCTURE if settings.from_run else ()),
-        }
+        left_out = {"run_dir"} | ({"kinds"} if self.kinds else set())
+        left_out |= {*_STRUCTURE} if settings.from_run else set()
         lines += setting_lines(settings, [name for name in _SETTINGS if name not in left_out])
         if self.kinds and not settings.from_run:
             lines += ["", "[kinds]", *(f"{as_toml(k)} = {as_toml(v)}" for k, v in self.kinds.items())]
