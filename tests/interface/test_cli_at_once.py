@@ -150,8 +150,8 @@ CHAINS: dict[str, Any] = {
     "updates": 3, "epochs": 2, "batch_size": 99, "learning_rate": 0.1, "rate": "bias=0.5",
     "schedule": "constant", "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1,
     "penalty": "group=0.01", "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2,
-    "chains": 7, "replicas": 4, "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
-    "step": 0.1, "inner": 2, "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1,
+    "chains": 7, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
+    "kernel_option": "scope=state", "initial_std": 0.1,
     "early_stopping": 3, "shards": 8, "until_correlation": 0.9, "radius": 5.0,
     "init": "orthogonal,logistic", "on_divergence": "raise",
 }  # fmt: skip

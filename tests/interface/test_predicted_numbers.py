@@ -139,16 +139,6 @@ def test_the_command_gives_means_and_their_error(cli: CommandLine, rbm: RBM, tmp
         assert found["standard_deviation"] == pytest.approx(ROWS[column].std(ddof=0), rel=1e-4)
 
 
-def test_the_command_refuses_to_sum_too_many_states(cli: CommandLine, tmp_path: Path) -> None:
-    RBM(13, method="chains", max_updates=2, **COUNTS).fit(FRAME).save(tmp_path / "rbm.safetensors")
-    ROWS.to_csv(tmp_path / "rows.csv", index=False)
-    out = tmp_path / "p.csv"
-    arguments = ("--column", "height", "--method", "exact", "--out", out)
-    message = cli.refuse("predict", tmp_path / "rbm.safetensors", tmp_path / "rows.csv", *arguments)
-    assert message.startswith('--method: expected "gibbs" or "auto" for a column of real numbers')
-    assert not out.exists()
-
-
 @pytest.mark.mostly_nightly(1)
 @every_hole
 def test_a_real_number_is_predicted_by_its_mean_without_chains(rbm: RBM, holes: str) -> None:

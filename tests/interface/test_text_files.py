@@ -315,9 +315,10 @@ def test_what_is_written_has_the_marks_of_what_was_read(
     assert [a == b for a, b in zip(full, lines, strict=True)] == [i != 3 for i in range(61)]
     assert full[3].endswith(lines[3]) and decimal in full[3].split(separator)[0]
     scores = pandas.read_csv(tmp_path / "score.csv", sep=separator, decimal=decimal, dtype=str)
-    given = pandas.read_csv(data, sep=separator, dtype=str)
+    given = pandas.read_csv(data, sep=separator, decimal=decimal)
     for row, (column, value) in enumerate(zip(scores["cell_1"], scores["value_1"], strict=True)):
-        assert value == given[column][row]
+        cell = given[column][row]
+        assert value == cell or float(value.replace(decimal, ".")) == cell
 
 
 def test_the_ending_of_a_file_decides_what_separates_its_cells(cli: CommandLine, tmp_path: Path) -> None:
