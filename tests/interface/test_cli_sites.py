@@ -483,8 +483,7 @@ def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path
     for temperature in (0.5, 1.0, 4.0):
         out = tmp_path / f"{temperature}.fasta"
         drawn = ("--rows", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
-        result = cli.succeed("sample", tmp_path / "run", *drawn, "--json").json
-        assert result.get("temperature", 1.0) == temperature
+        cli.succeed("sample", tmp_path / "run", *drawn)
         rows = Codec.of(machine).rows(hm.data.read(out, alphabet="rna")).all()
         energies[temperature] = float(machine.free_energy(rows).detach().mean())
     assert energies[0.5] < energies[1.0] < energies[4.0]

@@ -182,8 +182,6 @@ def test_impute_gives_every_given_cell_back_as_it_was(
     for row, found in zip(rows, full, strict=True):
         for cell, new in zip(row, found, strict=True):
             assert new == cell if cell not in ("", "NA") else new not in ("", "NA")
-    cli.succeed("impute", run, data, "--out", tmp_path / "few.csv", "--sweeps", 3, "--rows", 3)
-    assert [len(row) for row in rows_of(tmp_path / "few.csv")] == [5] * 4
 
 
 @pytest.mark.parametrize("text", ["a,a,b\n0,1,1\n1,0,0\n", "a, a\nx,1\ny,0\n", "b,,\n0,1,1\n"])
