@@ -49,7 +49,8 @@ class Lock:
                 f"If that process no longer runs, remove {path}"
             )
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        path.write_text(f'{{"process": {self._process}, "host": {host}, "since": "{since}"}}\n')
+        with suppress(OSError):  # a full disk: the lock is had all the same, the file only explains it
+            path.write_text(f'{{"process": {self._process}, "host": {host}, "since": "{since}"}}\n')
         self._file = path.lstat()
 
     def held(self) -> bool:
