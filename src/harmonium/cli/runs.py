@@ -11,7 +11,7 @@ from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.exchange import read, recognised
 from harmonium.machine import BoltzmannMachine, load, rebuild
-from harmonium.training import AVERAGED, read_checkpoint
+from harmonium.training import AVERAGED, read_last
 
 
 def load_machine(
@@ -52,9 +52,11 @@ def load_machine(
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
             note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
         return load(path, device=device), path
-    if not checkpoint.exists():
+    content, checkpoint, damage = read_last(run)
+    if content is None:
         raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
-    content = read_checkpoint(checkpoint)
+    if damage:
+        note(f"warning: {damage}; {checkpoint} is used")
     tensors = content["averaged" if averaged else "machine"]
     if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
