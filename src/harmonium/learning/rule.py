@@ -18,6 +18,7 @@ from harmonium.chains import GibbsLangevin, Langevin
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import (
     ClampedChains,
+    Enumeration,
     Expectation,
     ExpectationRequest,
     FreeChains,
@@ -192,15 +193,18 @@ class Rule:
         """
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics: dict[str, float | Tensor] = {}
-        for part in (request,) if request.complete else request.split_by_missing():
+        label = self._find_label(request)
+        if label is not None:
+            request.add_labels(label, self.joint)
+        for part in () if label is not None else self.clamped.parts(request):
             diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
         earlier = state if isinstance(state, PreviousBatch) else PreviousBatch(free=state)
-        if self.condition_on is not None:
+        if self.condition_on is not None and label is None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
             second = replace(request, v=condition, weight=weight, fields={}, complete=False)
-            for part in second.split_by_missing():
+            for part in self.clamped.parts(second):
                 noted = self.clamped.add(part).diagnostics
                 diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in noted.items()}
         free = Outcome(None, {})
@@ -219,6 +223,11 @@ class Rule:
         if free.initial_means is not None:
             offsets = [(x + y) / 2 for x, y in zip(offsets, free.initial_means, strict=True)]
         return [request.weight * x for x in offsets], diagnostics, now
+
+    def _find_label(self, request: ExpectationRequest) -> int | None:
+        """Returns the layer whose states both sides of p(y | x) are summed over at once, without chains."""
+        enumerated = isinstance(self.clamped, Enumeration) and not self.clamped.roots
+        return request.find_label(self.condition_on) if self.condition_on and enumerated else None
 
     def direction(
         self, parametrisation: Parametrisation, delta: Statistics, centre: list[Tensor]

@@ -26,6 +26,7 @@ from harmonium.sums.plan import (
     few_states as few_states,
     find_mode as find_mode,
     has_posterior as has_posterior,
+    lists_hidden_states as lists_hidden_states,
     log2_states as log2_states,
     log_weights as log_weights,
     posteriors as posteriors,

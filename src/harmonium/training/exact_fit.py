@@ -1,4 +1,4 @@
-"""Exact training: a rule without noise, Adam in centred coordinates, and a rate that falls."""
+"""Exact training: Adam in centred coordinates by a rule without noise, and a rate that falls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.learning import Estimate, Parametrisation, exact_gradient
+from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
@@ -49,36 +49,10 @@ class Objective(NamedTuple):
     condition_on: Sequence[int] = ()
     joint: float = 1.0
 
-
-@final
-class ExactGradient:
-    """Rule of machines whose hidden states can be summed over, by ``learning.exact_gradient``."""
-
-    name = "exact()"
-    density_share = 0.0  # the likelihood is exact, so that no cheap bound on it is watched
-
-    def __init__(
-        self, machine: BoltzmannMachine, roots: Mapping[int, Tensor] | None, objective: Objective
-    ) -> None:
-        self.parametrisation, self.roots, self.objective = Parametrisation(machine), roots, objective
-
-    def gradient(
-        self,
-        machine: BoltzmannMachine,
-        v: Tensor,
-        state: Any = None,
-        *,
-        seed: int | torch.Generator = 0,
-        weights: Tensor | None = None,
-    ) -> Estimate:
-        """Returns the gradient of the weighted mean over rows, as ``Rule.gradient`` does."""
-        asked = self.objective._asdict()
-        return Estimate(
-            exact_gradient(self.parametrisation, v, weights, roots=self.roots, **asked)[1], {}, None
-        )
-
-    def __repr__(self) -> str:
-        return self.name
+    def rule(self, roots: Mapping[int, Tensor] | None) -> Rule:
+        """Returns the rule that ascends it without noise, for rows of columns with roots."""
+        rule = rules.exact(roots=roots)
+        return rules.hybrid(rule, self.condition_on, self.joint) if self.condition_on else rule
 
 
 def mean_score(
@@ -90,12 +64,11 @@ def mean_score(
     objective: Objective = Objective(),  # noqa: B008
 ) -> float:
     """Returns the weighted mean of ln p over rows, or of ln p(y | x), in nats; -inf in place of NaN."""
-    if objective.condition_on:
-        layers = objective.condition_on
-        score, _ = exact_gradient(machine, v, weights, roots=roots, condition_on=layers, joint=0.0)
-    else:
-        scores = HiddenStates(machine.hamiltonian(), roots).log_likelihood(v)
-        score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
+    hamiltonian, layers = machine.hamiltonian(), objective.condition_on
+    table = HiddenStates(hamiltonian, roots)
+    rest = table.log_weights(hamiltonian.observe_only(layers, v)) if layers else table.log_partition
+    scores = table.log_weights(v) - rest
+    score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
     return score if score == score else -inf
 
 
@@ -235,7 +208,7 @@ def train_exactly(
     given = usual | {name: value for name, value in watch.items() if value is not None}
     known = {field.name for field in fields(Settings)}
     settings = Settings(
-        rule=ExactGradient(machine, roots, objective),
+        rule=objective.rule(roots),
         updates=updates + (earlier[-1]["step"] if earlier else 0),
         batch_size=EXACT_BATCH,
         optimizer=optimizer,
@@ -247,7 +220,9 @@ def train_exactly(
         **{name: value for name, value in given.items() if name in known},
     )
     own = {name: value for name, value in given.items() if name not in known}
-    return Run(machine, v, settings, earlier=earlier, **own).train()
+    run = Run(machine, v, settings, earlier=earlier, **own)
+    run.state.limit = inf  # the likelihood itself is at hand: no cheap bound on it is watched
+    return run.train()
 
 
 class ExactFit(NamedTuple):
