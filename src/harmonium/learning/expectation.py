@@ -184,7 +184,7 @@ class ExpectationRequest:
         return Outcome(None, {})
 
     def find_label(self, layers: Collection[int]) -> int | None:
-        """Returns the one visible layer besides these, if it is one unit whose states hidden ones can be given.
+        """Returns the one visible layer besides these, if ``add_labels`` takes it.
 
         It has few states, and one hidden layer, without edges of its own, is joined to layers that all rows
         show. None: there is no such layer.
