@@ -122,7 +122,8 @@ class LBFGS(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Makes the next trial along the direction, or takes the step and turns to a new direction."""
-        parameters, gradient = self._parameters, torch.cat([p.grad.flatten() for p in self._parameters])
+        parameters = self._parameters
+        gradient = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
         state = self.state[parameters[0]]
         if not state:
             pairs = self.param_groups[0]["history"]
@@ -153,7 +154,7 @@ class LBFGS(torch.optim.Optimizer):
 
     def _as_parameters(self, x: Tensor) -> list[Tensor]:
         """Returns the parts of what is kept of all parameters, in their shapes."""
-        parts = x.split([p.numel() for p in self._parameters])
+        parts = torch.split(x, [p.numel() for p in self._parameters])
         return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
 
     def _move(self, steps: float) -> None:

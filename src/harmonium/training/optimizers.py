@@ -298,14 +298,13 @@ def find_direction(
     """
     result = []
     for name, parameter in parameters.items():
-        if name not in estimated:
-            raise ValueError(f"rule: expected a gradient of {name}, received those of {sorted(estimated)}")
-        gradient = estimated[name].detach()
-        if gradient.shape != parameter.shape:
+        found = estimated.get(name)
+        if found is None or found.shape != parameter.shape:
+            received = f"those of {sorted(estimated)}" if found is None else tuple(found.shape)
             raise ValueError(
-                f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, "
-                f"received {tuple(gradient.shape)}"
+                f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, received {received}"
             )
+        gradient = found.detach()
         taken = (pulls or {}).get(name, ())
         if isinstance(weight, Tensor) or weight != 1:
             gradient = gradient * weight
