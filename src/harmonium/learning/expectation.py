@@ -280,7 +280,7 @@ class Enumeration(Expectation):
     def parts(self, request: ExpectationRequest) -> list[ExpectationRequest]:
         if self.grid:
             return request.split_by_missing()
-        if request.complete or self.roots or not request.hamiltonian.graph.independent:
+        if self.roots or not request.hamiltonian.graph.independent:
             return [request]
         lacks = request.hamiltonian.unobserved(request.v).any(-1)
         if 2 * int(lacks.sum()) > len(lacks):  # then a table for all rows takes less

@@ -193,11 +193,16 @@ class Rule:
         """
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics: dict[str, float | Tensor] = {}
-        label = self._find_label(request)
+        label = None
+        if self.condition_on is not None and isinstance(self.clamped, Enumeration) and not self.clamped.roots:
+            label = request.find_label(self.condition_on)
         if label is not None:
-            request.add_labels(label, self.joint)
-        for part in () if label is not None else self.clamped.parts(request):
-            diagnostics |= self.clamped.add(part).diagnostics
+            request.add_labels(label, self.joint)  # of both sides
+        elif request.complete:
+            diagnostics |= self.clamped.add(request).diagnostics
+        else:
+            for part in self.clamped.parts(request):
+                diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
         earlier = state if isinstance(state, PreviousBatch) else PreviousBatch(free=state)
         if self.condition_on is not None and label is None:
@@ -223,11 +228,6 @@ class Rule:
         if free.initial_means is not None:
             offsets = [(x + y) / 2 for x, y in zip(offsets, free.initial_means, strict=True)]
         return [request.weight * x for x in offsets], diagnostics, now
-
-    def _find_label(self, request: ExpectationRequest) -> int | None:
-        """Returns the layer whose states both sides of p(y | x) are summed over at once, without chains."""
-        enumerated = isinstance(self.clamped, Enumeration) and not self.clamped.roots
-        return request.find_label(self.condition_on) if self.condition_on and enumerated else None
 
     def direction(
         self, parametrisation: Parametrisation, delta: Statistics, centre: list[Tensor]

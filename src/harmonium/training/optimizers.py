@@ -109,7 +109,7 @@ class Ascent:
 
     def step(self, gradients: list[Tensor], scale: float | None = None) -> None:
         """Makes one update, with all learning rates multiplied by ``scale``; None: as they are set."""
-        if scale is not None:
+        if scale is not None and scale != self._scale:
             self.set_scale(scale)
         if self.plain and self._rates:
             with torch.no_grad():
