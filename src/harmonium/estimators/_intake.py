@@ -18,7 +18,6 @@ from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
-from harmonium.data.transforms import full_intensity
 from harmonium.tables import Codec, Column, OneOf, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
@@ -31,20 +30,15 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
     is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
+    rows, what = X[:1] if isinstance(X, (list, tuple)) else [X], None
     if isinstance(X, DataSet):
-        raise TypeError(
-            "X: expected a table, received a DataSet; its rows are X.samples, its labels X.labels"
-        )
-    if isinstance(X, (str, PathLike)):
-        raise TypeError(
-            f"X: expected a table, received a {type(X).__name__}; pandas.read_csv or harmonium.data.read "
-            "reads a file"
-        )
-    rows = X[:1] if isinstance(X, (list, tuple)) else [X]
-    if any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
-        raise TypeError(
-            f"X: expected a table, received a {type(X).__name__}; pandas.DataFrame(X) makes it one"
-        )
+        what = "its rows are X.samples, its labels X.labels"
+    elif isinstance(X, (str, PathLike)):
+        what = "pandas.read_csv or harmonium.data.read reads a file"
+    elif any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
+        what = "pandas.DataFrame(X) makes it one"
+    if what is not None:
+        raise TypeError(f"X: expected a table, received a {type(X).__name__}; {what}")
     if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
         objects = np.asarray(X, dtype=object)
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
@@ -53,16 +47,12 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         frame = frame_of(X)
         if not (isinstance(X, np.ndarray) and frame.numeric and not by_table):
             validate_data(estimator, X, reset=reset, skip_check_array=True)
-            return frame if by_table or (reset and estimator.binarise is None) else frame.numbers()
+            return frame if by_table or reset else frame.numbers()
         X = frame.numbers()
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
-    if estimator.binarise is not None and X.dtype == np.uint8:
-        full, X = full_intensity(X), X.astype(np.float32)
-        levels = X.data if is_sparse(X) else X
-        levels /= full
-    chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
+    chosen = reset and estimator.visible == "auto" and not is_sparse(X)
     if by_table or (chosen and differ_in_kind(X)):
         return frame_of(X.toarray() if is_sparse(X) else X)
     return X
@@ -109,11 +99,11 @@ def taken(X: Any, index: NDArray[Any] | slice) -> Any:
 
 def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Codec:
     """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
-    visible, binarise = options.visible, options.binarise or "none"
+    visible = options.visible
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
     more: dict[str, Any] = {"unknown": options.unknown, "weights": weights, "images": images}
     with _naming_visible():
-        return Codec.fit(X, kind, kinds, binarise=binarise, **more)
+        return Codec.fit(X, kind, kinds, **more)
 
 
 @contextmanager

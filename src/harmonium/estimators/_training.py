@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from numbers import Integral
 from typing import Any, final
 
-import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,7 +17,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._settings import list_unused
-from harmonium.data import Rows, bernoulli_binarise
+from harmonium.data import Rows
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
@@ -28,14 +26,13 @@ from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
     EarlyStopping,
-    OptimizerFactory,
     Settings,
     TrainingRun,
     Update,
     say_unused,
 )
 
-_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "dtype")
 _DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
@@ -54,16 +51,12 @@ def learner_for(estimator: Any) -> Iterator[Any]:
     training began or a second one in it. A Ctrl-C or SIGTERM after training ended, whole or cut short, lets
     it become what the copy has learnt by then.
     """
-    learner, random = copy(estimator), estimator.random_state
-    state = random.get_state() if isinstance(random, np.random.RandomState) else None
+    learner = copy(estimator)
     try:
         yield learner
     except BaseException as error:
-        if isinstance(error, Exception) or learner._fitted is estimator._fitted:
-            if state is not None:
-                random.set_state(state)
-            raise
-        estimator.__dict__ = learner.__dict__
+        if not isinstance(error, Exception) and learner._fitted is not estimator._fitted:
+            estimator.__dict__ = learner.__dict__
         raise
     estimator.__dict__ = learner.__dict__
 
@@ -124,7 +117,7 @@ class Training:
         """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
 
         It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the column of a label
-        with its states of all rows. Rows are visible states, or the intensities that states are drawn from.
+        with its states of all rows. Rows are visible states.
         """
         options = self.options
         if options.method == "exact" and not (whole and earlier is None):
@@ -136,10 +129,6 @@ class Training:
         assert self.fitting is not None
         if unused := list_unused(options, self.fitting.recipe.method):
             _checks.warn(f"{type(options).__name__}: {say_unused(unused, self.fitting.recipe.method)}")
-        if options.binarise == "sample":
-            levels = Rows.of(X, fitted.machine.dtype, missing=True).all()
-            levels = levels if label is None else torch.cat([levels, label[1].to(levels)], 1)
-            return fitted, Rows.of(levels, fitted.machine.dtype, missing=True)
         return fitted, self.fitting.rows
 
     def _begin(
@@ -152,7 +141,6 @@ class Training:
         images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
         images &= label is None and options.method != "exact" and options.visible != "auto"
         codec = fit_codec(X, options, weights, images)
-        data_width = sum(layer.width for layer in codec.layers)
         codec, labels = (codec, None) if label is None else (codec.beside(label[0]), label[1])
         hidden = None
         if options.n_hidden is not None:
@@ -168,10 +156,6 @@ class Training:
             std=std,
             seed=seed,
             dtype=torch.float64 if options.dtype == "float64" else None,
-            # Whole weights then stand for repeated rows to all the digits that scikit-learn asks for.
-            double_chains=label is not None
-            and options.dtype is None
-            and getattr(X, "dtype", None) == np.float64,
             shown="data",
             kind=options.hidden_kind,
             n_states=options.hidden_states,
@@ -179,8 +163,7 @@ class Training:
             init=options.init,
             steered=bool(list_unused(options, "exact")),
         )
-        machine = self.fitting.machine
-        return Fitted(machine, codec.encoder, seed, X.shape[1], data_width, structure_of(options, machine))
+        return Fitted(self.fitting.machine, seed, structure_of(options, self.fitting.machine))
 
     def _go_on(self, earlier: Fitted, label: tuple[Column, Tensor] | None, X: Any) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
@@ -201,11 +184,10 @@ class Training:
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        column, labels = (None, None) if label is None else label
-        codec = Codec.of(deepcopy(earlier.machine))
-        codec = replace(codec, encoder=earlier.encoder, label=column).widened(X)
+        codec = Codec.of(deepcopy(earlier.machine)).widened(X)
+        labels = None if label is None else label[1]
         self.fitting = Fitting.go_on(codec, X, labels, share=self.share, shown="data", name="X")
-        return replace(earlier, machine=codec.machine, encoder=codec.encoder, settings=structure)
+        return replace(earlier, machine=codec.machine, settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------
@@ -228,18 +210,12 @@ class Training:
         assert fitting is not None
         every = torch.arange(count, device="cpu")
         scored = every if may_hold_out is None else may_hold_out.nonzero().flatten().cpu()
-        redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
-
-        def scored_states(index: Tensor) -> Tensor:
-            v = states.take(index)
-            return v if redraw is None else redraw(v, as_generator(0))
-
         kept, watch, callbacks = every, dict[str, Any](), list[Any]()
         if whole and options.early_stopping and not self.exact:
             out, kept = self._hold_out(fitted, count, scored)
             per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
             watch = {
-                "validation": scored_states(out),
+                "validation": states.take(out),
                 "validation_weights": None if weights is None else weights[out],
                 "metrics": {"validation_score": options._row_score},
                 "evaluate_every": max(per_epoch, _EVALUATE),
@@ -248,11 +224,12 @@ class Training:
         fitting.rows = states if len(kept) == count else states.subset(kept)
         fitting.weights = None if weights is None else weights[kept]
         self._plan(fitting, whole)
-        if fitting.rule is not None:
-            watch |= self._steps(fitting, fitted.progress, whole) | {"transform": redraw}
-            first = scored[torch.isin(scored, kept)][:_SCORED]
-            if whole and len(first):
-                self.rise = Rise(options._row_score, scored_states(first))
+        if not self.exact:
+            watch |= self._steps(fitting, fitted.progress, whole)
+            if (
+                whole and len(scored) and not options.early_stopping
+            ):  # which ends where other rows no longer gain
+                self.rise = Rise(options._row_score, states.take(scored[:_SCORED]))
                 callbacks.append(self.rise)
         self.run = run = fitting.train(
             may_hold_out,
@@ -261,22 +238,18 @@ class Training:
             callbacks=callbacks,
             **{"device": options.device, **watch},
         )
-        if fitting.rule is None:
-            rows = states.take(fitted.rows_to_keep(count, weights)).to(run.machine.device)
-            fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
-            return replace(fitted, generative=self.share != 0, rows=rows)
-        rows = scored_states(fitted.rows_to_keep(count, weights))
+        rows = states.take(fitted.rows_to_keep(count))
         if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
             rows = rows[fitted.rows_to_keep(len(rows))]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
+        rule = fitting.rule
         return replace(
             fitted,
-            machine=fitted.machine if run.averaged_machine is None else run.averaged_machine,
-            generative=fitting.rule.generative,
+            machine=run.machine if run.averaged_machine is None else run.averaged_machine,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=Progress(fitting.rule.name, run.rule_state, self.optimizer),
+            progress=None if rule is None else Progress(rule.name, run.rule_state, self.optimizer),
             rows=rows,
             numbers={},
             log_partition=None,
@@ -309,8 +282,15 @@ class Training:
 
             def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
                 named, rate = planned["optimizer"], planned["learning_rate"]
-                self.optimizer = make_optimizer(named, parameters, rate, earlier)
-                return self.optimizer
+                made: torch.optim.Optimizer
+                if isinstance(named, str):
+                    made = OPTIMIZERS[named](parameters, lr=rate, fused=True)
+                else:
+                    made = named(parameters)
+                if earlier is not None:
+                    earlier.remind(made)
+                self.optimizer = made
+                return made
 
             passed["optimizer"] = optimizer
         return passed | {
@@ -338,18 +318,10 @@ class Training:
         assert self.run is not None
         self.run.whole()
         if self.rise is not None and self.run.status == "completed":
-            held_out = [r["validation_score"] for r in self.run.history if "validation_score" in r]
-            self.rise.warn(type(self.options).__name__, self.run.updates, held_out)
+            self.rise.warn(type(self.options).__name__, self.run.updates)
 
 
-def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws 1 with the intensity as its probability; a missing one stays missing, and the label as it is."""
-    levels, label = rows[:, :data_width], rows[:, data_width:]
-    bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
-    return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
-
-
-# Optimisers that go on, and warnings
+# Warnings
 # ---------------------------------------------------------------------------------
 
 
@@ -377,13 +349,9 @@ class Rise:
         if self.wants(update.step, update.total):
             self._seen.append(self._score(update.machine, self._rows).cpu())
 
-    def warn(self, name: str, updates: int, held_out: Sequence[float]) -> None:
-        """Warns where the second half of the updates gained more than a tenth of it all.
-
-        Nothing is said where one of the scores of rows that were held out, in order, is above the last: more
-        updates would do harm.
-        """
-        if len(self._seen) < 3 or (held_out and max(held_out) > held_out[-1]):
+    def warn(self, name: str, updates: int) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all."""
+        if len(self._seen) < 3:
             return
         first, half, last = self._seen
         late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
@@ -393,22 +361,10 @@ class Rise:
             _checks.warn(
                 f"{name}: what the machine knows of its training rows was still rising when training ended: "
                 f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
-                "epochs, a larger max_updates or a higher learning_rate take it further"
-                + ("" if held_out else ", and early_stopping=True ends where other rows no longer gain"),
+                "epochs, a larger max_updates or a higher learning_rate take it further, and "
+                "early_stopping=True ends where other rows no longer gain",
                 ConvergenceWarning,
             )
-
-
-def make_optimizer(
-    named: str | OptimizerFactory, parameters: list[torch.nn.Parameter], rate: float, earlier: Progress | None
-) -> torch.optim.Optimizer:
-    """Returns an optimiser that goes on from that of the last call."""
-    made: torch.optim.Optimizer = (
-        OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
-    )
-    if earlier is not None:
-        earlier.remind(made)
-    return made
 
 
 def warn_of_collapse(name: str, fitted: Fitted, fitting: Fitting | None) -> None:
