@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import Array, counted, taken, validated, weights_of
-from harmonium.estimators._training import learner_for, warn_of_collapse
+from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
     log_likelihood,
@@ -102,16 +102,13 @@ class DensityEstimator(BoltzmannEstimator):
         """Fits all or nothing; ``again``: the machine that is there, if one is."""
         with learner_for(self) as learner:
             learner._validate_params()
-            training = learner._training()
+            training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)
             index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
             rows = taken(rows, index)
-            fitted, states = training.prepare(rows, weights, earlier, whole=whole)
-            learner._fitted = training.learn(fitted, states, weights, whole=whole)
+            learner._fitted = training.learn(rows, weights, earlier)
             training.end()
-            if whole:
-                warn_of_collapse(type(learner).__name__, learner._fitted, training.fitting)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
                 learner._calibrate(rows, weights)

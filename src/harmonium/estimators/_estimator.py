@@ -27,7 +27,7 @@ from harmonium.data import Encoder
 from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
 from harmonium.estimators._intake import Array, taken, validated
-from harmonium.estimators._training import Training, structure_of
+from harmonium.estimators._training import structure_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition, find_log_partition
@@ -122,10 +122,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     _fitted: Fitted | None = None
     _samples_images = False  # which leaves no density
-
-    def _training(self) -> Training:
-        """Returns a training with these parameters."""
-        return Training(self)
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from harmonium._storage import checksum
 from harmonium.data import Encoder
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.layers import Layer
-from harmonium.learning import Rule
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import (
@@ -49,16 +48,6 @@ class Progress(NamedTuple):
     rule: str
     chains: Any
     optimizer: torch.optim.Optimizer | None
-
-    def chains_of(self, rule: Rule) -> Any:
-        """Returns a copy of the chains for a rule to go on with, where they are its own; else None."""
-        return deepcopy(self.chains) if rule.name == self.rule else None
-
-    def remind(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives an optimiser of the same kind a copy of the memory of this one."""
-        if self.optimizer is not None and isinstance(optimizer, type(self.optimizer)):
-            memory = deepcopy(self.optimizer.state_dict()["state"])  # else the tensors would be shared
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 
 
 @final

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, final
 
@@ -17,9 +18,9 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._settings import list_unused
-from harmonium.data import Rows
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
+from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
 from harmonium.tables import Codec, Column, Fitting
 from harmonium.training import (
@@ -79,63 +80,34 @@ def structure_of(options: Any, machine: BoltzmannMachine) -> dict[str, Any]:
 @final
 @dataclass
 class Training:
-    """One training of an estimator: ``prepare``, then ``learn``, then ``end``.
+    """One training of an estimator: ``learn``, then ``end``.
 
     Attributes:
         options: the estimator, or else its parameters.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
-        fitting: the machine with its rows; ``prepare`` makes it.
-        run: Result of the last training.
+        whole: whether it has its length, schedule and early stopping; else it is one epoch at one rate.
+        fitting: the machine with its rows.
+        run: Result of the training.
+        fitted: the machine as it has become.
         rise: the scores of some training rows on the way.
         optimizer: of the last attempt, with what it remembers; None: plain gradient ascent.
     """
 
     options: Any
     share: float | None = None
-    fitting: Fitting | None = None
-    run: TrainingRun | None = None
+    whole: bool = True
+    fitting: Fitting = field(init=False)
+    run: TrainingRun = field(init=False)
+    fitted: Fitted = field(init=False)
     rise: Rise | None = None
     optimizer: torch.optim.Optimizer | None = None
 
-    @property
-    def exact(self) -> bool:
-        """True if the machine is trained without chains."""
-        return self.fitting is not None and self.fitting.exact
-
-    # A machine to train, and its rows
+    # A machine to train
     # ----------------------------------------------------------------------------
 
-    def prepare(
-        self,
-        X: Any,
-        weights: Tensor | None,
-        earlier: Fitted | None,
-        label: tuple[Column, Tensor] | None = None,
-        *,
-        whole: bool = True,
-    ) -> tuple[Fitted, Rows]:
-        """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
-
-        It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the column of a label
-        with its states of all rows. Rows are visible states.
-        """
-        options = self.options
-        if options.method == "exact" and not (whole and earlier is None):
-            raise ValueError(
-                'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
-                'machine, received "exact", which begins anew'
-            )
-        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label, X)
-        assert self.fitting is not None
-        if unused := list_unused(options, self.fitting.recipe.method):
-            _checks.warn(f"{type(options).__name__}: {say_unused(unused, self.fitting.recipe.method)}")
-        return fitted, self.fitting.rows
-
-    def _begin(
-        self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None, whole: bool
-    ) -> Fitted:
+    def _begin(self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None) -> Fitted:
         """Makes a new machine, and sets its parameters."""
-        options = self.options
+        options, whole = self.options, self.whole
         std, plain = options.initial_std, type(options).initial_std
         check_init(options.init, None if std == plain else std)
         images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
@@ -165,7 +137,7 @@ class Training:
         )
         return Fitted(self.fitting.machine, seed, structure_of(options, self.fitting.machine))
 
-    def _go_on(self, earlier: Fitted, label: tuple[Column, Tensor] | None, X: Any) -> Fitted:
+    def _go_on(self, earlier: Fitted, X: Any, label: tuple[Column, Tensor] | None) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
         The columns of a table have then seen the rows X too.
@@ -194,57 +166,48 @@ class Training:
 
     def learn(
         self,
-        fitted: Fitted,
-        states: Rows,
+        X: Any,
         weights: Tensor | None,
-        *,
-        may_hold_out: Tensor | None = None,
-        whole: bool = True,
+        earlier: Fitted | None,
+        label: tuple[Column, Tensor] | None = None,
     ) -> Fitted:
-        """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
+        """Trains a new machine, or a copy of an earlier one, and returns it; ``end`` is to follow.
 
-        ``may_hold_out``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its
-        length, schedule and early stopping; else it is one epoch at one rate.
+        Args:
+            X: validated rows.
+            weights: row weights, (rows,); None means uniform.
+            earlier: a machine that goes on; None: a new one is started at the rows.
+            label: Column of a label, with its states of all rows.
         """
-        options, fitting, count = self.options, self.fitting, len(states)
-        assert fitting is not None
-        every = torch.arange(count, device="cpu")
-        scored = every if may_hold_out is None else may_hold_out.nonzero().flatten().cpu()
-        kept, watch, callbacks = every, dict[str, Any](), list[Any]()
-        if whole and options.early_stopping and not self.exact:
-            out, kept = self._hold_out(fitted, count, scored)
-            per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
-            watch = {
-                "validation": states.take(out),
-                "validation_weights": None if weights is None else weights[out],
-                "metrics": {"validation_score": options._row_score},
-                "evaluate_every": max(per_epoch, _EVALUATE),
-            }
-            callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
-        fitting.rows = states if len(kept) == count else states.subset(kept)
-        fitting.weights = None if weights is None else weights[kept]
-        self._plan(fitting, whole)
-        if not self.exact:
-            watch |= self._steps(fitting, fitted.progress, whole)
-            if (
-                whole and len(scored) and not options.early_stopping
-            ):  # which ends where other rows no longer gain
-                self.rise = Rise(options._row_score, states.take(scored[:_SCORED]))
-                callbacks.append(self.rise)
-        self.run = run = fitting.train(
-            may_hold_out,
-            seed=fitted.stream("train", fitted.n_updates),
-            progress=options.verbose > 0,
-            callbacks=callbacks,
-            **{"device": options.device, **watch},
-        )
-        rows = states.take(fitted.rows_to_keep(count))
-        if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
+        options = self.options
+        if options.method == "exact" and not (self.whole and earlier is None):
+            raise ValueError(
+                'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
+                'machine, received "exact", which begins anew'
+            )
+        fitted = self._begin(X, weights, label) if earlier is None else self._go_on(earlier, X, label)
+        fitting, method = self.fitting, self.fitting.recipe.method
+        if unused := list_unused(options, method):
+            _checks.warn(f"{type(options).__name__}: {say_unused(unused, method)}")
+        states, judged = fitting.rows, None
+        if label is not None:  # rows that ``_row_score`` takes
+            judged = ~(label[1] if fitting.exact else states.all()).isnan().any(1)
+        fitting.weights = weights
+        watch: dict[str, Any] = {"device": options.device, "progress": options.verbose > 0}
+        if not fitting.exact:
+            every = torch.ones(len(states), dtype=torch.bool, device="cpu") if judged is None else judged
+            watch |= self._watch(fitted, every.nonzero()[:, 0].cpu())
+        self._plan()
+        if fitting.rule is not None:
+            watch |= self._steps(fitted.progress, fitting.rule)
+        self.run = run = fitting.train(judged, seed=fitted.stream("train", fitted.n_updates), **watch)
+        rows = states.take(fitted.rows_to_keep(len(states)))
+        if not self.whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
             rows = rows[fitted.rows_to_keep(len(rows))]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
         rule = fitting.rule
-        return replace(
+        self.fitted = replace(
             fitted,
             machine=run.machine if run.averaged_machine is None else run.averaged_machine,
             history=[*fitted.history, *records],
@@ -254,26 +217,26 @@ class Training:
             numbers={},
             log_partition=None,
         )
+        return self.fitted
 
-    def _plan(self, fitting: Fitting, whole: bool) -> None:
+    def _plan(self) -> None:
         """Decides what the parameters leave open."""
         options = self.options
         given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
-        fitting.plan(
+        self.fitting.plan(
             options={} if options.chains is None else {"chains": options.chains},
             chains=options.batch_size,
             batch_size=options.batch_size,
             epochs=options.epochs,
             updates=options.max_updates,
             learning_rate=options.learning_rate,
-            whole=whole,
+            whole=self.whole,
             **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
         )
 
-    def _steps(self, fitting: Fitting, earlier: Progress | None, whole: bool) -> dict[str, Any]:
+    def _steps(self, earlier: Progress | None, rule: Rule) -> dict[str, Any]:
         """Returns the settings of training by chains in place of what the plan has."""
-        options, planned, rule = self.options, fitting.decided, fitting.rule
-        assert rule is not None
+        options, planned = self.options, self.fitting.decided
         own = {each.name for each in fields(options)} - _DECIDED
         passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
         if options.clip_norm != "auto":
@@ -282,47 +245,68 @@ class Training:
 
             def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
                 named, rate = planned["optimizer"], planned["learning_rate"]
-                made: torch.optim.Optimizer
-                if isinstance(named, str):
-                    made = OPTIMIZERS[named](parameters, lr=rate, fused=True)
-                else:
-                    made = named(parameters)
-                if earlier is not None:
-                    earlier.remind(made)
-                self.optimizer = made
+                make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
+                self.optimizer = made = make(parameters)
+                if earlier is not None and isinstance(made, type(earlier.optimizer)):
+                    memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else tensors would be shared
+                    made.load_state_dict({**made.state_dict(), "state": memory})
                 return made
 
             passed["optimizer"] = optimizer
-        return passed | {
-            "rule_state": earlier.chains_of(rule) if earlier else None,
-            "schedule": options.schedule if whole else "constant",
-        }
+        goes_on = earlier is not None and earlier.rule == rule.name
+        passed["rule_state"] = deepcopy(earlier.chains) if earlier is not None and goes_on else None
+        return passed | {"schedule": options.schedule if self.whole else "constant"}
 
-    def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
-        share = self.options.validation_fraction
-        held = max(1, round(share * len(scored)))
-        if held >= count or not len(scored):
+    def _watch(self, fitted: Fitted, judged: Tensor) -> dict[str, Any]:
+        """Returns how a training by chains is followed; with early stopping some rows are held out of it.
+
+        ``judged`` are the indices of the rows that ``_row_score`` takes.
+        """
+        options, fitting = self.options, self.fitting
+        states, weights, batch = fitting.rows, fitting.weights, options.batch_size
+        if not self.whole:
+            return {}
+        if not options.early_stopping:
+            if not len(judged):
+                return {}
+            self.rise = Rise(options._row_score, states.take(judged[:_SCORED]))
+            return {"callbacks": [self.rise]}
+        share, held = options.validation_fraction, max(1, round(options.validation_fraction * len(judged)))
+        if held >= len(states) or not len(judged):
             raise ValueError(
                 f"validation_fraction: expected rows on both sides, received {share} of "
-                f"{len(scored)} rows that can be judged (classifiers: with a label and no missing cell); "
+                f"{len(judged)} rows that can be judged (classifiers: with a label and no missing cell); "
                 "give more rows, or early_stopping=False"
             )
         generator = as_generator(fitted.stream("validation"))
-        out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
-        every = torch.arange(count, device="cpu")
-        return out, every[~torch.isin(every, out)]
+        out = judged[_random.permutation(len(judged), generator)[:held]].sort().values
+        every = torch.arange(len(states), device="cpu")
+        kept = every[~torch.isin(every, out)]
+        fitting.rows = states.subset(kept)
+        fitting.weights = None if weights is None else weights[kept]
+        return {
+            "validation": states.take(out),
+            "validation_weights": None if weights is None else weights[out],
+            "metrics": {"validation_score": options._row_score},
+            "evaluate_every": max(-(-len(kept) // min(batch, len(kept))), _EVALUATE),
+            "callbacks": [EarlyStopping("validation_score", options.n_iter_no_change)],
+        }
 
     def end(self) -> None:
-        """Raises where a signal cut the training short, and warns where the machine was still learning."""
-        assert self.run is not None
+        """Raises where a signal cut the training short, and warns where the machine has not learnt."""
         self.run.whole()
+        name = type(self.options).__name__
         if self.rise is not None and self.run.status == "completed":
-            self.rise.warn(type(self.options).__name__, self.run.updates)
-
-
-# Warnings
-# ---------------------------------------------------------------------------------
+            self.rise.warn(name, self.run.updates)
+        fitted = self.fitted
+        if self.whole and self.share is None:
+            collapse = self.fitting.find_collapse(fitted.machine, fitted.stream("collapse"), fitted.rows)
+            if collapse is not None:
+                _checks.warn(
+                    f"{name}: {collapse}; a third of the learning_rate, another random_state or "
+                    'rule="cd" may help',
+                    ConvergenceWarning,
+                )
 
 
 @final
@@ -365,15 +349,3 @@ class Rise:
                 "early_stopping=True ends where other rows no longer gain",
                 ConvergenceWarning,
             )
-
-
-def warn_of_collapse(name: str, fitted: Fitted, fitting: Fitting | None) -> None:
-    """Warns where chains left a machine that is worse than independent columns."""
-    if fitting is None or fitted.rows is None:
-        return
-    collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), fitted.rows)
-    if collapse is not None:
-        _checks.warn(
-            f'{name}: {collapse}; a third of the learning_rate, another random_state or rule="cd" may help',
-            ConvergenceWarning,
-        )

@@ -27,7 +27,7 @@ from harmonium.estimators._intake import (
     validated,
     weights_of,
 )
-from harmonium.estimators._training import learner_for
+from harmonium.estimators._training import Training, learner_for
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import unit_log_weights
 from harmonium.tasks import log_probabilities
@@ -144,8 +144,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
-        training = self._training()
-        training.share = share_of(self.objective, self.joint)
+        training = Training(self, share_of(self.objective, self.joint))
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
@@ -167,11 +166,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
-        column = column_of(self.classes_)
-        fitted, prepared = training.prepare(rows, weights, earlier, (column, label))
-        whole = ~prepared.all().isnan().any(1)
-        may_hold_out = ~label.isnan().any(1) if training.exact else whole
-        self._fitted = training.learn(fitted, prepared, weights, may_hold_out=may_hold_out)
+        self._fitted = training.learn(rows, weights, earlier, (column_of(self.classes_), label))
         training.end()
 
     def _weigh_classes(self, labels: Array, there: Array, weights: Tensor | None) -> Tensor | None:
