@@ -274,12 +274,6 @@ def test_every_parameter_is_documented(kind) -> None:
 # --------------------------------------------------------------------------------
 
 
-def test_a_machine_may_be_put_in_place_of_another() -> None:
-    made, other = (small(RBM, max_updates=5, random_state=seed).fit(BITS) for seed in (0, 1))
-    made.machine_ = other.machine_
-    np.testing.assert_array_equal(made.score_samples(BITS), other.score_samples(BITS))
-
-
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_files_and_machines(kind, tmp_path) -> None:
     X = RANDOM.normal(size=(50, 3)) * 5 + 100

@@ -215,7 +215,7 @@ def test_the_cells_that_make_an_outlier_are_named(tmp_path) -> None:
     strange = table.iloc[:3].copy()
     strange.loc[1, "weight"] = 40.0
     strange.loc[2, "kind"] = "small" if strange.loc[2, "kind"] == "large" else "large"
-    found = judge.unusual_cells(strange, max_cells=1, random_state=0)
+    found = hm.tasks.unusual_cells(judge.machine_, strange, max_cells=1, seed=0)
     named = {cell.row: cell for cell in found}
     assert (
         named[1].column == "weight" and named[1].value == 40.0 and abs(named[1].expected - 3.0 * size[1]) < 2

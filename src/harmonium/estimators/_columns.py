@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,64 +82,44 @@ class ColumnProbabilities(NamedTuple):
     probabilities: Array
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The states of a column given the rest of rows, in the units of the data.
+def ask(fitted: Fitted, v: Tensor, j: int, method: str, **how: Any) -> ColumnPrediction:
+    """Returns the states of a column given the rest of rows, as visible states; see ``predict_column``."""
+    known = _column(fitted, j)
+    label = None if known is None else isinstance(known.coding, Labels)
+    about: dict[str, Any] = {"label": label, "chains": _CHAINS, **how}
+    return predict_column(fitted.machine, v, *_place(fitted, j), method, **about)
 
-    Args:
-        fitted: the machine.
-        v: visible states of the rows, (rows, visible_width).
-        j: Number of the column.
-        told: Prediction of its unit.
-    """
 
-    fitted: Fitted
-    v: Tensor
-    j: int
-    told: ColumnPrediction
+def cells_of(fitted: Fitted, v: Tensor, j: int, states: Tensor, *, rounded: bool = False) -> Array:
+    """Returns cells of a column, (rows,), of states of its unit beside those of the others, v."""
+    known = _column(fitted, j)
+    if known is not None:
+        rounded |= isinstance(known.coding, Labels)
+        cells: Array = known.decode(states.cpu().numpy(), rounded=rounded)
+        return cells
+    layer, unit = _place(fitted, j)
+    split = fitted.machine.split(v.clone())
+    fitted.machine.layers[layer].by_unit(split[layer])[:, unit] = states.to(v)
+    rows = fitted.decode(torch.cat([split[l] for l in fitted.machine.visible], 1))
+    return rows[:, j]  # type: ignore[no-any-return]
 
-    @classmethod
-    def ask(cls, fitted: Fitted, v: Tensor, j: int, method: str, **how: Any) -> Answer:
-        """Asks the machine for a column, whose own states are not read; see ``RBM.predict_column``."""
-        known = _column(fitted, j)
-        label = None if known is None else isinstance(known.coding, Labels)
-        about: dict[str, Any] = {"label": label, "chains": _CHAINS, **how}
-        return cls(fitted, v, j, predict_column(fitted.machine, v, *_place(fitted, j), method, **about))
 
-    def predict(self) -> Array:
-        """Returns the most probable label of the column, or the mean of a number, (rows,)."""
-        return self._decode(self.v, self.told.states, rounded=False)
-
-    def probabilities(self) -> ColumnProbabilities:
-        """Returns the probabilities of all labels or counts of the column; ValueError: it is real."""
-        if self.told.probabilities is None:
-            raise ValueError(
-                "column: expected one of labels or counts, received one of real numbers; predict_column has "
-                "their mean, RBMRegressor quantiles and a density"
-            )
-        p = self.told.probabilities.cpu().numpy()
-        states = self.fitted.machine.layers[_place(self.fitted, self.j)[0]].values()
-        known = _column(self.fitted, self.j)
-        if known is None or not isinstance(known.coding, Labels):
-            alike = self.v[:1].nan_to_num(0.0).expand(len(states), -1)
-            return ColumnProbabilities(tuple(self._decode(alike, states).tolist()), p)
-        labels = series_of(known.name, list(known.coding.labels), known.dtype)
-        places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
-        p = p[:, places] * np.exp(known.log_shares(labels))  # rare labels share a state
-        return ColumnProbabilities(tuple(known.coding.labels), p / p.sum(1, keepdims=True))
-
-    def _decode(self, v: Tensor, states: Tensor, *, rounded: bool = True) -> Array:
-        """Returns cells of the column, (rows,), of states of its unit beside those of the others."""
-        fitted, known = self.fitted, _column(self.fitted, self.j)
-        if known is not None:
-            rounded |= isinstance(known.coding, Labels)
-            cells: Array = known.decode(states.cpu().numpy(), rounded=rounded)
-            return cells
-        layer, unit = _place(fitted, self.j)
-        split = fitted.machine.split(v.clone())
-        fitted.machine.layers[layer].by_unit(split[layer])[:, unit] = states.to(v)
-        rows = fitted.decode(torch.cat([split[l] for l in fitted.machine.visible], 1))
-        return rows[:, self.j]  # type: ignore[no-any-return]
+def probabilities_of(fitted: Fitted, v: Tensor, j: int, told: ColumnPrediction) -> ColumnProbabilities:
+    """Returns the probabilities of all labels or counts of a column; ValueError: it is real."""
+    if told.probabilities is None:
+        raise ValueError(
+            "column: expected one of labels or counts, received one of real numbers; predict_column has "
+            "their mean, RBMRegressor quantiles and a density"
+        )
+    p, known = told.probabilities.cpu().numpy(), _column(fitted, j)
+    states = fitted.machine.layers[_place(fitted, j)[0]].values()
+    if known is None or not isinstance(known.coding, Labels):
+        alike = v[:1].nan_to_num(0.0).expand(len(states), -1)
+        return ColumnProbabilities(tuple(cells_of(fitted, alike, j, states, rounded=True).tolist()), p)
+    labels = series_of(known.name, list(known.coding.labels), known.dtype)
+    places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
+    p = p[:, places] * np.exp(known.log_shares(labels))  # rare labels share a state
+    return ColumnProbabilities(tuple(known.coding.labels), p / p.sum(1, keepdims=True))
 
 
 def _column(fitted: Fitted, j: int) -> Column | None:
@@ -149,5 +129,8 @@ def _column(fitted: Fitted, j: int) -> Column | None:
 
 def _place(fitted: Fitted, j: int) -> tuple[int, int]:
     """Returns the visible layer of a column, and its unit there."""
-    place = next(place for place, end in enumerate(fitted.ends) if j < end)
-    return fitted.machine.visible[place], j - (fitted.ends[place] - fitted.data_layers[place].n_units)
+    for l in fitted.machine.visible:
+        if j < (units := fitted.machine.layers[l].n_units):
+            break
+        j -= units
+    return l, j

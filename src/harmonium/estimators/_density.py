@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, counted, taken, validated, weights_of
+from harmonium.estimators._intake import Array, learned, validated, weights_of
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
@@ -24,7 +24,6 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import naive
 from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables import NEW_CELLS
-from harmonium.tasks import UnusualCell, unusual_cells
 
 _TOLERANCE = 1e-5  # of mean field
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
@@ -105,8 +104,7 @@ class DensityEstimator(BoltzmannEstimator):
             training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)
-            index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
-            rows = taken(rows, index)
+            rows, _, weights = learned(learner, rows, weights_of(sample_weight, rows.shape[0]), earlier)
             learner._fitted = training.learn(rows, weights, earlier)
             training.end()
             with warnings.catch_warnings():
@@ -152,31 +150,6 @@ class DensityEstimator(BoltzmannEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
-
-    def unusual_cells(self, X: Any, max_cells: int = 3, *, random_state: Any = None) -> list[UnusualCell]:
-        """Finds the cells that make each row unusual, with the values that the rest of the row predicts.
-
-        Each has its row, its column, its value, the expected one, and by how many nats ln p of the row rises
-        with that in its place: 9.2 nats make it 10,000 times as probable. ``pandas.DataFrame`` makes a table
-        of the list. See ``tasks.unusual_cells``.
-
-        Args:
-            X: (rows, columns), as in ``fit``; missing cells are not judged.
-            max_cells: cells of a row at most, at least 1.
-            random_state: int, ``RandomState``, or None for that of the estimator: of chains, where a machine
-                has too many hidden units to sum over and real columns or missing cells.
-
-        Returns:
-            The cells by row, those of a row by their nats, the largest first.
-
-        Raises:
-            ValueError: other columns than in ``fit``, columns of several units, or a row that lacks cells of
-                too many states.
-        """
-        fitted = self._require_fitted()
-        X = self._validated(X, sparse=False)
-        generator = fitted.generator(self._random(random_state), "unusual cells")
-        return unusual_cells(fitted.machine, X, max_cells, seed=generator)
 
     # Samples
     # ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import isinf
 from numbers import Integral, Real
 from pathlib import Path
@@ -149,12 +149,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     def machine_(self) -> BoltzmannMachine:
         """The trained machine, with the encoder in its metadata."""
         return self._require_fitted().machine
-
-    @machine_.setter
-    def machine_(self, machine: BoltzmannMachine) -> None:
-        fitted = self._require_fitted()
-        machine.metadata |= fitted.codec.to_dict()
-        self._fitted = replace(fitted, machine=machine)
 
     @property
     def encoder_(self) -> Encoder:
@@ -407,7 +401,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
         seed = fitted.generator(self._random(random_state), "impute")
         missing = unobserved(machine, v)
-        if bool(missing[:, : fitted.ends[-1]].any()):
+        if bool(missing[:, : fitted.n_units].any()):
             warn_of_rough(machine)
         return X, *tasks.impute_cells(
             machine, fitted.encoder, v, missing, method, value, draws=draws, sweeps=sweeps, seed=seed
@@ -443,7 +437,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
                 over, or an encoder that makes several units of a column.
         """
-        return self._ask(X, column, method, sweeps, random_state).predict()
+        fitted, v, j, told = self._ask(X, column, method, sweeps, random_state)
+        return _columns.cells_of(fitted, v, j, told.states)
 
     def column_proba(
         self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
@@ -465,17 +460,19 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         Raises:
             ValueError: as ``predict_column``, or a column of real numbers.
         """
-        return self._ask(X, column, method, sweeps, random_state).probabilities()
+        return _columns.probabilities_of(*self._ask(X, column, method, sweeps, random_state))
 
-    def _ask(self, X: Any, column: Any, method: str, sweeps: int, random_state: Any) -> _columns.Answer:
-        """Returns what the machine tells of a column given the rest of rows."""
+    def _ask(
+        self, X: Any, column: Any, method: str, sweeps: int, random_state: Any
+    ) -> tuple[Fitted, Tensor, int, tasks.ColumnPrediction]:
+        """Returns the machine, visible states of rows, the number of a column, and what they tell of it."""
         fitted = self._require_fitted()
         _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
         fitted.require_density("predictions of a column")
         j = _columns.column_number(self, column, "column")
         encoder = fitted.encoder
         learned = len(encoder.columns) if isinstance(encoder, Table) else self.n_features_in_
-        if fitted.ends[-1] != learned:
+        if fitted.n_units != learned:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes; impute(X) and sample(given=...) take it"
@@ -483,7 +480,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         warn_of_rough(fitted.machine)
         v = fitted.visible(_columns.rows_around(self, X, column))
         generator = fitted.generator(self._random(random_state), "impute")
-        return _columns.Answer.ask(fitted, v, j, method, sweeps=sweeps, seed=generator)
+        return fitted, v, j, _columns.ask(fitted, v, j, method, sweeps=sweeps, seed=generator)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

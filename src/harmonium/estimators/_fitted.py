@@ -18,7 +18,6 @@ from harmonium._random import as_generator
 from harmonium._storage import checksum
 from harmonium.data import Encoder
 from harmonium.estimators._intake import Array, dtype_of
-from harmonium.layers import Layer
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import (
@@ -95,21 +94,15 @@ class Fitted:
         return self.codec.encoder
 
     @property
-    def data_layers(self) -> list[Layer]:
-        """The visible layers of the data: all but a label."""
-        layers = [*self.codec.layers]
-        return layers if self.codec.label is None else layers[:-1]
-
-    @property
     def data_width(self) -> int:
         """Visible columns of the data, without those of a label."""
         return self.machine.visible_width - self.codec.label_width
 
     @property
-    def ends(self) -> list[int]:
-        """Units up to the end of each of the data's layers."""
-        ends: list[int] = np.cumsum([layer.n_units for layer in self.data_layers]).tolist()
-        return ends
+    def n_units(self) -> int:
+        """Visible units of the data, without that of a label."""
+        units = sum(layer.n_units for layer in self.codec.layers)
+        return units - (self.codec.label is not None)
 
     def double(self) -> BoltzmannMachine:
         """Returns a copy of the machine in float64."""

@@ -65,17 +65,16 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
     return _checks.weights(sample_weight, "sample_weight", rows)
 
 
-def counted(
-    weights: Tensor | None, X: Any, estimator: Any, earlier: Any = None
-) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Selects the rows to learn from: those with a weight above 0 and a cell that is not missing.
+def learned(
+    estimator: Any, X: Any, weights: Tensor | None, earlier: Any = None
+) -> tuple[Any, NDArray[Any] | slice, Tensor | None]:
+    """Returns the rows to learn from: those with a weight above 0 and a cell that is not missing.
 
-    Returns their index, or a slice of all, and their weights. A warning tells blank rows.
+    Beside them are their index, or a slice of all, and their weights. A warning tells blank rows.
     """
     chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
-    encoder = None if earlier is None else earlier.encoder
     with _naming_visible():
-        blank = blank_rows(X, encoder, estimator.visible) & chosen
+        blank = blank_rows(X, None if earlier is None else earlier.encoder, estimator.visible) & chosen
     if blank.any():
         if not (chosen & ~blank).any():
             row = int(blank.argmax())
@@ -85,15 +84,13 @@ def counted(
         warn_of_blank(blank, "X")
     chosen &= ~blank
     if chosen.all():
-        return slice(None), weights
+        return X, slice(None), weights
     index = np.flatnonzero(chosen)
-    return index, None if weights is None else weights[torch.from_numpy(index)]
+    return taken(X, index), index, None if weights is None else weights[torch.from_numpy(index)]
 
 
-def taken(X: Any, index: NDArray[Any] | slice) -> Any:
+def taken(X: Any, index: NDArray[Any]) -> Any:
     """Returns some of validated rows."""
-    if isinstance(index, slice):
-        return X
     return X.take(index) if isinstance(X, Frame) else X[index]
 
 

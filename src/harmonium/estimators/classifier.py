@@ -10,7 +10,7 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
-from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.class_weight import compute_sample_weight
 from torch import Tensor
 
 from harmonium._random import as_generator
@@ -20,10 +20,9 @@ from harmonium.estimators._intake import (
     Array,
     classes_of,
     column_of,
-    counted,
+    learned,
     observed_labels,
     one_hot,
-    taken,
     validated,
     weights_of,
 )
@@ -154,14 +153,14 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
         sample_weight = self._weigh_classes(labels, there, weights_of(sample_weight, len(there)))
-        index, weights = counted(sample_weight, rows, self, earlier)
+        rows, index, weights = learned(self, rows, sample_weight, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y: expected at least two classes, received one class, {self.classes_.tolist()[0]!r}"
                 )
-        rows, label = taken(rows, index), one_hot(labels, there, self.classes_)[index]
+        label = one_hot(labels, there, self.classes_)[index]
         if bool(label.isnan().all()):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
@@ -173,10 +172,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """Returns row weights times those of their classes, (rows,); None means uniform."""
         if self.class_weight is None:
             return weights
-        classes, number = np.unique(labels, return_inverse=True)
-        of_class = compute_class_weight(self.class_weight, classes=classes, y=labels)
         factors = torch.ones(len(there), dtype=torch.float64, device="cpu")
-        factors[torch.from_numpy(there)] = torch.from_numpy(of_class[number].astype(np.float64))
+        each = compute_sample_weight(self.class_weight, labels)
+        factors[torch.from_numpy(there)] = torch.from_numpy(each.astype(np.float64))
         return factors if weights is None else weights * factors
 
     # Labels of rows
