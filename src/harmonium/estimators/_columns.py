@@ -26,8 +26,6 @@ def column_number(estimator: Any, column: Any, name: str) -> int:
     names: list[Any] = list(range(estimator.n_features_in_))
     if isinstance(estimator.encoder_, Table):
         names = [known.name for known in estimator.encoder_.columns]
-    elif isinstance(column, str) and hasattr(estimator, "feature_names_in_"):
-        names = list(estimator.feature_names_in_)
     if np.ndim(column) or column not in names:
         listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
         close = _checks.close_to(str(column), map(str, names))

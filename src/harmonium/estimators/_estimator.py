@@ -26,7 +26,7 @@ from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, setti
 from harmonium.data import Encoder
 from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import Array, taken, validated
+from harmonium.estimators._intake import Array, take_tables, taken, validated
 from harmonium.estimators._training import structure_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
@@ -483,10 +483,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         return fitted, v, j, _columns.ask(fitted, v, j, method, sweeps=sweeps, seed=generator)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
+        tags = take_tables(super().__sklearn_tags__())
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

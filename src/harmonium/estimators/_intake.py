@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
@@ -138,12 +139,8 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         y = np.empty(len(listed), dtype=object)
         y[:] = listed
     y = column_or_1d(y, warn=True)
-    values = y.tolist()
-    there = np.fromiter(
-        (not (_missing(v) or (missing_label is not None and v == missing_label)) for v in values),
-        dtype=bool,
-        count=len(values),
-    )
+    named = missing_label is not None
+    there = np.array([not (_missing(v) or (named and v == missing_label)) for v in y.tolist()])
     if not there.any():
         raise ValueError(f"y: expected a label in at least one row, received {len(y)} missing ones")
     labels = y[there]
@@ -192,6 +189,14 @@ def classes_of(description: Any) -> Array:
         return classes.astype(column.dtype)
     except (TypeError, ValueError):  # what another library calls its type
         return classes.astype(np.int64) if of_whole_numbers(column.dtype) else classes
+
+
+def take_tables(tags: Tags) -> Tags:
+    """Returns tags that tell scikit-learn of missing cells and text, and that float32 stays float32."""
+    tags.input_tags.allow_nan = tags.input_tags.string = True
+    if tags.transformer_tags is not None:
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+    return tags
 
 
 def _missing(value: Any) -> bool:

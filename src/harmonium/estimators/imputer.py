@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from harmonium.data import build, frame_of, is_frame
 from harmonium.data.frame import TEXT
+from harmonium.estimators._intake import take_tables
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
 
@@ -72,10 +73,9 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             learner.set_params(random_state=self.random_state)
         learner.fit(X, sample_weight=sample_weight)
         self.estimator_, self.n_features_in_ = learner, learner.n_features_in_
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         if hasattr(learner, "feature_names_in_"):
             self.feature_names_in_ = learner.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
         return self
 
     def transform(self, X: Any) -> Any:
@@ -120,9 +120,4 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return completed
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+        return take_tables(super().__sklearn_tags__())

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from harmonium import _checks
 from harmonium.data import Frame, Series, frame_of, is_frame
-from harmonium.estimators._intake import Array
+from harmonium.estimators._intake import Array, take_tables
 from harmonium.estimators.rbm import RBM
 
 
@@ -157,10 +157,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         return _beside(frame, self.target_, np.full(len(frame), np.nan))
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        return tags
+        return take_tables(super().__sklearn_tags__())
 
 
 def _read_target(y: Any) -> Array:
