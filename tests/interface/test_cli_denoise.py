@@ -1,4 +1,4 @@
-"""harmonium denoise, and the estimator's denoise."""
+"""harmonium denoise."""
 
 from __future__ import annotations
 
@@ -64,24 +64,3 @@ def test_mistakes_are_named(cli: CommandLine, run: Path, tmp_path: Path) -> None
     assert "--method" in cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "x")
     missing = cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "pointwise")
     assert "clean rows" in missing
-
-
-def test_the_estimator_denoises_in_the_units_of_the_data() -> None:
-    images, _ = hm.data.digits()
-    binary = hm.data.threshold(images)
-    rbm = hm.RBM(n_hidden=32, epochs=10, random_state=0).fit(binary)
-    rng = np.random.default_rng(0)
-    noisy = np.where(rng.uniform(size=binary.shape) < 0.1, 1 - binary, binary)[:200].astype(float)
-    noisy[:, 5] = np.nan
-    before = np.nanmean(noisy != binary[:200])
-    cleaned = rbm.denoise(noisy, 0.1, clean=binary)
-    assert cleaned.shape == noisy.shape
-    assert set(np.unique(cleaned)) <= {0.0, 1.0}
-    assert (cleaned != binary[:200]).mean() < 0.8 * before
-    means = rbm.denoise(noisy, 0.1, method="gibbs", value="mean", sweeps=20, random_state=1)
-    assert ((means > 0) & (means < 1)).all()
-    real = hm.RBM(n_hidden=8, visible="truncated_gaussian", epochs=2, random_state=0).fit(images)
-    noise = rng.normal(0, 3, size=(100, 64))
-    restored = real.denoise(images[:100] + noise, noise_std=3.0)
-    assert ((restored >= 0) & (restored <= 16)).all()
-    assert ((restored - images[:100]) ** 2).mean() < (noise**2).mean()
