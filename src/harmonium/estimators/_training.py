@@ -237,6 +237,7 @@ class Training:
     def _steps(self, earlier: Progress | None, rule: Rule) -> dict[str, Any]:
         """Returns the settings of training by chains in place of what the plan has."""
         options, planned = self.options, self.fitting.decided
+        before = earlier.optimizer if earlier is not None else None
         own = {each.name for each in fields(options)} - _DECIDED
         passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
         if options.clip_norm != "auto":
@@ -246,9 +247,10 @@ class Training:
             def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
                 named, rate = planned["optimizer"], planned["learning_rate"]
                 make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
-                self.optimizer = made = make(parameters)
-                if earlier is not None and isinstance(made, type(earlier.optimizer)):
-                    memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else tensors would be shared
+                made: torch.optim.Optimizer = make(parameters)
+                self.optimizer = made
+                if before is not None and isinstance(made, type(before)):
+                    memory = deepcopy(before.state_dict()["state"])  # else tensors would be shared
                     made.load_state_dict({**made.state_dict(), "state": memory})
                 return made
 
