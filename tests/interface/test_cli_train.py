@@ -28,6 +28,7 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
 
     assert result["status"] == "completed" and result["updates"] == 20
     assert result["layers"] == ["Bernoulli(16)", "Bernoulli(5)"]
+    assert "rule pcd" in result["chosen_by_data"] and "hidden" not in result["chosen_by_data"]
     assert {"machine.safetensors", "checkpoint.safetensors"} < {x.name for x in (tmp_path / "run").iterdir()}
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}

@@ -52,6 +52,7 @@ EXAMPLES = (
 # Of --until-correlation: looks during a run, a fifth of its time; looks without a rise until it ends,
 # and the least rise, twice the scatter of 1,000 chains.
 _LOOKS, _PATIENCE, _RISE = 20, 4, 0.005
+_SHOWN = ("hidden", "updates", "learning_rate", *DECIDED)  # where the data have chosen them
 
 
 def train(
@@ -81,7 +82,7 @@ def train(
     if not (resume or overwrite) and options.is_leading():
         refuse_run(run_dir)
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
-    device = options.as_device(settings.device)
+    device, asked = options.as_device(settings.device), settings
     with working("reading the data"):
         settings, fitting, dataset, watch = _prepare(settings, stored.kinds)
     if unused := list_unused(settings, settings.method):
@@ -96,6 +97,9 @@ def train(
     if not options.is_leading():
         return {}
     result = _summary(run, fitting, dataset, watch["callbacks"])
+    chosen = {name: getattr(settings, name) for name in _SHOWN if getattr(asked, name) is None}
+    said = (f"{name} {value}" for name, value in chosen.items() if value is not None)
+    result["chosen_by_data"] = ", ".join(said)
     if run.status == "interrupted":
         of = "" if fitting.exact else f" of {fitting.decided['updates']}"
         again = shlex.join(["harmonium", "train", "--resume", str(run_dir)])
