@@ -102,9 +102,8 @@ class CompiledUpdates(Updates):
         from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
-        count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
-        while count < most and not any(due(state.step + count)) and self.average is None:
-            count += 1
+        most = 1 if self.average else _NUMBERS // (source.size * source.width)
+        count = self.count(due, state.step, most)
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
         self.monitor.watch(v[0])

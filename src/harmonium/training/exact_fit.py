@@ -20,7 +20,7 @@ from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import Record
-from harmonium.training.optimizers import Adam, unhooked
+from harmonium.training.optimizers import Adam
 from harmonium.training.penalties import L2
 from harmonium.training.schedules import Schedule
 from harmonium.training.settings import Settings
@@ -120,7 +120,7 @@ class CentredAdam(Adam):  # type: ignore[misc, valid-type]
             (W, at[l], at[m], means[l], means[m]) for W, (l, m) in zip(weights, machine.edges, strict=True)
         ]
 
-    @unhooked
+    @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Makes one update of all parameters by their gradients."""
         for W, low, high, mean_low, mean_high in self.edges:

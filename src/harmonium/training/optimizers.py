@@ -21,18 +21,11 @@ from harmonium.training.penalties import Pull
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
 
-def unhooked(step: Callable[..., Any]) -> Any:
-    """Returns the step of an optimiser without hooks and profiler of torch: 22 in place of 35 µs."""
-    plain: Any = torch.no_grad()(unwrap(step))
-    plain.hooked = True  # which torch looks for before it wraps a step
-    return plain
-
-
 def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
     """Returns the optimiser without its guards against torch's compiler, whose import takes a second."""
     guarded = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in guarded}
-    return type(kind.__name__, (kind,), {**methods, "step": unhooked(kind.step)})
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
 
 
 Adam, SGD = _uncompiled(torch.optim.Adam), _uncompiled(torch.optim.SGD)  # by these names they are pickled

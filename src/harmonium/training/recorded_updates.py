@@ -142,7 +142,7 @@ class RecordedUpdates(Updates):
     def _launch(self, due: Callable[[int], Due]) -> _Lot:
         """Starts the next updates on the device."""
         first = self._launched
-        count = self._count(first, due)
+        count = self.count(due, first, _MOST)
         places = self._send_places(first, count)
         self._sums.zero_()
         scale = 1.0
@@ -166,13 +166,6 @@ class RecordedUpdates(Updates):
                 self._sender.send(step + 1)
         self._launched = first + count
         return _Lot(first, first + count, self.climber.learning_rate * scale)
-
-    def _count(self, first: int, due: Callable[[int], Due]) -> int:
-        """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
-        count = 1
-        while count < min(self.total - first, _MOST) and not any(due(first + count)):
-            count += 1
-        return count
 
     def _send_places(self, first: int, count: int) -> Sequence[Tensor | None]:
         """Sends the places of the rows of some updates; the host does not wait. None: as they were before."""

@@ -295,7 +295,7 @@ def fingerprint(state: TrainingState, engine: str) -> dict[str, Any]:
 def fingerprint_here(state: TrainingState) -> dict[str, Any]:
     """Returns what of the process that writes has to be alike on resuming, and may differ in others."""
     kinds = [type(callback).__name__ for callback in _stateful(state.callbacks)]
-    return {"callbacks": kinds, "threads": torch.get_num_threads()}
+    return {"callbacks": kinds or None, "threads": torch.get_num_threads()}
 
 
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:

@@ -71,6 +71,13 @@ class Updates(ABC):
         """True if the machine has gone further than the state says, by updates that ``make`` returns next."""
         return False
 
+    def count(self, due: Callable[[int], Due], first: int, most: int) -> int:
+        """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
+        count = 1
+        while count < min(self.total - first, most) and not any(due(first + count)):
+            count += 1
+        return count
+
     def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
         """Returns whether a gradient of this norm is clipped, 1 or 0, by its name; else nothing."""
         limit = self.settings.clip_norm
