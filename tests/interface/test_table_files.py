@@ -469,6 +469,16 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
 
 
+def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
+    for content, told in (
+        ("a;b\n1,5;1\n2;2\n", {"decimal": ","}),
+        ("a;b\n1,5;1.5\n2;2.5\n", {}),
+        ('a,b\n"1,234,567",14/02/2024\n2,1/2/2024\n', {"decimal": ".", "dayfirst": True}),
+        ("a,b\n2024-01-01,x\n", {}),
+    ):
+        assert load(tmp_path / "x.csv", content)[0].read == told
+
+
 def test_an_argument_that_pandas_has_not(tmp_path: Path, cli: CommandLine) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert "unexpected keyword argument 'decimals'" in cli.refuse(

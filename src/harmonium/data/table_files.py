@@ -110,6 +110,8 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
         numbers = {name for name, x in again.items() if _is_number(x)} | others.keys()
         if all(name in numbers for name, x in native.items() if _is_number(x)):
             native, notes, readings = again, more, others
+        else:  # columns have marks of their own, of which the next file need not tell
+            del agreed["decimal"]
     for kind in ("numbers", "times"):
         written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
         notes = [*notes, f"read as {kind}: {', '.join(written)}"] if written else notes
