@@ -472,7 +472,8 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
 def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
     for content, told in (
         ("a;b\n1,5;1\n2;2\n", {"decimal": ","}),
-        ("a;b\n1,5;1.5\n2;2.5\n", {}),
+        ("a;b\n1,5;1.5\n2;2.5\n", {"decimal": ","}),
+        ("a;b\n1,5;1.5\n2;1e3\n", {}),
         ('a,b\n"1,234,567",14/02/2024\n2,1/2/2024\n', {"decimal": ".", "dayfirst": True}),
         ("a,b\n2024-01-01,x\n", {}),
     ):
