@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from harmonium.data import BernoulliBinarise, BitPlanes, Rows, Scale, Standardise, Threshold
+from harmonium.data import BernoulliBinarise, BitPlanes, Rows, Standardise, Threshold
 
 torch.set_num_threads(1)
 
@@ -244,7 +244,7 @@ def test_other_arguments():
 def test_encoded_rows_equal_the_encoded_matrix():
     levels = np.arange(60, dtype=np.uint8).reshape(12, 5)
     rows = Rows.of(levels)
-    for encoder in (BitPlanes(), Threshold(0.1), Scale(), Standardise.fit(levels)):
+    for encoder in (BitPlanes(), Threshold(0.1), Standardise.fit(levels)):
         encoded = rows.encoded(encoder)
         expected = torch.from_numpy(np.asarray(encoder.encode(levels), dtype=np.float32))
         assert encoded.width == expected.shape[1] and len(encoded) == 12

@@ -17,7 +17,7 @@ from harmonium.data.frame import series_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
 from harmonium.sums import LIMIT_TEXT, log_weights
-from harmonium.tables import Codec, Column, Labels, Table
+from harmonium.tables import Codec, ColumnCodec, Table
 from harmonium.tasks import by_column, unobserved
 
 _CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
@@ -113,7 +113,7 @@ class Asked:
     generator: torch.Generator
 
     @property
-    def known(self) -> Column | None:
+    def known(self) -> ColumnCodec | None:
         """The column of a table; None: there is no table."""
         encoder = self.fitted.encoder
         return encoder.columns[self.j] if isinstance(encoder, Table) else None
@@ -130,7 +130,7 @@ class Asked:
     def told(self) -> tasks.ColumnPrediction:
         """Its states: the most probable of a label, the mean of a number; and probabilities of all."""
         known = self.known
-        label = None if known is None else isinstance(known.coding, Labels)
+        label = None if known is None else bool(known.values)
         return tasks.predict_column(
             self.fitted.machine,
             self.v,
@@ -145,7 +145,7 @@ class Asked:
     def predict(self) -> Array:
         """Returns the most probable label of the column, or the mean of a number, (rows,)."""
         if (known := self.known) is not None:
-            rounded = isinstance(known.coding, Labels)
+            rounded = bool(known.values)
             cells: Array = known.decode(self.told.states.cpu().numpy(), rounded=rounded)
             return cells
         return self._decode(self.v, self.told.states)
@@ -164,13 +164,13 @@ class Asked:
         if known is None:
             alike = self.v[:1].nan_to_num(0.0).expand(len(states), -1)
             return ColumnProbabilities(tuple(self._decode(alike, states).tolist()), p)
-        if not isinstance(known.coding, Labels):
+        if not bool(known.values):
             cells = known.decode(states.cpu().numpy())
             return ColumnProbabilities(tuple(cells.tolist()), p)
-        labels = series_of(known.name, list(known.coding.labels), known.dtype)
+        labels = series_of(known.name, list(known.labels), known.dtype)
         places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
         p = p[:, places] * np.exp(known.log_shares(labels))
-        return ColumnProbabilities(tuple(known.coding.labels), p / p.sum(1, keepdims=True))
+        return ColumnProbabilities(tuple(known.labels), p / p.sum(1, keepdims=True))
 
     def _decode(self, v: Tensor, states: Tensor) -> Array:
         """Returns cells of the column, (rows,), where there is no table."""

@@ -23,7 +23,7 @@ from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Column, Fitting
+from harmonium.tables import Codec, ColumnCodec, Fitting
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
@@ -117,7 +117,7 @@ class Training:
         X: Any,
         weights: Tensor | None,
         earlier: Fitted | None,
-        label: tuple[Column, Tensor] | None = None,
+        label: tuple[ColumnCodec, Tensor] | None = None,
         *,
         whole: bool = True,
     ) -> tuple[Fitted, Rows]:
@@ -143,7 +143,7 @@ class Training:
         return fitted, self.fitting.rows
 
     def _begin(
-        self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None, whole: bool
+        self, X: Any, weights: Tensor | None, label: tuple[ColumnCodec, Tensor] | None, whole: bool
     ) -> Fitted:
         """Makes a new machine, and sets its parameters."""
         options = self.options
@@ -182,7 +182,7 @@ class Training:
         machine = self.fitting.machine
         return Fitted(machine, codec.encoder, seed, X.shape[1], data_width, structure_of(options, machine))
 
-    def _go_on(self, earlier: Fitted, label: tuple[Column, Tensor] | None, X: Any) -> Fitted:
+    def _go_on(self, earlier: Fitted, label: tuple[ColumnCodec, Tensor] | None, X: Any) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
         The columns of a table have then seen the rows X too.

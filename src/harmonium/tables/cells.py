@@ -60,3 +60,9 @@ def shown(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return repr(int(value) if whole else value)
+
+
+def mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
+    """Returns the weighted mean and standard deviation, the latter 1 where it would be 0."""
+    mean = np.average(x, weights=weights)
+    return float(mean), float(np.sqrt(np.average((x - mean) ** 2, weights=weights))) or 1.0

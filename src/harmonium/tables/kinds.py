@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harmonium.tables.codings import IGNORE
+from harmonium.tables.column import IGNORE
 
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 

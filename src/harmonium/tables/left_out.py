@@ -15,8 +15,7 @@ from harmonium.data import Frame, Series, form_of, layout_in, layouts_of, to_num
 from harmonium.data._text_files import LONG, has_codes, is_number, whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.tables.cells import few, shown, values_of
-from harmonium.tables.codings import IGNORE
-from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
+from harmonium.tables.column import IGNORE, MANY_TEXTS, chosen_kinds, kind_of
 
 _NUMBERS = 0.95  # share of numbers among text from which on the others are likely to stand for missing cells
 _HALF, _WORDS = 0.5, 3  # the same share where the others are but a few different words

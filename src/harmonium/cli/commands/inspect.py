@@ -126,7 +126,7 @@ def strongest_pairs(coding: Codec, machine: BoltzmannMachine, notes: list[str]) 
         block = found[unit == pair[0]][:, unit == pair[1]]
         states = divmod(int(block.abs().argmax()), block.shape[1])
         names = [i if columns[i] is None else columns[i].name for i in pair]
-        values = [getattr(columns[i] and columns[i].coding, "values", ()) for i in pair]
+        values = [getattr(columns[i], "values", ()) for i in pair]
         line: dict[str, Any] = {"columns": names, "norm": float(norms[pair])}
         if len(unit) > len(each):  # of a unit of one column there is one coupling alone
             line["states"] = [v[s] if s < len(v) else s for v, s in zip(values, states, strict=True)]

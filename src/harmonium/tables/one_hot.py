@@ -1,0 +1,133 @@
+"""Columns of labels with a state each, of which rare ones share the last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, final
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium.data import Encoder, OneHot, Series
+from harmonium.data.frame import missing_in
+from harmonium.data.transforms import Array
+from harmonium.layers import Layer
+from harmonium.tables.beyond import log_known, log_unseen
+from harmonium.tables.cells import all_of
+from harmonium.tables.column import Labels, Seen
+
+_OTHERS = "other"  # the name of a state that stands for several rare labels
+_COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OneOf(Labels):
+    """Values as one-hot states; rare ones may share the last state.
+
+    A new label is then a rare one, as if it had been seen once. A state of rare ones comes back as one of
+    them: over the rows of a call each as often as it was seen, and as the most probable value the commonest.
+
+    Attributes:
+        values: those with a state of their own, and what the last state is called where there are rare ones.
+        rare: the others.
+        counts: how often each of these was seen, above 0.
+    """
+
+    values: tuple[Any, ...] = ()  # type: ignore[misc]
+    rare: tuple[Any, ...] = ()
+    counts: tuple[float, ...] = ()
+
+    serves = ("one-hot",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rare", tuple(self.rare))
+        object.__setattr__(self, "counts", tuple(_checks.real(x, "counts", 0.0) for x in self.counts))
+        if len(self.rare) != len(self.counts) or (self.rare and not sum(self.counts)):
+            raise ValueError("rare, counts: expected as many values as counts, some above 0")
+        for name in ("n_states", "width"):
+            object.__setattr__(self, name, max(2, len(self.values)))
+
+    @classmethod
+    def fields_of(
+        cls,
+        cells: Series,
+        unit: type[Layer],
+        weights: Array | None,
+        *,
+        values: Sequence[Any] | None = None,
+        rare: int | None = None,
+    ) -> dict[str, Any]:
+        """Takes the labels in ``values``, or those that are there.
+
+        Labels of fewer than ``rare`` cells share a state, and so do all beyond the ``_COMMON`` commonest.
+        """
+        labels = all_of(cells, values)
+        if rare is None:
+            return {"values": labels}
+        _checks.positive_int(rare, "rare")
+        number = Counter(cells.values[~cells.missing].tolist())
+        limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
+        common = tuple(value for value in labels if number[value] >= limit and value != _OTHERS)[:_COMMON]
+        others = tuple(value for value in labels if value not in common and number[value])
+        if len(others) < 2 or not all(isinstance(value, str) for value in labels):
+            return {"values": labels}
+        counts = tuple(float(number[value]) for value in others)
+        return {"values": (*common, _OTHERS), "rare": others, "counts": counts}
+
+    @classmethod
+    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
+        encoder = OneHot(seen.largest("integers 0..q-1") + 1)
+        return encoder.n_states, encoder
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        return (*self.values[:-1], *self.rare) if self.rare else self.values
+
+    def states_of(self, values: Array) -> Array:
+        index = self.indices(values)
+        if self.rare:
+            index = np.where(np.isnan(index) & ~missing_in(values), len(self.values) - 1, index)
+        states = np.equal(index[:, None], np.arange(self.width)).astype(np.float64)
+        states[np.isnan(index)] = np.nan
+        return states
+
+    def cells_of(self, states: Array) -> Array:
+        hole = np.isnan(states[:, 0])
+        largest = np.where(hole[:, None], 0.0, states).argmax(1).clip(max=len(self.values) - 1)
+        cells = self.at(largest, hole)
+        if self.rare:
+            shared = (largest == len(self.values) - 1) & ~hole
+            levels, ends = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1, np.cumsum(self.counts)
+            places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
+            cells[shared] = np.array([*self.rare, None], dtype=object)[places]
+        return cells
+
+    def place(self, values: Array, beyond: str) -> Array:
+        return self.states_of(values)
+
+    def most_probable(self, states: Array) -> Array:
+        if not self.rare:
+            return self.cells_of(states)
+        shares, last = np.ones(self.width), len(self.values) - 1
+        shares[last] = max(self.counts) / sum(self.counts)
+        hole = np.isnan(states[:, 0])
+        largest = np.where(hole[:, None], 0.0, states * shares).argmax(1)
+        cells = self.at(largest, hole)
+        cells[(largest == last) & ~hole] = self.rare[int(np.argmax(self.counts))]
+        return cells
+
+    def log_shares_of(self, values: Array, beyond: str) -> Array:
+        index = self.indices(values)
+        if not self.rare:
+            return np.where(np.isnan(index), log_unseen(self.seen), log_known(self.seen))
+        numbers, shares = dict(zip(self.rare, self.counts, strict=True)), np.zeros(len(values))
+        shared = np.isnan(index) | (index == len(self.values) - 1)
+        total = log(sum(self.counts) + 1)
+        shares[shared] = [log(numbers.get(x, 1.0)) - total for x in values[shared].tolist()]
+        return shares
