@@ -25,8 +25,10 @@ from harmonium.tables.correlated import (
 )
 from harmonium.tables.counts import Counts as Counts
 from harmonium.tables.fitting import Fitting as Fitting
+from harmonium.tables.interval import Interval as Interval
 from harmonium.tables.kinds import read_kinds as read_kinds, without_units as without_units
 from harmonium.tables.label_fit import fit_labels as fit_labels
+from harmonium.tables.labels import OneOf as OneOf
 from harmonium.tables.left_out import without_unit as without_unit
 from harmonium.tables.line import Line as Line
 from harmonium.tables.linear import (
@@ -36,7 +38,6 @@ from harmonium.tables.linear import (
 )
 from harmonium.tables.logarithm import Logarithm as Logarithm
 from harmonium.tables.numbered import Numbered as Numbered
-from harmonium.tables.one_hot import OneOf as OneOf
 from harmonium.tables.quantiles import Quantiles as Quantiles
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,

@@ -23,13 +23,13 @@ _NO_ROOM = 1e-3  # of the mass of one cell, for what lies beyond a bound that wa
 
 
 def log_unseen(seen: int) -> float:
-    """Returns ln p of a cell other than those seen; 0 where nothing is known of them."""
+    """Returns ln p of a cell other than those seen."""
     return -log(seen + 1)
 
 
 def log_known(seen: int) -> float:
-    """Returns ln p of a cell among those seen; 0 where nothing is known of them."""
-    return -log1p(1 / seen) if seen else 0.0
+    """Returns ln p of a cell among those seen."""
+    return -log1p(1 / seen)
 
 
 class Tail(NamedTuple):
@@ -104,13 +104,22 @@ def tails_of(column: ColumnCodec) -> tuple[Tail, ...]:
     return tuple(found)
 
 
-def log_falls_in_steps(column: ColumnCodec, numbers: Array) -> Array:
-    """Returns ln p(number | the state of the nearest with one) for a column in steps, 0 where missing."""
-    assert column.ends is not None and column.grid is not None
-    low, high = column.ends
-    d = np.maximum(np.maximum(low - numbers, numbers - high), 0.0) / column.grid
-    far = log_unseen(column.seen) - np.log(np.maximum(d, 1.0) * (1.0 + d))  # whose sum over 1, 2, … is 1
-    between = log_unseen(column.seen) - log(max(column.grid, 1.0))
-    nearest = column.nearest(np.clip(numbers, low, high))
-    inside = np.where(nearest == numbers, log_known(column.seen), between)
-    return np.where(np.isnan(numbers), 0.0, np.where(d > 0, far, inside))
+def log_falls(column: ColumnCodec, values: Array, beyond: str) -> Array:
+    """Returns ln p(value | the state it is given), (rows,); of a label without one ln p(label)."""
+    known, unseen = log_known(column.seen), log_unseen(column.seen)
+    if column.ends is None:
+        new = np.isnan(column.states_of(values).reshape(len(values), -1)).all(1)
+        return np.where(new, unseen, known)
+    (low, high), tails = column.ends, tails_of(column)
+    if column.grid is not None:
+        d = np.maximum(np.maximum(low - values, values - high), 0.0) / column.grid
+        far = unseen - np.log(np.maximum(d, 1.0) * (1.0 + d))  # whose sum over 1, 2, … is 1
+        between = unseen - log(max(column.grid, 1.0))
+        return np.where(d > 0, far, np.where(column.nearest(values) == values, known, between))
+    falls = sum(tail.log_falls(values) for tail in tails if beyond == "end" or not tail.open)
+    if column.atom is None:
+        return falls + np.zeros(len(values))
+    # Below a probability a density falls that is no larger, in whatever units.
+    unit = max(1.0, 1 / tails[0].slope)
+    below = unseen - log(unit) - 2 * np.log1p(np.maximum(column.atom - values, 0.0) / unit)
+    return np.where(values < low, below, np.where(values == low, known, tails[1].log_falls(values)))

@@ -40,9 +40,9 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
 from harmonium.tables.column import ColumnCodec, states_of
+from harmonium.tables.labels import OneOf
 from harmonium.tables.line import Line
 from harmonium.tables.numbered import Numbered
-from harmonium.tables.one_hot import OneOf
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _P = ParamSpec("_P")
@@ -378,20 +378,16 @@ class Codec:
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
     def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over units of each row, (rows,) float64.
+        """Returns ln |slope| of the encoder, summed over observed units of each row, (rows,) float64.
 
         It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
-        (rows, units) bool, are of the data without the label; None: what each row shows.
+        (rows, units) bool, are those of the data to sum over; None: all.
         """
-        if units is None:
-            parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
-            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
-            units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
-            return units.new_zeros(len(units), dtype=torch.float64)
-        data_states = states[:, : states.shape[1] - self.label_width].double().cpu().numpy()
-        slopes = torch.from_numpy(self.encoder.log_jacobian(data_states))
-        return torch.where(units, slopes.to(units.device), 0.0).sum(1)
+            return states.new_zeros(len(states), dtype=torch.float64)
+        slopes = self.encoder.log_jacobian(self.split(states)[0].double().cpu().numpy())
+        found = torch.from_numpy(slopes).nan_to_num(0.0).to(states.device)
+        return (found if units is None else torch.where(units, found, 0.0)).sum(1)
 
     def log_shares(
         self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None, beyond: str = "tail"

@@ -31,7 +31,7 @@ from harmonium.data._text_files import is_number
 from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import Ends, Tail, log_known, log_unseen, tails_of
+from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
 from harmonium.tables.cells import few, numbers_of, shown, values_of, weights_of
 
 IGNORE = "ignore"
@@ -50,7 +50,6 @@ _LARGEST = 1e150  # numbers at most: float64 holds their squares
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _DISTINCT = 10  # values at least, to choose a transform by: fewer fit any curve
 _MARGIN, _BEYOND = 0.05, 0.01  # of the range, and of draws beyond it, from which on a curve invents values
-_DECLARE = {"values", "largest", "low", "high"}  # options that name the ends of a column
 
 
 class Seen(NamedTuple):
@@ -83,11 +82,11 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnCodec(Encoder, ABC):
-    """One column of a table: its name and type, the kind of its unit, and the way between cells and states.
+    """One column of a table: its name and type, its unit, and the way between cells and states.
 
     A kind of column is a final subclass in a file of its own, a dataclass of numbers, text and tuples of
-    them, which registers itself. ``fit`` chooses the kind. Units name what they take by ``Layer.coding``, and kinds
-    of columns what they serve.
+    them, which registers itself. Units name what they take by ``Layer.coding``, and kinds of columns what
+    they serve. Methods with a body serve discrete states.
 
     Attributes:
         name: Name of the column, or its number.
@@ -99,10 +98,7 @@ class ColumnCodec(Encoder, ABC):
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
         seen: Cells that were not missing; 0: nothing is known of what the column may hold.
         ends: the least and the largest number with a state; None: it has labels, or nothing is known.
-        filled: Limits of cells that are filled in; None: there are none.
-        drawn: Limits of cells in rows that are drawn; None: there are none.
-        values: Labels, and numbers that are told apart, in the order of their states; empty for others.
-        labels: All labels, of which a state may have several.
+        limits: those of what is filled in or drawn where they were asked for.
     """
 
     name: str | int
@@ -114,16 +110,16 @@ class ColumnCodec(Encoder, ABC):
     step: float | None = None
     seen: int = 0
     ends: Ends | None = None
-    filled: Ends | None = None
-    drawn: Ends | None = None
+    limits: Ends | None = None
 
     serves: ClassVar[tuple[str, ...]] = ()
     """Names of ``Layer.coding`` of the units whose columns may be of this kind."""
     transform: ClassVar[str | None] = None
-    """Name by which it is chosen among others that serve the same units; None: by its options."""
+    """Name by which it is chosen among others that serve the same units; None: it is the usual one."""
     curved: ClassVar[bool] = False
     """True if the slope of states along cells differs from state to state."""
     values: ClassVar[tuple[Any, ...]] = ()
+    """Labels, and numbers that are told apart, in the order of their states; empty for others."""
 
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
@@ -132,9 +128,8 @@ class ColumnCodec(Encoder, ABC):
         _checks.instance(self.seen, "seen", int, "a number of cells")
         if self.form is not None:
             check_form(self.form)
-        for name in ("ends", "filled", "drawn"):
-            pair = getattr(self, name)
-            if pair is not None:
+        for name in ("ends", "limits"):
+            if (pair := getattr(self, name)) is not None:
                 low, high = (end if x is None else float(x) for x, end in zip(pair, (-inf, inf), strict=True))
                 if not low <= high:
                     raise ValueError(f"{name}: expected a lower and an upper number, received {list(pair)}")
@@ -146,7 +141,7 @@ class ColumnCodec(Encoder, ABC):
     @classmethod
     @abstractmethod
     def fields_of(cls, cells: Series, unit: type[Layer], weights: Array | None) -> dict[str, Any]:
-        """Finds the fields of this kind for a column, and its ``ends`` where they are not those of the cells.
+        """Finds the fields of this kind for a column, its ``ends`` where they are not those of the cells.
 
         Further keywords with the default None are options of the column, for users to give.
 
@@ -170,10 +165,7 @@ class ColumnCodec(Encoder, ABC):
 
     @abstractmethod
     def states_of(self, values: Array) -> Array:
-        """Returns the states of values, of the same shape and along a last axis where the width is not 1.
-
-        NaN stands for what is missing and what has no state.
-        """
+        """Returns the states of values, along a last axis where the width is not 1; NaN: there is none."""
 
     @abstractmethod
     def cells_of(self, states: Array) -> Array:
@@ -183,24 +175,26 @@ class ColumnCodec(Encoder, ABC):
     def expected(self) -> str:
         """Describes the cells that have a state."""
 
-    @abstractmethod
-    def place(self, values: Array, beyond: str) -> Array:
-        """Returns the states of values, those of numbers beyond what was seen too, see ``encode``."""
-
-    @abstractmethod
-    def log_shares_of(self, values: Array, beyond: str) -> Array:
-        """Returns ln p(value | its state), (rows,), see ``log_shares``; 0 where a number is missing."""
-
-    @abstractmethod
     def log_slopes_of(self, states: Array) -> Array:
         """Returns ln |slope| of ``states_of`` where it makes these states; 0 where they are discrete."""
+        return np.zeros(states.shape)
+
+    def log_shares_of(self, values: Array, beyond: str) -> Array:
+        """Returns ln p(value | its state), (rows,), see ``log_shares``."""
+        return log_falls(self, values, beyond)
 
     def nearest(self, numbers: Array) -> Array:
-        """Returns the nearest numbers with a state to others within the ends."""
-        return numbers
+        """Returns the nearest numbers with a state."""
+        assert self.ends is not None
+        return np.clip(numbers, *self.ends)
+
+    def most_probable(self, states: Array) -> Array:
+        """Returns the most probable values of states or of their probabilities."""
+        return self.cells_of(states)
 
     @property
     def labels(self) -> tuple[Any, ...]:
+        """All labels, of which a state may have several."""
         return self.values
 
     @property
@@ -211,6 +205,11 @@ class ColumnCodec(Encoder, ABC):
     @property
     def grid(self) -> float | None:
         """Distance of two states in the units of the data; None where states are real, or labels."""
+        return None
+
+    @property
+    def atom(self) -> float | None:
+        """The least real number, where it has a probability in place of a density."""
         return None
 
     @property
@@ -258,11 +257,21 @@ class ColumnCodec(Encoder, ABC):
             form = _check_layout(cells, layout) if layout is not None else None if labels else cells.form
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
-            options = inferred | options
             unit = Layer.registry[_checks.one_of(chosen, "kind", Layer.registry)]
+            seen = numbers.values[~numbers.missing]
             about = {"name": name_of(cells), "dtype": cells.dtype, "kind": chosen, "form": form}
-            made = _made(numbers, unit, options, weights, about)
-            return made._with_limits(numbers, limits, bool(_DECLARE & options.keys()), cells)
+            about |= {"declared": cells.categories is not None, "ordered": cells.ordered, "seen": len(seen)}
+            made = _made(numbers, unit, inferred | options, weights, about)
+            if not made._numeric or made.width > 1:
+                if limits is not None:
+                    raise ValueError(f"limits: expected none for labels, received {limits!r}")
+                return made
+            first, last = float(seen.min()), float(seen.max())
+            low, high = made.ends or (-inf, inf)
+            made = replace(made, ends=(first if low == -inf else low, last if high == inf else high))
+            whole = form is not None or len(seen) >= _ROUNDED or made.values
+            step = step_of(np.array(made.values) if made.values else seen, form) if whole else None
+            return replace(made, step=step, limits=_check_limits(limits, form, first, last))
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
@@ -288,59 +297,20 @@ class ColumnCodec(Encoder, ABC):
             )
         return cls.fit(cells, "categorical")
 
-    def _with_limits(self, numbers: Series, limits: Any, declared: bool, cells: Series) -> Self:
-        """Returns the column with what it has seen, and with limits of what is filled in and drawn."""
-        found = numbers.values[~numbers.missing]
-        about = {"seen": len(found), "declared": cells.categories is not None, "ordered": cells.ordered}
-        if self.grid is None and not isinstance(self, Real):
-            if limits is not None:
-                raise ValueError(f"limits: expected none for labels, received {limits!r}")
-            return replace(self, **about)
-        first, last = float(found.min()), float(found.max())
-        low, high = self.ends or (-inf, inf)
-        ends = (first if low == -inf else low, last if high == inf else high)
-        whole = self.form is not None or len(found) >= _ROUNDED or bool(self.values)
-        step = step_of(np.array(self.values) if self.values else found, self.form) if whole else None
-        given = _check_limits(limits, self.form, first, last)
-        filled = given or (ends if declared else (first, last))
-        made = replace(self, **about, ends=ends, step=step, filled=filled)
-        drawn = given or (ends if declared or self.grid is not None else made._range_drawn())
-        if step is not None and given is None and math.isfinite(drawn[0]):  # a cell of the column itself
-            drawn = (min(math.ceil(drawn[0] / step - 1e-6) * step, filled[0]), drawn[1])
-        return replace(made, drawn=drawn)
-
-    def _range_drawn(self) -> Ends:
-        """Returns what limits real cells that are drawn: what was all on one side of 0 stays there."""
-        assert self.ends is not None
-        nearer = [
-            x * abs(x) / (abs(x) + 1 / t.slope) if x else 0.0
-            for x, t in zip(self.ends, tails_of(self), strict=True)
-        ]
-        return (nearer[0] if self.ends[0] >= 0 else -inf), (nearer[1] if self.ends[1] <= 0 else inf)
-
     def widened(self, cells: Series) -> Self:
         """Returns the column that has seen further cells: real numbers may then lie as far out as these."""
-        numbers = _in_numbers(cells, self.form)
-        found = numbers.values[~numbers.missing]
-        if (
-            not self.seen
-            or self.grid is not None
-            or self.ends is None
-            or not len(found)
-            or not numbers.numeric
-        ):
-            return replace(self, seen=self.seen + len(found)) if self.seen else self
-        wider = (min(self.ends[0], float(found.min())), max(self.ends[1], float(found.max())))
-        ends = tuple(
-            end if bound is not None else new
-            for end, bound, new in zip(self.ends, self.bounds, wider, strict=True)
+        seen = self._values(cells)[~cells.missing]
+        made = replace(self, seen=self.seen + len(seen)) if self.seen else self
+        if self.ends is None or self.grid is not None or np.isnan(seen).all():
+            return made
+        low, high = (
+            (old, old) if bound is not None else (old, new)
+            for old, bound, new in zip(
+                self.ends, self.bounds, (np.nanmin(seen), np.nanmax(seen)), strict=True
+            )
         )
-        limits = {
-            name: (min(pair[0], ends[0]), max(pair[1], ends[1]))
-            for name in ("filled", "drawn")
-            if (pair := getattr(self, name)) is not None
-        }
-        return replace(self, seen=self.seen + len(found), ends=ends, **limits)
+        limits = self.limits and (min(*self.limits, *low), max(*self.limits, *high))
+        return replace(made, ends=(min(low), max(high)), limits=limits)
 
     # From cells to states
     # ---------------------------------------------------------------------------------
@@ -356,7 +326,11 @@ class ColumnCodec(Encoder, ABC):
                 real numbers their own (``Tail``); "line", those of ``states_of``, NaN where it has none.
         """
         values = self._values(cells)
-        states = self.states_of(values) if beyond == "line" else self.place(values, beyond)
+        near = self.ends is not None and beyond != "line"
+        states = self.states_of(self.nearest(values) if near else values)
+        for tail in self.open_tails if beyond == "tail" else ():
+            out = tail.distances(values) > 0
+            states[out] = tail.states(values[out])
         return states.reshape(len(values), self.width)
 
     def log_shares(self, cells: Series, beyond: str = "end") -> Array:
@@ -375,10 +349,10 @@ class ColumnCodec(Encoder, ABC):
 
     def log_jacobian(self, states: Array) -> Array:
         """Returns ln of the slope of the states along the cells, (rows, 1), at states (rows, width)."""
-        slopes = np.where(np.isnan(states[:, :1]), np.nan, self.log_slopes_of(states[:, :1]))
+        states = states[:, :1]
+        slopes = np.where(np.isnan(states), np.nan, self.log_slopes_of(states))
         for tail in self.open_tails:
-            out = tail.holds(states[:, :1])
-            slopes[out] = tail.log_slopes(states[out[:, 0], :1])[:, 0]
+            slopes = np.where(tail.holds(states), tail.log_slopes(states), slopes)
         return slopes
 
     @property
@@ -386,12 +360,16 @@ class ColumnCodec(Encoder, ABC):
         """The ends of the range seen beyond which the unit has states."""
         return tuple(tail for tail in tails_of(self) if tail.open)
 
+    @property
+    def _numeric(self) -> bool:
+        return all(type(value) is float for value in self.values)
+
     def _values(self, cells: Series) -> Array:
         """Returns cells as ``states_of`` takes them, (rows,): labels, or numbers."""
-        cells = _in_numbers(cells, self.form)
         if self.form is None and not any(isinstance(value, str) for value in self.values):
             cells = _parsed(cells)
-        if cells.numeric or (self.grid is None and not isinstance(self, Real)):
+        cells = _in_numbers(cells, self.form)
+        if cells.numeric or not self._numeric:
             return cells.values
         return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
 
@@ -415,12 +393,13 @@ class ColumnCodec(Encoder, ABC):
         numbers = [x for x in (*self.values, received) if type(x) is float and x >= 0 and x.is_integer()]
         counts = self.values and len(numbers) == len(self.values) + 1
         other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        expected = f"cells of the form {self.form}" if self.form else self.expected()
         near = self.ends is not None and not isinstance(received, str)
         takes = "takes the nearest number" if near else "takes such cells as missing"
         return (
-            f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
-            f"at row {first + row}; correct it, or set unknown to missing, which {takes}{other}"
+            f"X: column {self.name!r}: expected "
+            f"{f'cells of the form {self.form}' if self.form else self.expected()}, received "
+            f"{shown(received)} at row {first + row}; correct it, or set unknown to missing, which "
+            f"{takes}{other}"
         )
 
     # And back
@@ -435,8 +414,16 @@ class ColumnCodec(Encoder, ABC):
             drawn: "rows" of states that are drawn, which may lie somewhat beyond what was seen, "cells" of
                 states that are drawn for missing cells, or None of means and most probable states.
         """
-        cells = self._cells(states, rounded, drawn)
-        if rounded and self.step is not None and cells.dtype.kind == "f":
+        one = states[:, 0] if self.width == 1 else states
+        if self.ranked and (not rounded or (drawn is None and len(self.values) > 2)):
+            cells = self.numbers(one)  # a mean of two numbers is one of them, of more it lies between
+        elif drawn is None:
+            cells = self.most_probable(np.round(one) if rounded and self.grid is not None else one)
+        else:
+            cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
+            for tail in self.open_tails:
+                cells = np.where(tail.holds(one), tail.numbers(one), cells)
+        if rounded and self.step is not None:
             cells = _round_to(cells, self.step)
         limits = self.drawn if drawn == "rows" else self.filled
         if limits is not None:
@@ -450,28 +437,28 @@ class ColumnCodec(Encoder, ABC):
         largest = whole.max if whole.bits < 64 else np.nextafter(float(whole.max), 0)
         return np.clip(np.round(cells), whole.min, largest)
 
-    def _cells(self, states: Array, rounded: bool, drawn: str | None) -> Array:
-        """Returns the cells of states before they are rounded to a step and limited."""
-        one = states[:, 0] if self.width == 1 else states
-        if self.ranked:  # a mean of two numbers is one of them, of more it lies between
-            return (
-                self.numbers(one)
-                if not rounded or (drawn is None and len(self.values) > 2)
-                else self.cells_of(one)
-            )
-        if isinstance(self, Labels) and drawn is None:
-            return self.most_probable(one)
-        cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
-        for tail in self.open_tails if drawn else ():
-            out = tail.holds(one)
-            cells[out] = tail.numbers(one[out])
-        return cells
-
     def series(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Series:
         """Returns ``decode`` as a column of a frame; dates and types of whole numbers are always rounded."""
         whole = rounded or self.form is not None or self.dtype.lower().partition("[")[0] in WHOLE
         cells = self.decode(states, rounded=whole, drawn=drawn)
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
+
+    @property
+    def filled(self) -> Ends | None:
+        """Limits of cells that are filled in; None: there are none."""
+        return self.limits or self.ends
+
+    @property
+    def drawn(self) -> Ends | None:
+        """Limits of cells in rows that are drawn: what was all on one side of 0 stays there."""
+        if self.ends is None or self.grid is not None or self.limits is not None:
+            return self.filled
+        pairs = zip(self.ends, tails_of(self), strict=True)
+        low, high = (x * abs(x) / (abs(x) + 1 / tail.slope) if x else 0.0 for x, tail in pairs)
+        if step := self.step:  # they are cells of the column themselves
+            low = min(math.ceil(low / step - 1e-6) * step, self.ends[0])
+            high = max(math.floor(high / step + 1e-6) * step, self.ends[1])
+        return (low if self.ends[0] >= 0 else -inf), (high if self.ends[1] <= 0 else inf)
 
     @property
     def categories(self) -> tuple[Any, ...] | None:
@@ -506,19 +493,14 @@ class ColumnCodec(Encoder, ABC):
         """Describes what the column holds, of which some cell is not missing, and how it is coded."""
         if self.values and self.form is None:
             rare = len(self.labels) - len(self.values) + 1
-            return (
-                f"{len(self.values) - 1} labels, and {rare} rare ones as one"
-                if rare > 1
-                else few(self.values)
-            )
+            common = f"{len(self.values) - 1} labels, and {rare} rare ones as one"
+            return common if rare > 1 else few(self.values)
         seen = cells.values[~cells.missing]
-        written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
-        ends = [seen.min(), seen.max()]
-        if self.form is not None:
-            numbers = to_numbers(seen.tolist(), self.form)
-            ends, written = from_numbers(np.array([numbers.min(), numbers.max()]), self.form).tolist(), str
-        curve = f", by the transform {self.transform}" if self.curved else ""
-        return " to ".join(map(written, ends)) + curve
+        ends = seen if self.form is None else to_numbers(seen.tolist(), self.form)
+        ends = np.array([ends.min(), ends.max()])
+        written: Any = "{:.4g}".format if self.form is None and self.step is None else shown
+        listed = map(written, ends) if self.form is None else map(str, from_numbers(ends, self.form))
+        return " to ".join(listed) + (f", by the transform {self.transform}" if self.curved else "")
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> ColumnCodec:
@@ -532,138 +514,45 @@ class ColumnCodec(Encoder, ABC):
         return made  # type: ignore[return-value]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Labels(ColumnCodec, ABC):
-    """Columns of one of some values each, in the order of the states."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "values", tuple(self.values))
-        if not self.values and self.learned:
-            raise ValueError("values: expected at least one, received none")
-        for value in self.values:
-            _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
-
-    def log_slopes_of(self, states: Array) -> Array:
-        return np.zeros(states.shape)
-
-    @abstractmethod
-    def most_probable(self, states: Array) -> Array:
-        """Returns the most probable values, (rows,), of states or of their probabilities."""
-
-    def expected(self) -> str:
-        return f"one of {few(self.values)} as in fit"
-
-    def indices(self, cells: Array) -> Array:
-        """Returns the state of every cell, float64; NaN where it is missing or has none."""
-        index = {value: i for i, value in enumerate(self.values)}
-        for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
-            index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
-        states = [index.get(value, math.nan) for value in cells.tolist()]
-        return np.array(states, dtype=np.float64)
-
-    def at(self, indices: Array, hole: Array) -> Array:
-        """Returns the values of states by their numbers, missing where there is a hole."""
-        if all(type(value) is float for value in self.values):
-            return np.where(hole, np.nan, np.array(self.values)[indices])
-        known = np.array([*self.values, None], dtype=object)
-        return known[np.where(hole, len(self.values), indices)]
-
-
-_BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
-
-
-@dataclass(frozen=True, kw_only=True)
-class Real(ColumnCodec, ABC):
-    """Columns of real numbers, whose states rise with them; see ``Tail`` for what lies beyond the range."""
-
-    @property
-    def atom(self) -> float | None:
-        """The least number, where it has a probability in place of a density."""
-        return None
-
-    def place(self, values: Array, beyond: str) -> Array:
-        states = self.states_of(values if self.ends is None else np.clip(values, *self.ends))
-        for tail in self.open_tails if beyond == "tail" else ():
-            out = tail.distances(values) > 0
-            states[out] = tail.states(values[out])
-        return states
-
-    def log_shares_of(self, values: Array, beyond: str) -> Array:
-        tails = [tail for tail in tails_of(self) if beyond == "end" or not tail.open]
-        if self.atom is None:
-            return sum((tail.log_falls(values) for tail in tails), np.where(np.isnan(values), 0.0, 0.0))
-        # Below a probability a density falls that is no larger, in whatever units.
-        below, above = tails
-        unit = max(1.0, 1 / below.slope)
-        less = (
-            log_unseen(self.seen) - math.log(unit) - 2 * np.log1p(np.maximum(self.atom - values, 0.0) / unit)
-        )
-        shares = np.where(values == self.atom, log_known(self.seen), above.log_falls(values))
-        return np.where(values < self.atom, less, shares)
-
-
 # Fitting a kind of column
 # ---------------------------------------------------------------------------------
 
 
 def codecs_for(kind: str) -> list[type[ColumnCodec]]:
-    """Lists the kinds of columns for units of a kind.
-
-    Raises:
-        ValueError: there are none.
-    """
+    """Lists the kinds of columns for units of a kind, the usual one first; ValueError: there are none."""
     every = [made for made in Encoder.registry.values() if issubclass(made, ColumnCodec)]
     coding = Layer.registry[kind].coding
     served = {name for made in every for name in made.serves}
     _checks.one_of(coding, f"coding of {kind} units", served)
     serving = [made for made in every if coding in made.serves]
-    return sorted(serving, key=lambda made: (made.transform not in (None, "none"), made.serves.index(coding)))
+    return sorted(serving, key=lambda made: (made.transform is not None, made.serves.index(coding)))
 
 
 def _made(
     cells: Series, unit: type[Layer], options: dict[str, Any], weights: Array | None, about: dict[str, Any]
 ) -> ColumnCodec:
-    """Fits the kind of column that options ask for, among those that serve a unit."""
+    """Fits the kind of column that options ask for, among those that serve a unit.
+
+    A transform "auto" is that of the likeliest normal states, with the penalty of the Bayesian information
+    criterion, which hardly leaves the range of the cells; one that tells common numbers apart, if there are.
+    """
     offered = codecs_for(unit.kind)
-    named = {kind.transform: kind for kind in offered if kind.transform}
+    transforms = dict.fromkeys(kind.transform or "none" for kind in offered)
     known = dict.fromkeys(option for kind in offered for option in _options_of(kind))
-    known |= dict.fromkeys((*(["transform"] if len(named) > 1 else ()), "limits"))
+    known |= dict.fromkeys((*(["transform"] if len(transforms) > 1 else ()), "limits"))
     for option in options.keys() - known:
         raise ValueError(f"expected options among {', '.join(known)}, received {option}={options[option]!r}")
-    transform = options.get("transform")
-    rest = {name: x for name, x in options.items() if name != "transform"}
-    if transform == "auto" and unit.coding == "standardised":
-        return _likeliest(cells, [*named.values()], unit, weights, about)
-    if named:
-        automatic = ("auto",) if unit.coding == "standardised" else ()
-        _checks.one_of(transform or "none", "transform", (*automatic, *named))
-        offered = [named[transform or "none"]]
-    kind = next(kind for kind in offered if rest.keys() <= {*_options_of(kind)} or kind is offered[-1])
-    return kind(**about | kind.fields_of(cells, unit, weights, **rest))
-
-
-def _options_of(kind: type[ColumnCodec]) -> list[str]:
-    """Lists the options of a column of a kind, each otherwise inferred from its cells."""
-    return [name for name, p in signature(kind.fields_of).parameters.items() if p.default is None]
-
-
-def _likeliest(
-    cells: Series,
-    kinds: list[type[ColumnCodec]],
-    unit: type[Layer],
-    weights: Array | None,
-    about: dict[str, Any],
-) -> ColumnCodec:
-    """Fits the kind of real column whose states are likeliest normal.
-
-    It has the penalty of the Bayesian information criterion, and is one of those that hardly leave the range
-    of the cells. Where a number is common it is the one that tells it apart.
-    """
+    transform = options.pop("transform", None) or "none"
+    automatic = ("auto",) if unit.coding == "standardised" else ()
+    _checks.one_of(transform, "transform", (*automatic, *transforms))
+    if transform != "auto":
+        offered = [kind for kind in offered if transform == (kind.transform or "none")]
+        fits = next(kind for kind in offered if options.keys() <= {*_options_of(kind)} or kind is offered[-1])
+        return fits(**about | fits.fields_of(cells, unit, weights, **options))
     seen, row_weights = numbers_of(cells), weights_of(cells, weights)
     rows = len(seen) if row_weights is None else float(row_weights.sum())
     fitted = list[tuple[float, ColumnCodec]]()
-    for kind in kinds if len(np.unique(seen)) >= _DISTINCT else kinds[:1]:
+    for kind in offered if len(np.unique(seen)) >= _DISTINCT else offered[:1]:
         try:
             made = kind(**about | kind.fields_of(cells, unit, weights))
         except ValueError:  # numbers of which it takes no logarithm
@@ -675,6 +564,11 @@ def _likeliest(
         fitted.append((float(score) - made.complexity * 0.5 * math.log(rows) / rows, made))
     likely = [pair for pair in fitted if _share_beyond(pair[1], seen) <= _BEYOND + 2 / rows]
     return max(likely or fitted[:1], key=lambda pair: pair[0])[1]
+
+
+def _options_of(kind: type[ColumnCodec]) -> list[str]:
+    """Lists the options of a column of a kind, each otherwise inferred from its cells."""
+    return [name for name, p in signature(kind.fields_of).parameters.items() if p.default is None]
 
 
 def _share_beyond(column: ColumnCodec, seen: Array) -> float:
@@ -698,11 +592,7 @@ def name_of(cells: Series) -> str | int:
 
 
 def _check_layout(cells: Series, name: Any) -> str:
-    """Returns the form of a layout that was asked for.
-
-    Raises:
-        ValueError: no such layout, or a cell that is written otherwise.
-    """
+    """Returns the form of a layout; ValueError: there is none, or a cell is written otherwise."""
     form = f"text {name}"
     check_form(form)
     if not cells.numeric:
@@ -788,11 +678,7 @@ def kind_of(kind: Any) -> Any:
 
 
 def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """Returns the kinds of columns that are named, by the columns' own names.
-
-    Raises:
-        ValueError: no such column, or no such kind.
-    """
+    """Returns kinds by the columns' own names; ValueError: no such column, or no such kind."""
     names = [cells.name for cells in frame.columns]
     if isinstance(kinds, Mapping):
         if all(isinstance(name, int) for name in names):  # which files of kinds write as text

@@ -10,12 +10,12 @@ import numpy as np
 from harmonium.data import Series
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.column import IGNORE, Labels, name_of
+from harmonium.tables.column import IGNORE, ColumnCodec, name_of
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Constant(Labels):
+class Constant(ColumnCodec):
     """A column without a unit: it has no states, and its only value comes back.
 
     Attributes:
@@ -50,11 +50,5 @@ class Constant(Labels):
             len(states), missing if self.value is None else self.value, float if self.numeric else object
         )
 
-    def most_probable(self, states: Array) -> Array:
-        return self.cells_of(states)
-
-    def place(self, values: Array, beyond: str) -> Array:
-        return self.states_of(values)
-
-    def log_shares_of(self, values: Array, beyond: str) -> Array:
-        return np.zeros(len(values))
+    def expected(self) -> str:
+        return "nothing"

@@ -12,7 +12,6 @@ from harmonium.data import Encoder, Identity, Series
 from harmonium.data._text_files import LONG
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import log_falls_in_steps
 from harmonium.tables.cells import numbers_of
 from harmonium.tables.column import ColumnCodec, Seen
 
@@ -90,15 +89,6 @@ class Counts(ColumnCodec):
 
     def cells_of(self, states: Array) -> Array:
         return states * self.stride + self.lowest
-
-    def place(self, values: Array, beyond: str) -> Array:
-        return self.states_of(self.nearest(values))
-
-    def log_shares_of(self, values: Array, beyond: str) -> Array:
-        return log_falls_in_steps(self, values)
-
-    def log_slopes_of(self, states: Array) -> Array:
-        return np.zeros(states.shape)
 
 
 def _in_words(stride: int) -> str:

@@ -13,12 +13,12 @@ from harmonium.data import Series
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import mean_deviation, numbers_of, weights_of
-from harmonium.tables.column import Real
+from harmonium.tables.column import ColumnCodec
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Logarithm(Real):
+class Logarithm(ColumnCodec):
     """Numbers as ``(ln(x + shift) - offset) / scale``.
 
     Attributes:

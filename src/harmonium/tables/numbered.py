@@ -12,9 +12,9 @@ from harmonium import _checks
 from harmonium.data import Encoder, Identity, Series, Standardise
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import log_falls_in_steps, log_known, log_unseen
 from harmonium.tables.cells import all_of, few, values_of
-from harmonium.tables.column import Labels, Seen, states_of
+from harmonium.tables.column import Seen, states_of
+from harmonium.tables.labels import Labels
 
 _BITS = (0.0, 1.0)  # the states of most two-valued units; data of 0 and 1 become the two states of any
 
@@ -111,14 +111,3 @@ class Numbered(Labels):
         known = np.array(self.states)
         nearest = np.searchsorted((known[1:] + known[:-1]) / 2, states)
         return self.at(np.minimum(nearest, len(self.values) - 1), np.isnan(states))
-
-    def most_probable(self, states: Array) -> Array:
-        return self.cells_of(states)
-
-    def place(self, values: Array, beyond: str) -> Array:
-        return self.states_of(values if self.ends is None else self.nearest(values))
-
-    def log_shares_of(self, values: Array, beyond: str) -> Array:
-        if self.ends is not None:
-            return log_falls_in_steps(self, values)
-        return np.where(np.isnan(self.indices(values)), log_unseen(self.seen), log_known(self.seen))

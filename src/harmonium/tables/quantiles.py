@@ -15,7 +15,7 @@ from harmonium.data import Series
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import numbers_of, weights_of
-from harmonium.tables.column import COMMON, FEW_NUMBERS, Real
+from harmonium.tables.column import COMMON, FEW_NUMBERS, ColumnCodec
 
 _ABOVE = 3.0  # times as common as the next numbers, which tells it from one of a coarse scale
 _CELLS = 20  # at least, with a common number: fewer fall together by chance in small columns
@@ -28,7 +28,7 @@ _PIECES = 10  # lines at most for what is not zero
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Quantiles(Real):
+class Quantiles(ColumnCodec):
     """A smooth rising curve through points of a column, which goes on straight beyond them.
 
     Between two points it is a quotient of two parabolas (Gregory and Delbourgo 1982), which rises whatever

@@ -196,24 +196,11 @@ class Table(Encoder):
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
         frame = frame_of(X)
-        return states_of_cells(
-            self.columns,
-            [frame.columns[j] for j in self.order(frame)],
-            self.unknown,
-            first,
-            beyond=beyond,
-            warned=warned,
-        )
+        series = [frame.columns[j] for j in self.order(frame)]
+        return states_of_cells(self.columns, series, self.unknown, first, beyond=beyond, warned=warned)
 
     def log_shares(self, X: Any, beyond: str = "end") -> Array:
-        """Returns ln p(cell | its state), (rows, columns with a unit) float64; 0 where it is missing.
-
-        See ``ColumnCodec.log_shares``.
-
-        Args:
-            X: a table as in ``encode``.
-            beyond: likewise.
-        """
+        """Returns ln p(cell | its state), (rows, columns with a unit) float64; see ``ColumnCodec``."""
         frame = frame_of(X)
         pairs = zip(self.columns, self.order(frame), strict=True)
         return np.column_stack([column.log_shares(frame.columns[j], beyond) for column, j in pairs])
@@ -231,12 +218,9 @@ class Table(Encoder):
     def widened(self, X: Any) -> Table:
         """Returns the table of columns that have seen further rows too, see ``ColumnCodec.widened``."""
         frame = frame_of(X)
-        wider = dict(zip((c.name for c in self.columns), self.order(frame), strict=True))
-        columns = (
-            column.widened(frame.columns[wider[column.name]]) if column.name in wider else column
-            for column in self.all_columns
-        )
-        return replace(self, all_columns=tuple(columns))
+        pairs = zip(self.columns, self.order(frame), strict=True)
+        wider = {column.name: column.widened(frame.columns[j]) for column, j in pairs}
+        return replace(self, all_columns=tuple(wider.get(c.name, c) for c in self.all_columns))
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
@@ -274,13 +258,12 @@ class Table(Encoder):
             name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
             for name, x in cells.items()
         }
-        rows = max((len(x) for x in listed.values()), default=1)
-        wrong = [name for name, x in listed.items() if len(x) not in (1, rows)]
-        if wrong:
-            raise ValueError(
-                f"given: expected one cell or {rows} in each column, received {len(listed[wrong[0]])} in "
-                f"{wrong[0]!r}"
-            )
+        rows = max(map(len, listed.values()), default=1)
+        for name, x in listed.items():
+            if len(x) not in (1, rows):
+                raise ValueError(
+                    f"given: expected one cell or {rows} in each column, received {len(x)} in {name!r}"
+                )
         columns = []
         for column in self.all_columns:
             x = listed.get(column.name, [None])
@@ -383,14 +366,13 @@ def states_of_cells(
     """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
     parts, strange, warned = [], [], set() if warned is None else warned
     for column, cells in zip(columns, series, strict=True):
-        if unknown == "error":
-            wrong = np.isnan(column.encode(cells, beyond="line")[:, 0]) & ~cells.missing
-            if wrong.any():
-                raise ValueError(column.complain(cells, int(wrong.argmax()), first))
         states = column.encode(cells, beyond=beyond)
-        wrong = np.isnan(states[:, 0]) & ~cells.missing
+        known = column.encode(cells, beyond="line") if unknown == "error" else states
+        wrong = np.isnan(known[:, 0]) & ~cells.missing
+        row = int(wrong.argmax())
+        if wrong.any() and unknown == "error":
+            raise ValueError(column.complain(cells, row, first))
         if wrong.any() and column.name not in warned:
-            row = int(wrong.argmax())
             warned.add(column.name)
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
         parts.append(states)

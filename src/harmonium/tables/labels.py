@@ -1,11 +1,12 @@
-"""Columns of labels with a state each, of which rare ones share the last."""
+"""Columns of labels, by one-hot states of which rare labels share the last."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Any, final
 
 import numpy as np
@@ -15,13 +16,45 @@ from harmonium.data import Encoder, OneHot, Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import log_known, log_unseen
-from harmonium.tables.cells import all_of
-from harmonium.tables.column import Labels, Seen
+from harmonium.tables.beyond import log_falls
+from harmonium.tables.cells import all_of, few
+from harmonium.tables.column import ColumnCodec, Seen
 
 _OTHERS = "other"  # the name of a state that stands for several rare labels
 _COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
+_BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
 _GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels(ColumnCodec, ABC):
+    """Columns of one of some values each, in the order of the states."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "values", tuple(self.values))
+        if not self.values:
+            raise ValueError("values: expected at least one, received none")
+        for value in self.values:
+            _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
+
+    def expected(self) -> str:
+        return f"one of {few(self.values)} as in fit"
+
+    def indices(self, cells: Array) -> Array:
+        """Returns the state of every cell, float64; NaN where it is missing or has none."""
+        index = {value: i for i, value in enumerate(self.values)}
+        for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
+            index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
+        states = [index.get(value, math.nan) for value in cells.tolist()]
+        return np.array(states, dtype=np.float64)
+
+    def at(self, indices: Array, hole: Array) -> Array:
+        """Returns the values of states by their numbers, missing where there is a hole."""
+        if all(type(value) is float for value in self.values):
+            return np.where(hole, np.nan, np.array(self.values)[indices])
+        known = np.array([*self.values, None], dtype=object)
+        return known[np.where(hole, len(self.values), indices)]
 
 
 @final
@@ -108,9 +141,6 @@ class OneOf(Labels):
             cells[shared] = np.array([*self.rare, None], dtype=object)[places]
         return cells
 
-    def place(self, values: Array, beyond: str) -> Array:
-        return self.states_of(values)
-
     def most_probable(self, states: Array) -> Array:
         if not self.rare:
             return self.cells_of(states)
@@ -123,11 +153,10 @@ class OneOf(Labels):
         return cells
 
     def log_shares_of(self, values: Array, beyond: str) -> Array:
-        index = self.indices(values)
         if not self.rare:
-            return np.where(np.isnan(index), log_unseen(self.seen), log_known(self.seen))
-        numbers, shares = dict(zip(self.rare, self.counts, strict=True)), np.zeros(len(values))
+            return log_falls(self, values, beyond)
+        index, shares = self.indices(values), np.zeros(len(values))
         shared = np.isnan(index) | (index == len(self.values) - 1)
-        total = log(sum(self.counts) + 1)
-        shares[shared] = [log(numbers.get(x, 1.0)) - total for x in values[shared].tolist()]
+        numbers, total = dict(zip(self.rare, self.counts, strict=True)), sum(self.counts) + 1
+        shares[shared] = np.log([numbers.get(x, 1.0) / total for x in values[shared].tolist()])
         return shares
