@@ -119,7 +119,7 @@ class ColumnCodec(Encoder, ABC):
     curved: ClassVar[bool] = False
     """True if the slope of states along cells differs from state to state."""
     values: ClassVar[tuple[Any, ...]] = ()
-    """Labels, and numbers that are told apart, in the order of their states; empty for others."""
+    """Distinct values in the order of their states, labels or numbers; empty for others."""
 
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
