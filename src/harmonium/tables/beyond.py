@@ -27,11 +27,6 @@ def log_unseen(seen: int) -> float:
     return -log(seen + 1)
 
 
-def log_known(seen: int) -> float:
-    """Returns ln p of a cell among those seen."""
-    return -log1p(1 / seen)
-
-
 class Tail(NamedTuple):
     """Real numbers beyond one end of the range seen, at distances d in units of the slope there.
 
@@ -106,7 +101,7 @@ def tails_of(column: ColumnCodec) -> tuple[Tail, ...]:
 
 def log_falls(column: ColumnCodec, values: Array, beyond: str) -> Array:
     """Returns ln p(value | the state it is given), (rows,); of a label without one ln p(label)."""
-    known, unseen = log_known(column.seen), log_unseen(column.seen)
+    known, unseen = -log1p(1 / column.seen), log_unseen(column.seen)
     if column.ends is None:
         new = np.isnan(column.states_of(values).reshape(len(values), -1)).all(1)
         return np.where(new, unseen, known)

@@ -45,9 +45,9 @@ def numbers_of(cells: Series) -> Array:
     return seen
 
 
-def weights_of(cells: Series, weights: Array | float) -> Array | None:
+def weights_of(cells: Series, weights: Array | None) -> Array | None:
     """Returns the weights of the cells that are not missing; None: all count alike."""
-    return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
+    return None if weights is None else weights[~cells.missing]
 
 
 def few(values: Sequence[Any], most: int = 5) -> str:

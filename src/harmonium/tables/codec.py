@@ -334,14 +334,8 @@ class Codec:
             return [OneOf(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
         named = names if len(names) == layer.n_units else [str(j) for j in units]
         if isinstance(encoder, Standardise):
-            pairs = zip(
-                *(np.broadcast_to(x, layer.n_units).tolist() for x in (encoder.mean, encoder.scale)),
-                strict=True,
-            )
-            return [
-                Line(name=name, kind=layer.kind, mean=mean, scale=scale)
-                for name, (mean, scale) in zip(named, pairs, strict=True)
-            ]
+            mean, scale = (np.broadcast_to(x, layer.n_units).tolist() for x in (encoder.mean, encoder.scale))
+            return [Line(name=named[j], kind=layer.kind, mean=mean[j], scale=scale[j]) for j in units]
         if isinstance(encoder, Identity) and layer.coding == "states":
             states = states_of(layer.kind)
             return [Numbered(name=name, kind=layer.kind, values=states, states=states) for name in named]

@@ -405,7 +405,9 @@ class ColumnCodec(Encoder, ABC):
     # And back
     # ---------------------------------------------------------------------------------
 
-    def decode(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Array:
+    def decode(  # type: ignore[override]
+        self, states: Array, *, rounded: bool = True, drawn: str | None = None
+    ) -> Array:
         """Returns cells (rows,) from states or means; numbers are rounded to what they all were multiples of.
 
         Args:

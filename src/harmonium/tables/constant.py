@@ -32,14 +32,15 @@ class Constant(ColumnCodec):
     @classmethod
     def of(cls, cells: Series) -> Self:
         """Describes a column that is to be left out."""
-        return cls(name=name_of(cells), dtype=cells.dtype, **cls.fields_of(cells, Layer, None))
-
-    @classmethod
-    def fields_of(cls, cells: Series, unit: type[Layer], weights: Array | None) -> dict[str, Any]:
         seen = cells.values[~cells.missing]
         one = seen[0] if len(seen) and (seen == seen[0]).all() else None
         value = one.item() if isinstance(one, np.generic) else one
-        return {"value": value if isinstance(value, (str, float, int)) else None, "numeric": cells.numeric}
+        value = value if isinstance(value, (str, float, int)) else None
+        return cls(name=name_of(cells), dtype=cells.dtype, value=value, numeric=cells.numeric)
+
+    @classmethod
+    def fields_of(cls, cells: Series, unit: type[Layer], weights: Array | None) -> dict[str, Any]:
+        raise ValueError("expected a column with a unit")
 
     def states_of(self, values: Array) -> Array:
         return np.empty((len(values), 0))

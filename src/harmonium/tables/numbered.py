@@ -105,7 +105,8 @@ class Numbered(Labels):
     def states_of(self, values: Array) -> Array:
         index = self.indices(values)
         known = np.array([*self.states, np.nan])
-        return known[np.where(np.isnan(index), len(self.states), index).astype(int)]
+        states: Array = known[np.where(np.isnan(index), len(self.states), index).astype(int)]
+        return states
 
     def cells_of(self, states: Array) -> Array:
         known = np.array(self.states)
