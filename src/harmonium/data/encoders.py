@@ -269,9 +269,9 @@ class _Bits(_Discrete, ABC):
     def bits_of(self, X: Values) -> Values:
         """Returns 0 and 1 for grey levels."""
 
-    @abstractmethod
     def levels_of(self, bits: Values) -> Values:
-        """Returns grey levels, or their intensities in [0, 1] as far as they are known, of 0 and 1."""
+        """Returns grey levels of 0 and 1, or these as intensities where levels are lost."""
+        return bits
 
 
 @final
@@ -296,9 +296,6 @@ class Threshold(_Bits):
 
     def bits_of(self, X: Values) -> Values:
         return threshold(X, self.at)
-
-    def levels_of(self, bits: Values) -> Values:
-        return bits
 
 
 @final
@@ -328,9 +325,6 @@ class BernoulliBinarise(_Bits):
 
     def bits_of(self, X: Values) -> Values:
         return bernoulli_binarise(X, self.seed)
-
-    def levels_of(self, bits: Values) -> Values:
-        return bits
 
 
 @final
