@@ -20,14 +20,14 @@ from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import HiddenStates, has_hidden_states
+from harmonium.sums import PRODUCTS_PER_SECOND, HiddenStates, has_hidden_states, seconds_of_joined
 
 _TINY = 1e-6  # added to second moments of hidden units: singular where one never changes
 # Columns up to which any covariance may be best, rows a column from which on it may, and rows a column up to
 # which factors may be: of 600 rows of 100 columns with 5 factors hidden cells have an error of 0.75 and 0.72.
 _ALWAYS_FREE, _ROWS_OF_FREE, _ROWS_OF_FACTORS = 50, 3, 20
 _QUICK = 0.2  # seconds of a round of expectation-maximisation for any covariance: a hundred take 20
-_FACTOR_PRODUCTS = 2.0**30  # of rows, columns and pairs of factors in a round: half a second
+_FACTOR_SECONDS = 0.5  # of a round of factors, of products of rows, columns and pairs of factors
 _NOISE = 1e-3  # least share of a column's variance that factors leave: that of the smallest ridge of tables
 
 
@@ -47,26 +47,13 @@ def list_shapes(x: Tensor, ridges: Sequence[float]) -> list[list[Shape]]:
     Factors come in where rows are few beside the columns, and ridges go where they are fewer still.
     """
     rows, columns = x.shape
-    shapes, quick = [], seconds_of_sum(x.isnan()) <= _QUICK
+    shapes, quick = [], seconds_of_joined(x.isnan()) <= _QUICK
     if columns <= _ALWAYS_FREE or (rows >= _ROWS_OF_FREE * columns and quick):
         shapes.append([Shape(ridge) for ridge in ridges])
     if rows < _ROWS_OF_FACTORS * columns or not shapes:
-        few = min(min(rows, columns) // 4, (_FACTOR_PRODUCTS / x.numel()) ** 0.5)
+        few = min(min(rows, columns) // 4, (_FACTOR_SECONDS * PRODUCTS_PER_SECOND / x.numel()) ** 0.5)
         shapes.append([Shape(factors=2**k) for k in range(1, 6) if 2**k <= few])
     return [some for some in shapes if some]
-
-
-def seconds_of_sum(lacking: Tensor) -> float:
-    """Returns about how long one sum over rows of joined columns takes on one core.
-
-    Args:
-        lacking: Marks the cells that rows lack, (rows, columns).
-    """
-    # Measured for 100 to 1,000 columns of 600 and 2,000 rows that lacked none, a tenth or a third.
-    rows, columns = lacking.shape
-    each = lacking.sum(1, dtype=torch.float64)
-    products = 0.3e-9 * rows * columns**2 + 0.5e-9 * columns**3
-    return float(products + 1e-7 * each.square().sum() + 0.5e-9 * each.pow(3).sum())
 
 
 def choose_shape(shapes: Iterable[Iterable[Shape]], score: Callable[[Shape], float]) -> Shape:

@@ -18,7 +18,7 @@ from harmonium._random import as_generator
 from harmonium.data import Rows
 from harmonium.layers import Gaussian, Layer
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.sums import LONG, HiddenStates, in_words
+from harmonium.sums import LONG, HiddenStates, in_words, seconds_of_joined
 from harmonium.tables.codec import Codec
 from harmonium.tables.correlated import (
     ANY,
@@ -28,7 +28,6 @@ from harmonium.tables.correlated import (
     fit_residuals,
     fold,
     list_shapes,
-    seconds_of_sum,
 )
 from harmonium.tables.label_fit import fit_labels
 from harmonium.tables.linear import fit_lines
@@ -268,8 +267,6 @@ def train_candidate(
         max_updates=model.updates(_UPDATES),
         weight_decay=_list_decays(machine, count_rows(split.rows, split.weights)),
         initial_std=None if goes_on else 0.1,
-        to_beat=-inf if incumbent is None else incumbent.fit.score,
-        earlier=incumbent.fit.history if incumbent is not None and goes_on else (),
         seed=seed,
     )
     return Candidate(model, start, roots, trained, fit)
@@ -347,7 +344,7 @@ def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
 def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[tuple[int, ...], float]:
     """Returns the layers of real columns that may be joined, each of which varies, and seconds of an update.
 
-    There are none where an update takes too long (``seconds_of_sum``).
+    There are none where an update takes too long (``seconds_of_joined``).
     """
     joined, seconds = [], 0.0
     for l, x in machine.split(v).items():
@@ -355,7 +352,7 @@ def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[tuple[int, ...],
         if machine.layers[l].gaussian and x.shape[1] > 1 and bool((low < high).all()):
             joined.append(l)
             rows = x[:EXACT_BATCH].isnan()
-            seconds += seconds_of_sum(rows)
+            seconds += seconds_of_joined(rows)
     return (tuple(joined), seconds) if seconds * _FEWEST_UPDATES <= _SECONDS else ((), 0.0)
 
 
