@@ -112,7 +112,7 @@ def main() -> None:
     begun = time.process_time()
     run = hm.train(
         machine,
-        hm.data.Rows.of(grey).encoded(hm.data.Standardise(0.0, 255.0))
+        hm.tables.Codec(hm.data.Standardise(0.0, 255.0), ()).rows(grey, keep=False)
         if arguments.pixels == "redrawn"
         else X,
         transform=hm.data.bernoulli_binarise if arguments.pixels == "redrawn" else None,
