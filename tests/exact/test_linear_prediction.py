@@ -109,7 +109,7 @@ def test_cells_of_curves_come_and_go() -> None:
     v = torch.from_numpy(table.encode(x))
     straight = straighten(table, v)
     order = [table.names.index(column.name) for column in table.columns]
-    curved = [place for place, column in enumerate(table.columns) if column.coding.curved or column.name == 6]
+    curved = [place for place, column in enumerate(table.columns) if column.curved or column.name == 6]
     assert len(curved) == 4
     np.testing.assert_allclose(straight[:, curved].numpy(), x[:, order][:, curved], rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(bend(table, straight), v)
@@ -127,11 +127,11 @@ def test_means_along_a_curve_are_those_of_cells() -> None:
     nodes = np.linspace(-9, 9, 4001)  # of a standard normal number, whose cells stay within those seen
     weights = np.exp(-(nodes**2) / 2)
     (column,) = table.columns
-    assert column.support is not None and column.support.filled is not None
-    low, high = column.support.filled
+    assert column.filled is not None
+    low, high = column.filled
     p, means = hidden_states.posterior(v[:1]).probabilities[0], hidden_states.parts[0].means[:, 0].detach()
     value = sum(
-        float(q) * weights @ column.coding.decode(float(m) + nodes).clip(low, high) / weights.sum()
+        float(q) * weights @ column.cells_of(float(m) + nodes).clip(low, high) / weights.sum()
         for q, m in zip(p, means, strict=True)
     )
     drawn = expected_cells(hidden_states, table, v, torch.Generator().manual_seed(0))

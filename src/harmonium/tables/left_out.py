@@ -13,8 +13,7 @@ import torch
 from harmonium.data import Frame, Series, question_of, to_numbers
 from harmonium.data.transforms import Array
 from harmonium.tables.cells import shown, values_of
-from harmonium.tables.codings import IGNORE
-from harmonium.tables.column import MANY_TEXTS, chosen_kinds, kind_of
+from harmonium.tables.column import IGNORE, MANY_TEXTS, chosen_kinds, kind_of
 
 _LINKED = 0.001  # probability of a link by chance from which on there is one: of 1,000 ids one is learned
 _UNEVEN = 1.95  # times 1/√rows, the Kolmogorov distance that even numbers exceed with probability 0.001

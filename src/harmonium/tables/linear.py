@@ -18,7 +18,7 @@ from harmonium.data import Encoder
 from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
-from harmonium.tables.column import Column
+from harmonium.tables.column import ColumnCodec
 from harmonium.tables.correlated import ANY, Shape, choose_shape, fit_normal, list_shapes
 from harmonium.tables.table import Table
 from harmonium.training import take_rows
@@ -344,7 +344,7 @@ def expected_cells(
             if curved:
                 drawn = straighten(encoder, posterior.draw(generator, _DRAWS))
                 for at, column in _curves(encoder):
-                    limits = column.support and column.support.filled
+                    limits = column.filled
                     x[rows, at] = (drawn[..., at] if limits is None else drawn[..., at].clamp(*limits)).mean(
                         0
                     )
@@ -363,14 +363,14 @@ def bend(encoder: Encoder, x: Tensor) -> Tensor:
     """Returns the states of what ``straighten`` has made of them."""
     v = x.clone()
     for place, column in _curves(encoder):
-        v[..., place] = torch.from_numpy(column.states_of(v[..., place].cpu().numpy())).to(v)
+        v[..., place] = torch.from_numpy(column.between(v[..., place].cpu().numpy())).to(v)
     return v
 
 
-def _curves(encoder: Encoder) -> Iterator[tuple[int, Column]]:
+def _curves(encoder: Encoder) -> Iterator[tuple[int, ColumnCodec]]:
     """Yields the places among the states of columns along curves, ranks among them, with these."""
     start = 0
     for column in encoder.columns if isinstance(encoder, Table) else ():
-        if column.coding.curved or (column.ranked and len(column.values) > 2):
+        if column.curved or (column.ranked and len(column.values) > 2):
             yield start, column
-        start += column.coding.width
+        start += column.width
