@@ -44,7 +44,6 @@ from harmonium.tables.table import (
     UNKNOWN as UNKNOWN,
     Table as Table,
     blank_rows as blank_rows,
-    log_masses as log_masses,
     warn_of_blank as warn_of_blank,
 )
 from harmonium.tables.table_fit import fit_exactly as fit_exactly, fit_table as fit_table
