@@ -17,6 +17,7 @@ from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
+from harmonium.tables import CellInterval
 
 
 @final
@@ -135,6 +136,21 @@ class RBMImputer(TransformerMixin, BaseEstimator):
         seed = self.random_state if random_state is None else random_state
         completed = self.estimator_.imputations(X, _checks.positive_int(draws, "draws"), random_state=seed)
         return [self._with_indicators(X, each) for each in completed]
+
+    def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
+        """Finds where every missing cell lies, see ``RBM.intervals``.
+
+        Args:
+            X: as in ``transform``.
+            interval: Share of the missing cells to hold, above 0 and at most 0.99.
+            random_state: None: that of the imputer.
+
+        Raises:
+            ValueError: as ``RBM.intervals``.
+        """
+        check_is_fitted(self)
+        seed = self.random_state if random_state is None else random_state
+        return self.estimator_.intervals(X, interval, random_state=seed)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Returns the names of the columns of ``transform``: those of X, then ``missingindicator_`` and one.

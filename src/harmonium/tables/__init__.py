@@ -16,19 +16,24 @@ from harmonium.tables.collapse import find_collapse as find_collapse
 from harmonium.tables.column import Column as Column, name_of as name_of
 from harmonium.tables.correlated import (
     fit_normal as fit_normal,
-    fit_residuals as fit_residuals,
     fold as fold,
 )
+from harmonium.tables.filling import (
+    CellInterval as CellInterval,
+    Intervals as Intervals,
+    bend as bend,
+    fill_cells as fill_cells,
+    find_intervals as find_intervals,
+)
 from harmonium.tables.fitting import Fitting as Fitting
-from harmonium.tables.kinds import read_kinds as read_kinds, without_units as without_units
+from harmonium.tables.kinds import (
+    read_kinds as read_kinds,
+    without_unit as without_unit,
+    without_units as without_units,
+)
 from harmonium.tables.label_fit import fit_labels as fit_labels
 from harmonium.tables.labels import Labels as Labels, OneOf as OneOf
-from harmonium.tables.left_out import without_unit as without_unit
-from harmonium.tables.linear import (
-    LinearPrediction as LinearPrediction,
-    mean_states as mean_states,
-    spread_draws as spread_draws,
-)
+from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
     UNKNOWN as UNKNOWN,

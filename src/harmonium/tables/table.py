@@ -22,9 +22,10 @@ from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables.cells import few, shown
 from harmonium.tables.codings import IGNORE
 from harmonium.tables.column import Column, chosen_kinds, kind_of
+from harmonium.tables.kinds import without_unit
 from harmonium.tables.labels import Constant
-from harmonium.tables.left_out import question_of, without_unit
 from harmonium.tables.numbers import Quantiles
+from harmonium.tables.questions import question_of
 
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"

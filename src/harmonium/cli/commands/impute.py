@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium._settings import Count, Setting
+from harmonium._settings import Count, Setting, Share
 from harmonium.chains import Kernel
 from harmonium.cli import options
-from harmonium.cli.output import Listing, working
+from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.pictures import data_range, images_of, in_words
-from harmonium.cli.rows_file import check_rows_target, write_rows
+from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
 from harmonium.data import SIDES, DataSet, missing_at_random, missing_half
 from harmonium.data.dataset import dense
 from harmonium.data.frame import missing_in
 from harmonium.report import image_panels
-from harmonium.tables import Codec, Table
+from harmonium.tables import CellInterval, Codec, Table, find_intervals
 from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",
     "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
+    "harmonium impute runs/rows holes.csv --out complete.csv --interval 0.9",
 )
 
 _DRAWS = 5  # chains or searches of every row, whose means are written
@@ -43,6 +44,7 @@ def impute(
     method: Annotated[str, Setting(suggests=IMPUTE_METHODS)] = "auto",
     value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
+    interval: Share | None = None,
     rows: Count | None = None,
     sweeps: int = 100,
     image_shape: options.ImageShape | None = None,
@@ -66,6 +68,8 @@ def impute(
         value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
             is; the default), mean (not rounded), or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
+        interval: Share of the missing cells that intervals of numbers and sets of labels are to hold, at most
+            0.99, which are written to out-intervals.csv for --out out.csv.
         rows: only the first rows of DATA.
         sweeps: sweeps of every chain.
     """
@@ -75,6 +79,9 @@ def impute(
     coding, source = run.load(unknown)
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
+    ends = out.with_name(f"{out.stem}-intervals.csv")
+    if interval is not None:
+        check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")
     machine, dataset = coding.machine, _first(coding.read(data), rows)
     shape = options.image_shape_of(
@@ -86,12 +93,16 @@ def impute(
             machine, coding.encoder, states, units, method, value,
             draws=max(_DRAWS, imputations or 0), sweeps=sweeps, seed=seed,
         )  # fmt: skip
+    if interval is not None:
+        hidden = states.masked_fill(by_column(machine, units, len(states)), torch.nan)
+        _write_intervals(ends, find_intervals(machine, coding.encoder, hidden, interval, seed))
     for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
         if target.suffix.lower() == ".png":
             _draw(target, coding, states, filled, lacking, shape, f"Completed by {done.method}, {value}")
         else:
             _write(target, coding, dataset, lacking, filled, value)
-    written = {"file": out} if imputations is None else {"files": targets}
+    written: dict[str, Any] = {"file": out} if imputations is None else {"files": targets}
+    written |= {} if interval is None else {"intervals": ends}
     counts = _count(coding, dataset, states, lacking)
     scores = _score(coding, dataset, absent, units, states, done.mode, chosen) if missing != "nan" else {}
     return {"machine": source, **written, **counts, "method": done.method, "value": value, **scores}
@@ -166,6 +177,16 @@ def _draw(
         {"given": given, **truth, "result": result}, shape, path, title=title + in_words(limits),
         limits=limits, hidden={"given": hole},
     )  # fmt: skip
+
+
+def _write_intervals(path: Path, cells: Sequence[CellInterval]) -> None:
+    """Writes a line for each missing cell; the labels of a set stand beside each other."""
+    columns = {
+        name: np.array(["" if x != x else str(x) for x in (getattr(cell, name) for cell in cells)], dtype=str)
+        for name in ("row", "column", "value", "low", "high")
+    }
+    labels = np.array([", ".join(map(str, cell.labels)) for cell in cells], dtype=str)
+    write_table(path, columns | {"labels": labels})
 
 
 def _count(coding: Codec, dataset: DataSet, states: Tensor, lacking: NDArray[np.bool_]) -> dict[str, Any]:
