@@ -79,9 +79,8 @@ def fit_exactly(
             f"beside {v.shape[1]} columns of states, which takes about {in_words(seconds)} on one core; "
             'fewer hidden units or columns take less, and method="chains" sums nothing'
         )
-    if objective.joint < 1:
-        return fit_labels(machine, v, weights, objective=objective, **watch)
-    return fit_table(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
+    learn = fit_table if objective.joint == 1 else fit_labels
+    return learn(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
 
 @torch.no_grad()
