@@ -160,8 +160,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fit_exact": lambda **s: filled_exactly(**s),
     "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
-    "fit_labels": lambda **s: list(
-        hm.tables.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
+    "fit_table with labels": lambda **s: list(
+        hm.tables.fit_table(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
     ),
     "fill_cells": lambda **s: hm.tables.fill_cells(along_a_curve(), LOGARITHMS, HOLED[:, 5:], **s).mean,
     "find_intervals": lambda **s: torch.tensor(

@@ -2,7 +2,7 @@
 
 - :class:`Codec` turns rows, as people bring them, into states, and samples back into rows.
 - :class:`Table` is the encoder of a frame, by a :class:`Column` for each that is learned.
-- :func:`fit_table` and :func:`fit_labels` train machines of few hidden units on tables without chains.
+- :func:`fit_table` trains machines of few hidden units on tables without chains.
 """
 
 from harmonium.tables.arrays import visible_for as visible_for
@@ -31,7 +31,6 @@ from harmonium.tables.kinds import (
     without_unit as without_unit,
     without_units as without_units,
 )
-from harmonium.tables.label_fit import fit_labels as fit_labels
 from harmonium.tables.labels import Labels as Labels, OneOf as OneOf
 from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.table import (

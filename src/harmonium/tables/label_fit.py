@@ -1,107 +1,18 @@
-"""Exact training of tables with labels, which begins at a logistic regression."""
+"""The start of training on tables with labels: hidden units that form a logistic regression."""
 
 from __future__ import annotations
 
-import time
 import warnings
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.likelihood import separate
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
-# docs/decisions/0028 has what was measured.
-_HELD_OUT = 3  # one row in three tells how long to train
-_RATE, _UPDATES = 0.05, 60  # learning rate, and most updates
-_DECAY = 1.0  # weight decay, over the number of rows
 _REACH = 6.0  # log odds over which a hidden unit of the regression is nearly linear, to both sides
 _STD = 0.3  # of the other couplings: 0.1 is too small to leave a linear regression in 60 updates
-
-
-@torch.no_grad()
-def fit_labels(
-    machine: BoltzmannMachine,
-    v: Tensor,
-    weights: Tensor | None = None,
-    *,
-    objective: Objective,
-    may_hold_out: Tensor | None = None,
-    seed: int | torch.Generator = 0,
-    **watch: Any,
-) -> TrainingRun:
-    """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
-
-    A third of the rows tells after how many updates ln p(y | x) is largest; then all rows are used. It may be
-    none: labels are then predicted about as well as by the regression.
-
-    Args:
-        machine: one layer of Bernoulli units joined to all visible ones, the last of them a label;
-            it is not changed.
-        v: visible states, (rows, visible_width), NaN where missing.
-        weights: row weights, (rows,), above 0; None means uniform.
-        objective: Objective to ascend.
-        may_hold_out: Marks the rows with a label, (rows,) bool, at least one; None: all.
-        seed: Seed of the rows that are held out and of the couplings, an int or a generator.
-        **watch: folder, resume, metrics, callbacks and progress of the training on all rows, as of ``train``.
-
-    Returns:
-        The run on all rows; its history has the scores of the rows held out after as many updates. Where no
-        update is best it has one at rate 0.
-    """
-    started, generator = time.perf_counter(), as_generator(seed)
-    order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
-    order = order if may_hold_out is None else order[may_hold_out.to(order.device)[order]]
-    held = torch.zeros(len(v), dtype=torch.bool)
-    held[order[: len(order) // _HELD_OUT]] = True
-    scores = _score_lengths(machine, v, weights, objective, held, stream) if bool(held.any()) else {}
-    updates = max(scores, key=scores.__getitem__, default=_UPDATES)
-    return train_exactly(
-        regression_start(machine, v, weights, stream),
-        v,
-        weights,
-        updates=max(updates, 1),
-        learning_rate=_RATE if updates else 0.0,
-        objective=objective,
-        weight_decay=_DECAY / count_rows(v, weights),
-        seed=stream,
-        notes={max(n, 1): {"validation_score": score} for n, score in scores.items() if n <= updates},
-        spent=time.perf_counter() - started,
-        **watch,
-    )
-
-
-def _score_lengths(
-    machine: BoltzmannMachine,
-    v: Tensor,
-    weights: Tensor | None,
-    objective: Objective,
-    out: Tensor,
-    seed: int,
-) -> dict[int, float]:
-    """Returns ln p(y | x) of the rows held out, (rows,) bool, by the updates that the rest was learned with."""
-    (rows, row_weights), (held, held_weights) = (take_rows(v, weights, some) for some in (~out, out))
-    start = regression_start(machine, rows, row_weights, seed)
-    score = partial(mean_score, weights=held_weights, objective=objective)
-    before = score(start, held)
-    run = train_exactly(
-        start,
-        rows,
-        row_weights,
-        updates=_UPDATES,
-        learning_rate=_RATE,
-        objective=objective,
-        weight_decay=_DECAY / count_rows(rows, row_weights),
-        seed=seed,
-        validation=held,
-        metrics={"validation_score": score},
-    ).whole()
-    return {0: before} | {record["step"]: record["validation_score"] for record in run.history}
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from harmonium.sums import LONG, HiddenStates, in_words
 from harmonium.tables.codec import Codec
 from harmonium.tables.correlated import count_factors, fit_normal, fold, normal, seconds_of_sum
 from harmonium.tables.filling import FEWEST_ROWS, calibrate
-from harmonium.tables.label_fit import fit_labels
+from harmonium.tables.label_fit import regression_start
 from harmonium.training import (
     EXACT_BATCH,
     Objective,
@@ -32,15 +32,32 @@ from harmonium.training import (
     train_exactly,
 )
 
-# docs/decisions/0028 has what was measured.
-_HELD_OUT = 7  # one row in seven is held out, or as many as intervals of cells need
-_MOST_HELD_OUT = 4  # but no more than one row in so many
+
+class Schedule(NamedTuple):
+    """How a table is trained (docs/decisions/0028 has what was measured).
+
+    Attributes:
+        held_out: One row in so many is held out.
+        rate: First learning rate while held-out rows are looked at.
+        updates: Most updates meanwhile.
+        last_rate: Learning rate of the updates on all rows.
+        last_updates: Their number.
+    """
+
+    held_out: int
+    rate: float
+    updates: int
+    last_rate: float
+    last_updates: int = 25
+
+
+_ROWS = Schedule(7, 0.1, 100, 0.015)
+_LABELS = Schedule(4, 0.05, 60, 0.0075)  # of ln p(y | x), which few rows tell less of
+_ROWS_OF_INTERVALS = 200  # from which on at least as many are held out as intervals of cells need
 _SECONDS = 20.0  # of the updates of joined columns, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
 _COVARIANCE_ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
 _RIDGES = (1e-3, 1e-2, 1e-1)  # shares of the variances that are added to covariances, to choose from
-_RATE, _UPDATES = 0.1, 100  # first learning rate, and most updates, of the training that rows judge
-_LAST_RATE, _LAST_UPDATES = 0.015, 25  # learning rate and updates of the training on all rows
 _STATES_DECAY = 0.3  # times the weight decay, for couplings to discrete columns: more loses links of labels
 
 
@@ -72,15 +89,14 @@ def fit_exactly(
         may_hold_out = ~v[:, recipe.width :].isnan().any(1) if may_hold_out is None else may_hold_out
     seconds = recipe.exact_seconds(len(v))
     if objective.joint == 1:
-        seconds += min(_find_joined(machine, v)[1] * (_UPDATES + _LAST_UPDATES), 2 * _SECONDS)
+        seconds += min(_find_joined(machine, v)[1] * (_ROWS.updates + _ROWS.last_updates), 2 * _SECONDS)
     if seconds >= LONG:
         _checks.warn(
             f"X: training sums over all states of {machine.layers[machine.hidden[0]].n_units} hidden units "
             f"beside {v.shape[1]} columns of states, which takes about {in_words(seconds)} on one core; "
             'fewer hidden units or columns take less, and method="chains" sums nothing'
         )
-    learn = fit_table if objective.joint == 1 else fit_labels
-    return learn(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
+    return fit_table(machine, v, weights, objective=objective, may_hold_out=may_hold_out, **watch)
 
 
 @torch.no_grad()
@@ -102,6 +118,9 @@ def fit_table(
     starts of all rows and of six sevenths. Couplings have a normal prior, of variance 1 to Gaussian columns
     and wider to others, whose links it would else suppress.
 
+    Where ln p(y | x) counts too, no columns are joined: training starts at a logistic regression of the label
+    (``regression_start``), and a quarter of the rows ends it by their ln p(y | x).
+
     Args:
         machine: one hidden layer joined to all visible ones; it is not changed.
         v: visible states, (rows, visible_width), NaN where missing; at least two rows.
@@ -116,11 +135,19 @@ def fit_table(
         machine is one of the columns themselves, in the dtype of ``machine``.
     """
     started, generator = time.perf_counter(), as_generator(seed)
-    learned, held = split_rows(v, weights, may_hold_out, generator)
+    joint = objective.joint == 1
+    plan = _ROWS if joint else _LABELS
+    learned, held = split_rows(v, weights, may_hold_out, plan.held_out, generator)
     stream = generator.initial_seed() % (1 << 63)
-    joined, seconds = _find_joined(machine, learned[0])
+    joined, seconds = _find_joined(machine, learned[0]) if joint else ([], 0.0)
     ridges = {l: _choose_ridge(*(machine.split(x)[l] for x, _ in (learned, held))) for l in joined}
-    first, roots = independent_start(machine, *learned, ridges)
+
+    def begin(v: Tensor, weights: Tensor | None) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
+        if joint:
+            return independent_start(machine, v, weights, ridges)
+        return regression_start(machine, v, weights, stream), {}
+
+    first, roots = begin(*learned)
     trained = deepcopy(first)
     fit = fit_exact(
         trained,
@@ -129,43 +156,50 @@ def fit_table(
         validation_weights=held[1],
         roots=roots,
         objective=objective,
-        learning_rate=_RATE,
-        max_updates=_count_updates(_UPDATES, seconds),
-        weight_decay=_list_decays(machine, count_rows(*learned)),
+        learning_rate=plan.rate,
+        max_updates=_count_updates(plan.updates, seconds),
+        weight_decay=_list_decays(machine, count_rows(*learned), joint),
+        initial_std=0.1 if joint else None,
         seed=stream,
     )
-    hidden_states = HiddenStates(deepcopy(trained).double().hamiltonian(), roots)
-    calibrate(trained, Codec.of(machine).encoder, hidden_states, learned, held, stream)
-    start, roots = independent_start(machine, v, weights, ridges)
+    if joint:
+        hidden_states = HiddenStates(deepcopy(trained).double().hamiltonian(), roots)
+        calibrate(trained, Codec.of(machine).encoder, hidden_states, learned, held, stream)
+    start, roots = begin(v, weights)
     for p, now, before in zip(trained.parameters(), start.parameters(), first.parameters(), strict=True):
         p.add_(now - before)
+    last = _count_updates(plan.last_updates, seconds)
     return train_exactly(
         trained,
         v,
         weights,
-        updates=_count_updates(_LAST_UPDATES, seconds),
-        learning_rate=_LAST_RATE,
+        updates=last,
+        learning_rate=plan.last_rate,
         roots=roots,
         objective=objective,
-        weight_decay=_list_decays(machine, count_rows(v, weights)),
+        weight_decay=_list_decays(machine, count_rows(v, weights), joint),
         earlier=fit.history,
         spent=time.perf_counter() - started,
         seed=stream,
         show=partial(_of_columns, roots) if roots else None,
-        every=_count_updates(_LAST_UPDATES, seconds),
+        every=last,
         **watch,
     )
 
 
 def split_rows(
-    v: Tensor, weights: Tensor | None, may_hold_out: Tensor | None, generator: torch.Generator
+    v: Tensor,
+    weights: Tensor | None,
+    may_hold_out: Tensor | None,
+    held_out: int,
+    generator: torch.Generator,
 ) -> list[tuple[Tensor, Tensor | None]]:
-    """Returns rows to learn from and rows that are held out, with their weights; drawn at random."""
+    """Returns rows to learn from and one in ``held_out`` to hold out, with their weights; drawn at random."""
     order = _random.permutation(len(v), generator)
     if may_hold_out is not None:  # those first
         order = order[(~may_hold_out[order]).to(torch.int8).argsort(stable=True)]
     count = len(v) if may_hold_out is None else int(may_hold_out.sum())
-    number = max(1, min(max(count // _HELD_OUT, FEWEST_ROWS), count // _MOST_HELD_OUT))
+    number = max(count // held_out, FEWEST_ROWS if count >= _ROWS_OF_INTERVALS else 1)
     return [take_rows(v, weights, index.sort().values) for index in (order[number:], order[:number])]
 
 
@@ -211,9 +245,10 @@ def _count_updates(most: int, seconds: float) -> int:
     return max(1, round(min(most, _SECONDS / seconds))) if seconds else most
 
 
-def _list_decays(machine: BoltzmannMachine, rows: float) -> list[float]:
+def _list_decays(machine: BoltzmannMachine, rows: float, joint: bool) -> list[float]:
     """Returns the weight decay of every coupling: the prior's precision over the number of rows."""
-    return [(1.0 if machine.layers[l].gaussian else _STATES_DECAY) / rows for l, _ in machine.edges]
+    wide = [joint and not machine.layers[l].gaussian for l, _ in machine.edges]
+    return [(_STATES_DECAY if each else 1.0) / rows for each in wide]
 
 
 def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[list[int], float]:
