@@ -1,4 +1,4 @@
-"""What missing cells are filled in with: means, and intervals that hold as many cells as they are asked to.
+"""Means of missing cells, and intervals that hold as many of them as asked.
 
 Intervals are conformal: the errors of hidden cells of held-out rows, in units of the deviation that the
 machine gives each, tell how far from the mean the ends lie (Lei, G'Sell, Rinaldo, Tibshirani & Wasserman
@@ -159,7 +159,7 @@ def expected_cells(
 @final
 @dataclass(frozen=True)
 class Intervals:
-    """How far from their means hidden cells of held-out rows lie.
+    """Quantiles of how far hidden cells of held-out rows lie from their means.
 
     Attributes:
         quantiles: of errors over deviations, of discrete columns of 1 - p(label), at levels 1/200 to 199/200;

@@ -34,7 +34,7 @@ from harmonium.training import (
 
 
 class Schedule(NamedTuple):
-    """How a table is trained (docs/decisions/0028 has what was measured).
+    """Numbers of a training (docs/decisions/0028 has what was measured).
 
     Attributes:
         held_out: One row in so many is held out.
