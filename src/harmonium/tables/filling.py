@@ -56,7 +56,8 @@ class CellInterval(NamedTuple):
         row: Number of its row, from 0.
         column: Name of its column, or its number.
         value: Mean of a number, not rounded, or the most probable label.
-        low: Lower end of an interval of numbers; NaN of labels, and where too few cells were hidden.
+        low: Lower end of an interval of numbers; NaN of labels, and where too few cells were hidden (None of
+            dates).
         high: Upper end, likewise.
         labels: Set of labels, the states of a discrete column in order; empty for numbers.
     """
@@ -312,10 +313,8 @@ def _decode(encoder: Encoder, states: Tensor) -> dict[Any, list[Any]]:
     if not isinstance(encoder, Table):
         return dict(enumerate(encoder.decode(states).T.tolist()))
     parts = torch.split(states, [column.coding.width for column in encoder.columns], 1)
-    decoded = (c.decode(x.numpy(), rounded=False) for c, x in zip(encoder.columns, parts, strict=True))
-    # Dates stay NumPy's: as plain integers they would lose their unit.
-    cells = ([*x] if x.dtype.kind == "M" else x.tolist() for x in decoded)
-    return dict(zip((column.name for column in encoder.columns), cells, strict=True))
+    pairs = zip(encoder.columns, parts, strict=True)
+    return {column.name: column.decode(x.numpy(), rounded=False).tolist() for column, x in pairs}
 
 
 def straighten(encoder: Encoder, v: Tensor) -> Tensor:

@@ -182,7 +182,10 @@ def _draw(
 def _write_intervals(path: Path, cells: Sequence[CellInterval]) -> None:
     """Writes a line for each missing cell; the labels of a set stand beside each other."""
     columns = {
-        name: np.array(["" if x != x else str(x) for x in (getattr(cell, name) for cell in cells)], dtype=str)
+        name: np.array(
+            ["" if x is None or x != x else str(x) for x in (getattr(cell, name) for cell in cells)],
+            dtype=str,
+        )
         for name in ("row", "column", "value", "low", "high")
     }
     labels = np.array([", ".join(map(str, cell.labels)) for cell in cells], dtype=str)
