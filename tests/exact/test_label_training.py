@@ -82,5 +82,4 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
         objective=Objective([0, 1, 2], 0.03),
         may_hold_out=may_hold_out,
     )
-    assert max(record.get("validation_score", -9.0) for record in done.history) > -0.72
     assert np.abs(told(done.machine, v)[:, 1] - 0.3).mean() < 0.15
