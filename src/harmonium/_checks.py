@@ -7,6 +7,7 @@ import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from math import inf, isfinite
 from numbers import Real
 from typing import Any
 
@@ -42,20 +43,21 @@ def positive_int(value: Any, name: str, minimum: int = 1) -> int:
     return number
 
 
-def real(value: Any, name: str, low: float = -float("inf"), high: float = float("inf")) -> float:
-    """Returns ``value`` as a finite float in [low, high]."""
+def real(value: Any, name: str, low: float = -inf, high: float = inf, closed: str = "both") -> float:
+    """Returns ``value`` as a finite float from low to high; ends as for ``harmonium._settings.Interval``."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, received {type(value).__name__} ({value!r})")
     try:
         number = float(value)
     except OverflowError:  # a whole number that is too large
-        number = float("inf")
-    if not low <= number <= high or number in (float("inf"), -float("inf")):
-        within = f" in [{low}, {high}]"
-        if high == float("inf"):
-            within = " above 0" if 0 < low < 1e-37 else f" of at least {low:g}"
-        if (low, high) == (-float("inf"), float("inf")):
-            within = ""
+        number = inf
+    has_low, has_high = closed in ("both", "left"), closed in ("both", "right")
+    above = number >= low if has_low else number > low
+    below = number <= high if has_high else number < high
+    if not (above and below and isfinite(number)):
+        within = f" in {'[' if has_low else '('}{low:g}, {high:g}{']' if has_high else ')'}"
+        if high == inf:
+            within = "" if low == -inf else f" {'of at least' if has_low else 'above'} {low:g}"
         raise ValueError(f"{name}: expected a finite number{within}, received {number}")
     return number
 

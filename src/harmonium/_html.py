@@ -1,4 +1,4 @@
-"""Results as texts: values, and what notebooks show, small tables and text in its columns."""
+"""Results as texts: values, and the small tables that notebooks show."""
 
 from __future__ import annotations
 
@@ -29,8 +29,3 @@ def format_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(format_value, value)) or "-"
     return str(value)
-
-
-def text(words: str) -> str:
-    """Returns text as HTML that keeps its lines and columns."""
-    return f"<pre>{escape(words)}</pre>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +45,10 @@ class ProgressLine:
             left = f", {timedelta(seconds=round(seconds))} left"
         text, width = f"{step}/{self._total}{left}  ", _WIDTH
         if self._bar:
+            from rich.console import Console  # takes part of a second to import
+
             done = _BAR * step // max(1, self._total)
-            text, width = f"{'━' * done}{'─' * (_BAR - done)} {text}", _columns()
+            text, width = f"{'━' * done}{'─' * (_BAR - done)} {text}", Console(stderr=True).width
         text = (text + fit_numbers(numbers(), width - len(text) - 1)).rstrip()
         line = f"\r{text:<{width - 1}}" if self._bar else f"{text}\n"
         print(line, end="", file=sys.stderr, flush=True)
@@ -84,14 +85,6 @@ def show_progress(
     finally:
         if bar:
             print(file=sys.stderr)
-
-
-def _columns() -> int:
-    """Returns the width of the terminal that stderr is."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError, AttributeError):
-        return _WIDTH
 
 
 def fit_numbers(numbers: Mapping[str, float], room: int) -> str:

@@ -16,7 +16,7 @@ from harmonium._fetch import (
     Fetch,
     Index,
     as_tensor,
-    find_map,
+    is_mapped,
     is_sparse,
     read_array,
     read_file,
@@ -151,7 +151,7 @@ class Rows:
         elif isinstance(X, Tensor):
             fetch = read_tensor
         elif isinstance(X, np.ndarray):
-            in_memory = find_map(X) is None
+            in_memory = not is_mapped(X)
             fetch = read_array if in_memory else read_file
         else:
             frames = "; estimators take frames, and hm.tables.Table makes arrays of them"
@@ -164,13 +164,10 @@ class Rows:
         elif getattr(getattr(X, "dtype", None), "kind", None) not in tuple("biuf"):
             received = getattr(X, "dtype", type(X).__name__)
             raise TypeError(f"{name}: expected a numeric or boolean dtype, received {received}")
-        if len(X.shape) != 2:
+        if len(X.shape) != 2 or 0 in X.shape:
             raise ValueError(
-                f"{name}: expected two dimensions (rows, columns), received shape {tuple(X.shape)}"
-            )
-        if 0 in X.shape:
-            raise ValueError(
-                f"{name}: expected at least one row and one column, received shape {tuple(X.shape)}"
+                f"{name}: expected two dimensions (rows, columns), at least one row and one column, received "
+                f"shape {tuple(X.shape)}"
             )
         if is_sparse(X):
             X = X.tocsr()
@@ -239,21 +236,6 @@ class Rows:
         if dtype != self.dtype or not (missing or self.observed):
             rows.dtype, rows.support = dtype, None
         return rows
-
-    def encoded(self, encoder: Any) -> Rows:
-        """Returns the rows as an encoder maps them, a batch at a time.
-
-        Args:
-            encoder: a ``harmonium.data.Encoder`` that treats every row alike wherever it stands; not
-                ``BernoulliBinarise``, whose draws belong to a whole set.
-
-        Raises:
-            ValueError: an encoder that draws, or data that it does not take.
-        """
-        if encoder.draws:
-            raise ValueError("encoder: expected one without random draws; encode the whole set at once")
-        first = encoder.encode(self._fetch(self._X, slice(0, 1)))
-        return self.map(lambda block, index: encoder.encode(block), int(first.shape[1]))
 
     def map(
         self, make: Callable[[Any, Index], Any], width: int, *, keep: bool = False, shown: int = 0

@@ -31,27 +31,12 @@ class Interval:
     closed: Literal["both", "left", "right", "neither"] = "both"
     whole: bool = False
 
-    def check(self, value: Any, name: str, suffix: str = "") -> None:
-        """Refuses a value outside.
-
-        Args:
-            value: The value that was received.
-            name: what to call it in the message.
-            suffix: else expected.
-
-        Raises:
-            TypeError, ValueError: no number, or another one.
-        """
+    def check(self, value: Any, name: str) -> None:
+        """Refuses what is no number, and those outside; TypeError or ValueError."""
         if self.whole:
             _checks.positive_int(value, name, minimum=int(self.low))
-            return
-        number, has_low = _checks.real(value, name), self.closed in ("both", "left")
-        has_high = self.closed in ("both", "right")
-        above = number >= self.low if has_low else number > self.low
-        if not (above and (number <= self.high if has_high else number < self.high)):
-            ends = f"in {'[' if has_low else '('}{self.low:g}, {self.high:g}{']' if has_high else ')'}"
-            within = f"{'of at least' if has_low else 'above'} {self.low:g}" if self.high == inf else ends
-            raise ValueError(f"{name}: expected a number {within}{suffix}, received {value}")
+        else:
+            _checks.real(value, name, self.low, self.high, self.closed)
 
 
 @final
@@ -107,7 +92,7 @@ class Setting:
         if self.takes is None or (NoneType in kinds and value is None):
             return
         if isinstance(self.takes, Interval):
-            self.takes.check(value, name, " or None" if NoneType in kinds else "")
+            self.takes.check(value, name)
         elif isinstance(value, str) or not any(get_origin(kind) is Callable for kind in kinds):
             _checks.one_of(value, name, self.takes)
         elif not callable(value):

@@ -1,22 +1,28 @@
 """States between two calls of a kernel, a rule or a callback: trees of records that checkpoints can hold.
 
 A tree has dicts, lists, tuples and records inside, and tensors, numbers, strings and None at its leaves.
-A record is a dataclass or NamedTuple that was declared with ``record``.
+A record is a dataclass or NamedTuple that was declared with ``record``. Trees are torch's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 Class = TypeVar("Class", bound=type)
 
 RECORDS: dict[str, type] = {}
 """Every kind of record, by the name of its class."""
+
+values = pytree.tree_leaves
+"""Returns the leaves of a tree, in the order of ``leaves``."""
+map_leaves = pytree.tree_map
+"""Returns a tree of a function's values at its leaves, and at those of others of the same build."""
 
 
 def record(cls: Class) -> Class:
@@ -28,6 +34,14 @@ def record(cls: Class) -> Class:
     if cls.__name__ in RECORDS:
         raise ValueError(f"record: expected one class {cls.__name__}, received two")
     RECORDS[cls.__name__] = cls
+    if not issubclass(cls, tuple):
+        names = field_names(cls)
+        pytree.register_pytree_node(
+            cls,
+            lambda x: ([getattr(x, name) for name in names], None),
+            lambda parts, _: cls(*parts),
+            flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey(y), getattr(x, y)) for y in names], None),
+        )
     return cls
 
 
@@ -36,56 +50,10 @@ def field_names(cls: type) -> tuple[str, ...]:
     return cls._fields if issubclass(cls, tuple) else tuple(x.name for x in fields(cls))  # type: ignore
 
 
-def branches(value: Any) -> list[Any] | None:
-    """Returns the parts of a dict, list, tuple or record; None of a leaf."""
-    if isinstance(value, dict):
-        return [*value.values()]
-    if type(value) in (list, tuple):
-        return [*value]
-    if RECORDS.get(type(value).__name__) is type(value):
-        return [getattr(value, name) for name in field_names(type(value))]
-    return None
-
-
-def places(value: Any) -> list[str]:
-    """Returns the places of the parts of a dict, list, tuple or record, as one writes them in Python."""
-    if isinstance(value, dict):
-        return [f"[{key!r}]" for key in value]
-    if type(value) in (list, tuple):
-        return [f"[{i}]" for i in range(len(value))]
-    return [f".{name}" for name in field_names(type(value))]
-
-
-def values(value: Any) -> Iterator[Any]:
-    """Yields the leaves of a tree, in the order of ``leaves``."""
-    parts = branches(value)
-    if parts is None:
-        yield value
-    else:
-        for part in parts:
-            yield from values(part)
-
-
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the leaves of a tree, each with its place."""
-    parts = branches(value)
-    if parts is None:
-        yield where, value
-    else:
-        for place, part in zip(places(value), parts, strict=True):
-            yield from leaves(part, where + place)
-
-
-def map_leaves(function: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """Returns a tree of a function's values at its leaves, and at those of others of the same build."""
-    parts = branches(value)
-    if parts is None:
-        return function(value, *others)
-    together = zip(parts, *(branches(other) or () for other in others), strict=True)
-    mapped = [map_leaves(function, *part) for part in together]
-    if isinstance(value, dict):
-        return dict(zip(value, mapped, strict=True))
-    return type(value)(mapped) if type(value) in (list, tuple) else type(value)(*mapped)
+    """Yields the leaves of a tree, each with its place, as one writes it in Python."""
+    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+        yield where + pytree.keystr(path), leaf
 
 
 def join_rows(trees: Sequence[Any]) -> Any:
@@ -116,14 +84,16 @@ def require_alike(received: Any, expected: Any, name: str) -> None:
         return
     if type(received) is not type(expected):
         raise ValueError(f"{name}: expected {type(expected).__name__}, received {type(received).__name__}")
-    if isinstance(expected, dict):
-        if received.keys() != expected.keys():
-            raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
-        received = {key: received[key] for key in expected}
-    parts, built = branches(received), branches(expected)
-    if parts is None or built is None:
-        return
+    parts, built = _parts(received), _parts(expected)
+    if isinstance(expected, dict) and parts.keys() != built.keys():
+        raise ValueError(f"{name}: expected {list(expected)}, received {list(received)}")
     if len(parts) != len(built):
         raise ValueError(f"{name}: expected {len(built)} entries, received {len(parts)}")
-    for place, part, other in zip(places(expected), parts, built, strict=True):
-        require_alike(part, other, name + place)
+    for place, other in built.items():
+        require_alike(parts[place], other, name + place)
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """Returns the parts of a dict, list, tuple or record by their places; none of a leaf."""
+    flat, _ = pytree.tree_flatten_with_path(value, is_leaf=lambda part: part is not value)
+    return {pytree.keystr(path): part for path, part in flat if path}

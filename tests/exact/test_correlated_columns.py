@@ -53,8 +53,6 @@ def test_gradient_with_roots(name: str) -> None:
     machine = made(name)
     roots, v = roots_for(machine), rows_of(machine)
     found = hm.rules.exact(roots=roots).gradient(machine, v, seed=0).parameters
-    value, same = hm.learning.exact_gradient(machine, v, roots=roots)
-    assert value == pytest.approx(float(HiddenStates(machine.hamiltonian(), roots).log_likelihood(v).mean()))
     for key, parameter in machine.named_parameters():
         flat, step = parameter.data.view(-1), 1e-5
         for i in range(len(flat)):
@@ -64,7 +62,6 @@ def test_gradient_with_roots(name: str) -> None:
                 values.append(HiddenStates(machine.hamiltonian(), roots).log_likelihood(v).mean())
                 flat[i] -= sign * step
             close(found[key].reshape(-1)[i], (values[0] - values[1]) / (2 * step), 1e-6)
-        close(same[key], found[key])
 
 
 def test_the_gaussian_of_rows_with_holes() -> None:

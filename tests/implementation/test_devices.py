@@ -307,9 +307,7 @@ def masked(mask: Any) -> hm.BoltzmannMachine:
 
 def classified(device: Any) -> Any:
     X, y = REAL.where(BITS > 0, torch.nan).numpy(), np.arange(12) % 2
-    model = hm.RBMClassifier(
-        3, visible="gaussian", missing_cells="gibbs", max_updates=1, device=device, random_state=0
-    )
+    model = hm.RBMClassifier(3, visible="gaussian", max_updates=1, device=device, random_state=0)
     return model.fit(X, y).predict_proba(X).tolist()
 
 

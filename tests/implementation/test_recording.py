@@ -298,7 +298,7 @@ class Every16:
 
 
 def test_a_callback_sees_the_machine_after_its_updates(order: list[tuple[str, int]]) -> None:
-    """Places are sent before the host waits; nothing is started before the callback was called."""
+    """Nothing is started before the callback was called."""
     callback = Every16()
     run = train(updates=90, record_every=5, callbacks=[callback])
     assert {16, 32, 48, 64, 66, 69} <= {*callback.seen}
@@ -307,7 +307,7 @@ def test_a_callback_sees_the_machine_after_its_updates(order: list[tuple[str, in
         assert all(torch.equal(x, y) for x, y in zip(seen, plain.machine.parameters(), strict=True))
     assert all(map(torch.equal, numbers(run), numbers(train(updates=90))))
     at = order.index(("start", 16))
-    assert [name for name, _ in order[at : at + 5]] == ["start", "read", "places", "read", "start"]
+    assert [name for name, _ in order[at : at + 5]] == ["start", "read", "read", "places", "start"]
 
 
 def test_a_checkpoint_has_the_machine_after_its_updates(

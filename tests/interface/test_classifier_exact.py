@@ -60,7 +60,7 @@ def by_states(made: RBMClassifier, rows: pandas.DataFrame) -> np.ndarray:
 def test_a_table_gets_few_hidden_units_and_no_chains() -> None:
     trees, again = (RBMClassifier(random_state=0).fit(HOLED, LABEL) for _ in range(2))
     assert is_exact(trees) and trees.machine_.layers[-1].n_units == 8
-    assert trees._fitted.generative and trees.n_updates_ > 0
+    assert trees.n_updates_ > 0
     assert np.array_equal(again.predict_proba(HOLED), trees.predict_proba(HOLED))
 
 
@@ -99,20 +99,17 @@ def fitted(objective: str) -> RBMClassifier:
 
 @short
 @pytest.mark.parametrize("objective", ["hybrid", "discriminative", "joint"])
-@pytest.mark.parametrize("missing_cells", ["auto", "exact"])
-def test_labels_given_what_a_row_shows_are_exact(objective: str, missing_cells: str) -> None:
-    made = fitted(objective).set_params(missing_cells=missing_cells)
-    assert is_exact(made) and made._fitted.generative == (objective != "discriminative")
+def test_labels_given_what_a_row_shows_are_exact(objective: str) -> None:
+    made = fitted(objective)
+    assert is_exact(made)
     np.testing.assert_allclose(made.predict_proba(HOLED), by_states(made, HOLED), atol=1e-9)
     assert made.score(FRAME, LABEL) > 0.75  # by the soil alone: 0.7 + 0.3 / 3
 
 
 @short
-def test_joined_columns_are_summed_whatever_is_asked_for() -> None:
-    made = fitted("joint").set_params(missing_cells="auto")
+def test_joined_columns_are_summed() -> None:
+    made = fitted("joint")
     assert (0, 0) in made.machine_.edges  # height and width, nearly functions of each other
-    exact = made.predict_proba(HOLED)
-    np.testing.assert_array_equal(made.set_params(missing_cells="gibbs").predict_proba(HOLED), exact)
     rows, labels = made.sample(300, label="cedar", random_state=0)
     assert set(labels) == {"cedar"} and np.corrcoef(rows["height"], rows["width"])[0, 1] > 0.9
     scores = made.score_samples(HOLED, LABEL)
@@ -144,7 +141,7 @@ def test_columns_beside_the_label_are_called_rough_where_they_are_asked_for() ->
 def test_rows_held_out_have_labels() -> None:
     y = LABEL.astype(object)
     y[20:] = None
-    made = RBMClassifier(random_state=0, unlabelled="density").fit(HOLED, y)
+    made = RBMClassifier(random_state=0).fit(HOLED, y)
     assert is_exact(made)
     # 0 where none had; without a look where the start is best
     assert all(record.get("validation_score", -1.0) < 0 for record in made.history_)

@@ -8,7 +8,6 @@ import importlib
 import io
 import json
 import tomllib
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from harmonium.cli import main
 from harmonium.cli.commands import train as command
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Rows
+from harmonium.estimators._training import Training
 from harmonium.tables import Fitting
 from harmonium.training import Recipe
 
@@ -150,8 +150,8 @@ CHAINS: dict[str, Any] = {
     "updates": 3, "epochs": 2, "batch_size": 99, "learning_rate": 0.1, "rate": "bias=0.5",
     "schedule": "constant", "optimizer": "adam", "momentum": 0.5, "weight_decay": 0.1, "l1": 0.1,
     "penalty": "group=0.01", "clip_norm": 0.5, "averaging": 0.9, "ladder": True, "rule": "cd", "sweeps": 2,
-    "chains": 7, "replicas": 4, "burn_in": 1, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
-    "step": 0.1, "inner": 2, "correction": "none", "kernel_option": "scope=state", "initial_std": 0.1,
+    "chains": 7, "rule_option": "k=2", "centred": True, "kernel": "gibbs",
+    "kernel_option": "scope=state", "initial_std": 0.1,
     "early_stopping": 3, "shards": 8, "until_correlation": 0.9, "radius": 5.0,
     "init": "orthogonal,logistic", "on_divergence": "raise",
 }  # fmt: skip
@@ -245,7 +245,9 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
     for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
         recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
         one, other = (Fitting(recipe, Rows.of(torch.ones(300, 4))) for _ in range(2))
-        estimator._training()._plan(one, whole=True)
+        training = Training(estimator)
+        training.fitting = one
+        training._plan()
         settings = command._settle(TrainSettings(), other)
         assert one.decided == other.decided and repr(one.rule) == repr(other.rule)
         assert all(getattr(settings, name) == value for name, value in one.decided.items())
@@ -269,7 +271,9 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
         command._settle(TrainSettings(**given), fitting)
 
     def by_estimator(fitting: Fitting) -> None:
-        kind(**given)._training()._plan(fitting, whole=True)
+        training = Training(kind(**given))
+        training.fitting = fitting
+        training._plan()
 
     for plan in (by_command, by_estimator):
         fitting = Fitting(recipe, Rows.of(torch.ones(300, machine.visible_width)))
@@ -277,14 +281,10 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
             with pytest.raises(ValueError, match='centred: expected False with optimizer="adam"'):
                 plan(fitting)
             continue
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            usual = recipe.defaults.centred and optimizer == "sgd"
-            plan(fitting)
-            assert fitting.rule is not None
-            assert fitting.rule.centred == (usual if centred is None else centred)
-        open_to_adam = centred is None and optimizer == "adam" and recipe.defaults.centred
-        assert ['without, as optimizer="adam"' in str(w.message) for w in said] == [True] * open_to_adam
+        usual = recipe.defaults.centred and optimizer == "sgd"
+        plan(fitting)
+        assert fitting.rule is not None
+        assert fitting.rule.centred == (usual if centred is None else centred)
 
 
 @short

@@ -1,4 +1,4 @@
-"""harmonium denoise, and the estimator's denoise."""
+"""harmonium denoise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import harmonium as hm
 
@@ -21,20 +20,20 @@ def run(cli: CommandLine, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_it_says_how_much_noise_was_removed(cli: CommandLine, run: Path, tmp_path: Path) -> None:
+def test_noise_is_removed(cli: CommandLine, run: Path, tmp_path: Path) -> None:
     """By the nearest rows of the data themselves, which restores most; and every method writes its file."""
-    arguments = ("denoise", run, BARS, "--corrupt", "--flip-probability", 0.05, "--clean", BARS, "--json")
-    result = cli.succeed(*arguments, "--method", "neighbours", "--out", tmp_path / "n.npy").json
+    clean = hm.data.bars_and_stripes()
+    noise = np.random.default_rng(0).random(clean.shape) < 0.05
+    np.save(tmp_path / "noisy.npy", np.where(noise, 1 - clean, clean))
+    arguments = ("denoise", run, tmp_path / "noisy.npy", "--flip-probability", 0.05, "--clean", BARS)
+    nearest = ("--method", "neighbours", "--out", tmp_path / "n.npy", "--json")
+    assert cli.succeed(*arguments, *nearest).json["rows"] == 32
     rows = np.load(tmp_path / "n.npy")
-    assert result["rows"] == len(rows) == 32
-    assert set(np.unique(rows)) == {0, 1}
-    assert 0 < result["wrong_after"] < result["wrong_before"] < 0.15 or result["wrong_after"] == 0
+    assert set(np.unique(rows)) == {0, 1} and (rows != clean).mean() < noise.mean()
     for method in hm.tasks.DENOISE_METHODS:
-        out = tmp_path / f"{method}.png"
-        cli.succeed(*arguments, "--method", method, "--rows", 4, "--sweeps", 5, "--out", out)
-        with Image.open(out) as image:
-            # Given, truth and result below one another, under a title and beside their names.
-            assert image.width > 4 * 54 + 6 + 24 and image.height > 3 * (54 + 6) + 24
+        out = tmp_path / f"{method}.npy"
+        cli.succeed(*arguments, "--method", method, "--sweeps", 5, "--out", out, "--overwrite")
+        assert np.load(out).shape == (32, 16)
     for name in ("a.npy", "b.npy"):
         cli.succeed(*arguments, "--out", tmp_path / name)
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
@@ -47,13 +46,13 @@ def test_without_noise_the_rows_come_back(cli: CommandLine, run: Path, tmp_path:
 
 def test_normal_noise_is_in_the_units_of_the_data(cli: CommandLine, tmp_path: Path) -> None:
     """Independent units of deviation 20 under noise of 20: the mean square error halves, to a tenth."""
-    X = np.random.default_rng(0).normal([500, -300], [20, 20], size=(4000, 2))
+    random = np.random.default_rng(0)
+    X = random.normal([500, -300], [20, 20], size=(4000, 2))
     np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "noisy.npy", X + random.normal(0, 20, X.shape))
     cli.train(tmp_path / "x.npy", tmp_path / "run", "--learning-rate", 0, "--initial-std", 0)
-    noise = ("--corrupt", "--noise-std", 20, "--json", "--out", tmp_path / "y.npy")
-    result = cli.succeed("denoise", tmp_path / "run", tmp_path / "x.npy", *noise).json
-    assert result["mean_square_error_before"] == pytest.approx(400, rel=0.1)
-    assert result["mean_square_error_after"] == pytest.approx(200, rel=0.1)
+    noise = ("--noise-std", 20, "--out", tmp_path / "y.npy")
+    cli.succeed("denoise", tmp_path / "run", tmp_path / "noisy.npy", *noise)
     assert np.mean((np.load(tmp_path / "y.npy") - X) ** 2) == pytest.approx(200, rel=0.1)
 
 
@@ -65,24 +64,3 @@ def test_mistakes_are_named(cli: CommandLine, run: Path, tmp_path: Path) -> None
     assert "--method" in cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "x")
     missing = cli.refuse("denoise", run, BARS, *out, "--flip-probability", 0.1, "--method", "pointwise")
     assert "clean rows" in missing
-
-
-def test_the_estimator_denoises_in_the_units_of_the_data() -> None:
-    images, _ = hm.data.digits()
-    binary = hm.data.threshold(images)
-    rbm = hm.RBM(n_hidden=32, epochs=10, random_state=0).fit(binary)
-    rng = np.random.default_rng(0)
-    noisy = np.where(rng.uniform(size=binary.shape) < 0.1, 1 - binary, binary)[:200].astype(float)
-    noisy[:, 5] = np.nan
-    before = np.nanmean(noisy != binary[:200])
-    cleaned = rbm.denoise(noisy, 0.1, clean=binary)
-    assert cleaned.shape == noisy.shape
-    assert set(np.unique(cleaned)) <= {0.0, 1.0}
-    assert (cleaned != binary[:200]).mean() < 0.8 * before
-    means = rbm.denoise(noisy, 0.1, method="gibbs", value="mean", sweeps=20, random_state=1)
-    assert ((means > 0) & (means < 1)).all()
-    real = hm.RBM(n_hidden=8, visible="truncated_gaussian", epochs=2, random_state=0).fit(images)
-    noise = rng.normal(0, 3, size=(100, 64))
-    restored = real.denoise(images[:100] + noise, noise_std=3.0)
-    assert ((restored >= 0) & (restored <= 16)).all()
-    assert ((restored - images[:100]) ** 2).mean() < (noise**2).mean()

@@ -195,78 +195,15 @@ def test_mistakes(cli: CommandLine, saved: tuple[Path, hm.BoltzmannMachine], tmp
     assert "--averaging" in cli.refuse("evaluate", tmp_path / "run", "--averaged")
 
 
-def test_mixing_is_told_by_coupled_chains(cli: CommandLine, tmp_path: Path) -> None:
-    cli.train(BARS, tmp_path / "run")
-    mixing = cli.succeed("evaluate", tmp_path / "run", "--mixing", "--json").json["mixing"]
-    assert mixing["given_up"] == 0 and 1 <= mixing["mean_meeting_time"] <= mixing["longest_meeting_time"]
-    assert mixing["distance"] == 0.1 and mixing["lag"] == mixing["longest_meeting_time"]
-    assert 0 < mixing["sweeps"] <= mixing["sweeps_with_confidence"] <= mixing["longest_meeting_time"] * 5
-    found = hm.coupled.mixing_times(hm.load(tmp_path / "run"), seed=0)._asdict()
-    meetings = found.pop("meetings")
-    assert found == mixing
-    before, at = hm.coupled.mixing_bound(meetings, torch.tensor([found["sweeps"] - 1, found["sweeps"]]))
-    assert at <= 0.1 < before
-
-
-def test_pairs_that_do_not_meet_bound_nothing(cli: CommandLine, tmp_path: Path) -> None:
-    machine = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
-    with torch.no_grad():
-        machine.couplings[0].weight.fill_(2.0)
-    machine.save(tmp_path / "stuck.safetensors")
-    path = tmp_path / "stuck.safetensors"
-    result = cli.succeed("evaluate", path, "--mixing", "--mixing-sweeps", 20, "--json").json
-    assert result["mixing"]["given_up"] > 0.1 and result["mixing"]["sweeps"] is None
-    assert any("nothing bounds" in note for note in result["notes"])
-    meetings = hm.coupled.mixing_times(machine, max_sweeps=20, seed=0).meetings
-    with pytest.raises(ValueError, match="of 400 capped after 20 sweeps"):
-        hm.coupled.mixing_bound(meetings, range(3))
-
-
-def test_annealing_beside_pairs_that_do_not_meet_has_no_error(cli: CommandLine, tmp_path: Path) -> None:
-    """A standard error of ln Z stood beside pairs that never met, and the advice was to wait for them."""
-    machine = hm.BoltzmannMachine([hm.Spin(8), hm.Spin(8)])
-    with torch.no_grad():
-        machine.couplings[0].weight.fill_(2.0)
-    machine.save(tmp_path / "stuck.safetensors")
-    X = np.where(np.random.default_rng(0).random((60, 8)) < 0.5, -1, 1).astype(np.float32)
-    np.save(tmp_path / "x.npy", X)
-    arguments = (tmp_path / "stuck.safetensors", tmp_path / "x.npy", "--method", "ais", "--temperatures", 50)
-    answer = cli.succeed("evaluate", *arguments, "--mixing", "--mixing-sweeps", 100, "--json").json
-    assert answer["mixing"]["given_up"] > 0.1
-    assert answer["log_partition"]["standard_error"] is None
-    assert answer["results"][0]["log_partition_standard_error"] is None
-    assert "its standard error" in answer["notes"][0]
-    (told,) = [note for note in answer["notes"] if note.startswith("mixing: ")]
-    assert "temper them" in told
-    assert not answer["convergence"]["passed"]
-    counted = cli.succeed("evaluate", *arguments[:2], "--mixing", "--mixing-sweeps", 100, "--json").json
-    assert counted["results"][0]["log_partition_standard_error"] == 0.0  # counting needs no chains
-    assert "its standard error" not in " ".join(counted["notes"])
-
-
-def test_mixing_follows_chains_from_noise(cli: CommandLine, tmp_path: Path) -> None:
+def test_annealing_begins_at_the_training_data(cli: CommandLine, tmp_path: Path) -> None:
+    """They are read by themselves, whatever is evaluated."""
     cli.train(BARS, tmp_path / "run")
     np.save(tmp_path / "held.npy", hm.data.bars_and_stripes()[::2])
-    arguments = ("evaluate", tmp_path / "run", BARS, "--mixing", "--mixing-sweeps", 64, "--json")
-    answer = cli.succeed(*arguments).json
-    equilibrium = answer["equilibrium"]
-    assert equilibrium["sweeps"] == [1, 2, 4, 8, 16, 32, 64] and len(equilibrium["correlation"]) == 7
-    assert equilibrium["falls"] is False and -1 <= equilibrium["data"] <= 1
-    assert answer["convergence"]["draws"] == 50 * 64 and answer["convergence"]["r_hat"] < 1.2
-    # The training data are read by themselves, and begin annealing whatever is evaluated.
-    assert cli.succeed(*arguments[:2], *arguments[3:]).json["equilibrium"] == equilibrium
     annealed = ("--method", "ais", "--temperatures", 20, "--json")
-    held = cli.succeed(*arguments[:2], tmp_path / "held.npy", *annealed).json
+    held = cli.succeed("evaluate", tmp_path / "run", tmp_path / "held.npy", *annealed).json
     assert held["log_partition"]["base"] == BARS
-    alone = (
-        "evaluate",
-        tmp_path / "run" / "machine.safetensors",
-        "--mixing",
-        "--mixing-sweeps",
-        64,
-        "--json",
-    )
-    assert cli.succeed(*alone).json["equilibrium"] == equilibrium
+    alone = cli.succeed("evaluate", tmp_path / "run" / "machine.safetensors", *annealed).json
+    assert alone["log_partition"]["base"] == BARS
 
 
 def test_deep_machines_that_cannot_be_enumerated_have_a_bound(cli: CommandLine, tmp_path: Path) -> None:
@@ -401,7 +338,6 @@ def test_joined_visible_units_may_lack_too_much(cli: CommandLine, tmp_path: Path
     assert answer["results"][0]["log_likelihood"] is None
     assert answer["results"][0]["variational_bound"] == pytest.approx(-20 * math.log(2), abs=1.0)
     assert answer["log_partition"]["base"] == "pilot run of the machine"
-    assert any("0 of 5" in note for note in answer["notes"])
 
 
 @pytest.mark.parametrize("layer", [hm.Bernoulli(40), hm.Gaussian(40)], ids=["many cells", "real cells"])

@@ -119,12 +119,8 @@ def test_a_command_is_one_file(cli: CommandLine, tmp_path: Path, monkeypatch: py
     assert [part for part in parts if part not in shown] == [] and "Args" not in shown
 
 
-def test_alone_it_says_what_to_do_next(cli: CommandLine) -> None:
-    """Every line is a command that is there, and fits a terminal of 80 columns."""
-    shown = cli.succeed().stdout
-    lines = [line.split() for line in shown.splitlines() if line.startswith("  harmonium ")]
-    assert lines[0][1] == "demo" and {line[1] for line in lines} <= set(command_names())
-    assert max(map(len, shown.splitlines())) <= 80
+def test_alone_it_lists_the_commands(cli: CommandLine) -> None:
+    assert cli.succeed().stdout == cli.succeed("--help").stdout
 
 
 def test_the_demo_runs_commands_that_the_parser_takes(
@@ -156,7 +152,7 @@ def test_help_of_all(cli: CommandLine) -> None:
         ("harmonium train dig", ["digits"]),
         ("harmonium train --rule mean", ["mean_field_pcd", "mean_field"]),
         ("harmonium train --visible s", ["standardised_gaussian", "spin"]),
-        ("harmonium train --hidden-kind do", ["double_relu"]),
+        ("harmonium train --binarise sa", ["sample"]),
         ("harmonium train --early", ["--early-stopping"]),
         ("harmonium evaluate run bars", ["bars-and-stripes"]),
         ("harmonium sample run --kernel gibbs-", ["gibbs-langevin"]),

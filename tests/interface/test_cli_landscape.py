@@ -72,7 +72,7 @@ def test_other_solvers_by_the_command(cli: CommandLine, tmp_path: Path, solver: 
     assert answer["solutions"] == len(found.counts)
     assert answer["admissible"] is None
     record = json.loads((tmp_path / "landscape" / "landscape.json").read_text())
-    assert record["settings"]["solver"] == solver
+    assert record["solver"] == solver
     assert record["free_energies"] == pytest.approx(found.free_energies.tolist())
 
 

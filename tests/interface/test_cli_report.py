@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +18,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli import main, output
+from harmonium.cli import main
 from harmonium.cli.commands import report
 from harmonium.report import Resampling
 from harmonium.report.page.charts import chart, histogram
@@ -403,19 +402,6 @@ def test_steps_of_a_part_fill_its_share(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ValueError, match="99 rows cannot be made in 1 s"):
         maker._fit("part", 100, partial(take, 0.25, 1 / 64), "rows", least=99)
     assert maker._fit("part", 5, partial(take, 0.0, 0.75), least=0) == 1
-
-
-def test_what_takes_long_is_named_once_off_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(output, "_LATE", 0.05)
-    with output.working("counting"), output.working("a part of it"):
-        time.sleep(0.3)
-    assert capsys.readouterr().err == "counting ...\n"
-    with output.working("counting less"):
-        pass
-    time.sleep(0.2)
-    assert not capsys.readouterr().err
 
 
 def test_charts_hold_their_points_between_their_axes() -> None:

@@ -182,8 +182,8 @@ def test_weights_are_given_as_they_are_written(
 ) -> None:
     """The same bits as by --reweight, whatever wrote the file."""
     path = tmp_path / "family.weights"
-    cli.succeed("data", family, "--reweight", "0.8", "--out-weights", path)
     weights = similarity_weights(read(family).samples, 0.8)
+    hm.data.write_weights(path, weights)
     assert [float(line) for line in path.read_text().splitlines()] == weights.tolist()
     if form == "column":
         path = tmp_path / "weights.csv"
@@ -238,9 +238,6 @@ def test_other_weights_are_refused(
     assert "--weights: there is no file" in cli.refuse(
         "train", family, tmp_path / "run", "--weights", tmp_path / "none.txt"
     )
-    assert "--out-weights: expected together with reweight" in cli.refuse(
-        "data", family, "--out-weights", tmp_path / "x.txt"
-    )
 
 
 def test_rows_that_are_left_out_take_their_weights_along(
@@ -263,7 +260,9 @@ def test_reweighting_takes_shares_above_0_up_to_1(cli: CommandLine, family: Path
     distinct = float(similarity_weights(read(family).samples, 1.0).sum())
     assert cli.succeed("data", family, "--reweight", "1", "--json").json["effective_rows"] == distinct
     for share in ("0", "1.01"):
-        assert "reweight: expected a number in (0, 1]" in cli.refuse("data", family, "--reweight", share)
+        assert "reweight: expected a finite number in (0, 1]" in cli.refuse(
+            "data", family, "--reweight", share
+        )
 
 
 def test_machines_without_hidden_units(cli: CommandLine, family: Path, tmp_path: Path) -> None:
@@ -285,6 +284,8 @@ def test_data_are_described_and_converted(cli: CommandLine, family: Path, tmp_pa
     assert result["gaps"] == 2 / 25 and result["effective_rows"] == 3
     cli.succeed("data", family, "--out", tmp_path / "x.fasta.gz")
     assert gzip.decompress((tmp_path / "x.fasta.gz").read_bytes()).decode() == TEXT.replace("n", "-")
+    cli.succeed("data", family, "--out", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text().splitlines()[:2] == ["name,sequence", "a,AC-GU"]
     cli.succeed("data", family, "--out", tmp_path / "x.npz")
     cli.succeed("data", tmp_path / "x.npz", "--alphabet", "rna", "--out", tmp_path / "y.fa")
     assert (tmp_path / "y.fa").read_text().startswith(">1\nAC-GU\n")

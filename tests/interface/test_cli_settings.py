@@ -76,7 +76,7 @@ RUNS = {
         "--joint",
         "0.2",
     ),
-    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=metropolis", "--rule-option", "k=2"),
+    "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=none", "--rule-option", "k=2"),
     "shards": (BARS, "--shards", "4", "--batch-size", "16"),
     "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
 }
@@ -191,15 +191,6 @@ def test_a_file_written_by_hand(cli: CommandLine, tmp_path: Path) -> None:
     assert cli.refuse("train").startswith("DATA: ")
 
 
-def test_another_version_is_said(cli: CommandLine, tmp_path: Path) -> None:
-    cli.train(BARS, tmp_path / "run")
-    file = tmp_path / "run" / "run.toml"
-    file.write_text(file.read_text().replace(torch.__version__, "1.0.0"))
-    answer = cli.succeed("train", "--config", file, tmp_path / "again")
-    assert "torch 1.0.0" in answer.stderr and "not the same bytes" in answer.stderr
-    assert machine_bytes(tmp_path / "run") == machine_bytes(tmp_path / "again")
-
-
 def test_resume_needs_nothing_but_the_run(cli: CommandLine, tmp_path: Path) -> None:
     options = ("--batch-size", 8, "--rule", "cd", "--seed", 4, "--schedule", "constant")
     cli.train(BARS, tmp_path / "whole", *options)
@@ -236,7 +227,7 @@ def test_a_run_begins_with_the_machine_of_another(cli: CommandLine, tmp_path: Pa
     cli.succeed("train", "--resume", tmp_path / "third", "--updates", 25)
 
     file = first / "machine.safetensors"
-    cli.succeed("train", "--from", file, tmp_path / "fifth", "--updates", 2)
+    cli.succeed("train", "--from", file, BARS, tmp_path / "fifth", "--updates", 2)
     assert cli.refuse("train", "--from", first, tmp_path / "x", "--hidden", 3).startswith("--hidden: ")
     assert cli.refuse("train", "--from", first, "digits", tmp_path / "x").startswith("digits: ")
 
@@ -278,7 +269,7 @@ def test_an_interval_takes_the_ends_that_belong_to_it(closed: str, low: bool, hi
         if belongs:
             interval.check(value, "share")
         else:
-            with pytest.raises(ValueError, match=r"share: expected a number in [\[(]0"):
+            with pytest.raises(ValueError, match=r"share: expected a finite number in [\[(]0"):
                 interval.check(value, "share")
 
 
@@ -341,8 +332,6 @@ data = "bars-and-stripes"
 # label =
 visible = "auto"
 hidden = ["4"]
-hidden_kind = "bernoulli"
-hidden_states = 2
 binarise = "none"
 rule = "pcd"
 # rule_option =
@@ -373,22 +362,24 @@ def test_a_file_of_an_older_version_repeats_its_run(cli: CommandLine, tmp_path: 
     (tmp_path / "run.toml").write_text(OLD)
     answer = cli.succeed("train", "--config", tmp_path / "run.toml", tmp_path / "again", "--json")
     assert answer.json["updates"] == 6 and answer.json["layers"] == ["Bernoulli(16)", "Bernoulli(4)"]
-    assert "torch 2.6.0" in answer.stderr
     plain = ("--learning-rate", 0.05, "--schedule", "constant", "--no-centred")
     cli.succeed("train", BARS, tmp_path / "new", "--hidden", 4, "--updates", 6, "--threads", 1, *plain)
     assert machine_bytes(tmp_path / "again") == machine_bytes(tmp_path / "new")
 
 
+STEP = ("--kernel-option", "step=0.2")
+
+
 def test_a_new_kernel_does_not_take_the_step_of_the_old(cli: CommandLine, tmp_path: Path) -> None:
     options = ("--rule", "noise_cd", "--visible", "gaussian", "--updates", 1)
-    cli.train(BARS, tmp_path / "run", *options, "--kernel", "langevin", "--step", "0.2")
+    cli.train(BARS, tmp_path / "run", *options, "--kernel", "langevin", *STEP)
     file = tmp_path / "run" / "run.toml"
     for extra in ((), ("--rule", "noise_cd")):
         cli.succeed("train", "--config", file, tmp_path / f"gibbs{len(extra)}", "--kernel", "gibbs", *extra)
         stored = content(tmp_path / f"gibbs{len(extra)}")
-        assert stored["kernel"] == "gibbs" and "step" not in stored
+        assert stored["kernel"] == "gibbs" and "kernel_option" not in stored
     cli.succeed("train", "--config", file, tmp_path / "same", "--rule", "noise_cd")
-    assert content(tmp_path / "same")["step"] == 0.2
+    assert content(tmp_path / "same")["kernel_option"] == ["step=0.2"]
 
 
 NONSENSE = (
@@ -444,7 +435,7 @@ def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
     cli: CommandLine, tmp_path: Path, options: list[str], kernel: hm.chains.Kernel
 ) -> None:
     named = [word for option in options for word in ("--kernel-option", option)]
-    moves = ("--kernel", "langevin", "--step", "0.2", *named)
+    moves = ("--kernel", "langevin", *STEP, *named)
     noise = ("--method", "chains", "--visible", "gaussian", "--rule", "noise_cd", "--sweeps", 3)
     trained = cli.train(BARS, tmp_path / "run", *noise, *moves)
     assert repr(kernel) in trained["rule"]
@@ -470,7 +461,7 @@ def test_a_kernel_has_all_its_options_and_a_run_repeats_them(
     [
         (["adjust=3"], "expected NAME=VALUE for another rule or kernel, received 'adjust=3'"),
         (["--kernel", "langevin", "adjust"], "expected NAME=VALUE with NAME one of step, adj"),
-        (["--kernel", "langevin", "--step", "1", "step=2"], "expected step once, received it twice"),
+        (["--kernel", "langevin", *STEP, "step=2"], "expected step once, received it twice"),
         (["--kernel", "langevin", "anneal=often"], "anneal: expected True or False"),
         (["--kernel", "langevin", "temperature=0"], "temperature: expected a finite number above 0"),
         (["--kernel", "metropolis", "scope=all"], "scope: expected one of"),
@@ -482,24 +473,6 @@ def test_wrong_options_of_a_kernel_are_named(
     *before, last = options
     refused = cli.refuse("train", BARS, tmp_path / "run", *before, "--kernel-option", last)
     assert refused.startswith("--kernel-option: ") and message in refused
-
-
-@pytest.mark.parametrize(
-    ("word", "pairs"),
-    [
-        ("gibbs-independent", hm.coupled.Gibbs(hm.coupled.Maximal(), hm.coupled.Independent())),
-        (
-            "gibbs-common-noise",
-            hm.coupled.Gibbs(hm.coupled.Maximal(common_noise=True), hm.coupled.CommonNoise()),
-        ),
-        ("metropolis", hm.coupled.Metropolis()),
-    ],
-)
-@pytest.mark.parametrize("rule", ["ucd", "ucd_lmi"])
-def test_pairs_of_chains_by_their_names(rule: str, word: str, pairs: hm.coupled.PairKernel) -> None:
-    """Alg. 1 and Alg. 3 of Qiu et al. (2020), and Metropolis pairs of whole states."""
-    made = made_rule(TrainSettings(rule=rule, rule_option=[f"pair_kernel={word}"]))
-    assert repr(made) == repr(rules.from_options(rule, pair_kernel=pairs, chains=8))
 
 
 def test_more_chains_than_there_is_memory_for_are_refused_in_one_line(cli, tmp_path):

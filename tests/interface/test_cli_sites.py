@@ -56,7 +56,9 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.nightly
-def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_path: Path) -> None:
+def test_rows_are_weighed_as_in_training(
+    cli: CommandLine, family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is drawn stands beside the distribution that was learned: relatives counted less there too."""
     few = ("--hidden", 0, "--updates", 20, "--threads", 1)
     cli.succeed("train", family, tmp_path / "near", *few, "--reweight", 0.6)
@@ -71,16 +73,17 @@ def test_rows_are_weighed_as_in_training(cli: CommandLine, family: Path, tmp_pat
     cli.succeed("train", family, tmp_path / "plain", *few)
     assert Codec.of(hm.load(tmp_path / "plain")).learned_weights(dataset) is None
 
-    told = cli.succeed(
-        "evaluate", tmp_path / "near", family, "--mixing", "--mixing-sweeps", 16, "--json"
-    ).json
-    rows = coding.rows(dataset).all()
-    found, plain = (
-        hm.report.resampling(coding.machine, rows, weights=each, chains=1000, sweeps=16, seed=0).correlation
-        for each in (weights, None)
-    )
-    assert told["equilibrium"]["correlation"] == pytest.approx(found.tolist(), abs=1e-6)
-    assert told["equilibrium"]["correlation"] != pytest.approx(plain.tolist(), abs=1e-3)
+    kept = dict[str, Any]()
+
+    def look(*given: Any, **settings: Any) -> Any:
+        kept.update(settings)
+        raise ValueError("enough is seen")
+
+    monkeypatch.setattr(evaluate, "resampling", look)
+    annealed = ("--method", "ais", "--temperatures", 20, "--json")
+    told = cli.succeed("evaluate", tmp_path / "near", family, *annealed).json
+    assert "equilibrium: not available, enough is seen" in told["notes"]
+    torch.testing.assert_close(kept["weights"], weights)
 
 
 def test_ln_z_of_a_family_that_falls_has_that_word(
@@ -157,12 +160,7 @@ def test_mutations_are_named_as_scans_name_them(cli: CommandLine, run: Path, cod
         site = number - 17  # named P7/17-24
         assert LETTERS[codes[7, site]] == own != new
         assert float(line["score"]) == float(effects[site, LETTERS.index(new)])
-    matrix = table(run / "mutations" / "matrix.csv")
-    assert [float(row[letter]) for row in matrix for letter in LETTERS] == effects.flatten().tolist()
-    assert [(row["site"], row["number"]) for row in matrix] == [
-        (str(k + 1), str(k + 17)) for k in range(SITES)
-    ]
-    assert result["files"] == ["mutations.csv", "matrix.csv", "mutations.png"] and "notes" not in result
+    assert result["files"] == ["mutations.csv", "mutations.png"] and result["notes"] == []
 
 
 def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -170,8 +168,6 @@ def test_a_gap_is_not_mutated_and_not_counted(cli: CommandLine, run: Path, tmp_p
     result = cli.succeed("mutations", run, "--wild-type", "P3/13-19", *out).json
     numbers = {int(line["mutant"][1:-1]) for line in table(tmp_path / "m" / "mutations.csv")}
     assert result["letters"] == 7 and numbers == set(range(13, 20))
-    matrix = {row["site"]: row["number"] for row in table(tmp_path / "m" / "matrix.csv")}
-    assert [*matrix.values()] == ["13", "", *map(str, range(14, 20))]
     result = cli.succeed("mutations", run, "--wild-type", "P4", *out).json
     assert "numbered from 1" in result["notes"][0]
     cli.succeed("mutations", run, "--wild-type", "5", "--first", 30, *out)
@@ -184,14 +180,15 @@ def test_insertions_have_numbers_of_their_own(cli: CommandLine, run: Path, tmp_p
     path, out = tmp_path / "query.a3m", ("--out", tmp_path / "m", "--overwrite", "--json")
     path.write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
 
-    def numbers(name: str, *more: object) -> list[str]:
+    def numbers(name: str, *more: object) -> list[int]:
         cli.succeed("mutations", run, "--data", path, "--wild-type", name, *more, *out)
-        return [row["number"] for row in table(tmp_path / "m" / "matrix.csv")]
+        mutants = [row["mutant"] for row in table(tmp_path / "m" / "mutations.csv")]
+        return [*dict.fromkeys(int(mutant[1:-1]) for mutant in mutants)]
 
-    assert numbers("Q1") == ["20", "21", "23", "24", "26", "27", "28", "29"]
-    assert numbers("Q2") == [*map(str, range(20, 28))] and numbers("Q4") == [*map(str, range(5, 13))]
-    assert numbers("Q3") == ["2", "3", "4", "5", "", "6", "7", "8"]
-    assert numbers("Q3", "--first", 30)[0] == "31"
+    assert numbers("Q1") == [20, 21, 23, 24, 26, 27, 28, 29]
+    assert numbers("Q2") == [*range(20, 28)] and numbers("Q4") == [*range(5, 13)]
+    assert numbers("Q3") == [2, 3, 4, 5, 6, 7, 8]
+    assert numbers("Q3", "--first", 30)[0] == 31
     (tmp_path / "scan.csv").write_text("mutant\nG23A\nA26C\n")
     done = cli.succeed(
         "mutations", run, "--data", path, "--wild-type", "Q1", "--mutants", tmp_path / "scan.csv", *out
@@ -202,14 +199,13 @@ def test_insertions_have_numbers_of_their_own(cli: CommandLine, run: Path, tmp_p
 def test_listed_mutants_are_scored_and_ranked(
     cli: CommandLine, run: Path, tmp_path: Path, codes: np.ndarray
 ) -> None:
-    """Two mutations at once against ln p of both sequences; the ranks of equal numbers are equal."""
+    """Two mutations at once against ln p of both sequences."""
     own = [LETTERS[code] for code in codes[7]]
     other = ["A" if letter != "A" else "C" for letter in own]
     names = [f"{own[0]}17{other[0]}", f"{own[5]}22{other[5]}", f"{own[0]}17{other[0]}:{own[5]}22{other[5]}"]
-    lines = [f"{name},{score}" for name, score in zip(names, ("-1.5", "-2.5", ""), strict=True)]
-    (tmp_path / "scan.csv").write_text("\n".join(["mutant,DMS_score", *lines]) + "\n")
+    (tmp_path / "scan.csv").write_text("\n".join(["mutant,DMS_score", *(f"{x},1" for x in names)]) + "\n")
     arguments = ("mutations", run, "--wild-type", "P7", "--mutants", tmp_path / "scan.csv")
-    result = cli.succeed(*arguments, "--json").json
+    cli.succeed(*arguments)
     found = table(run / "mutations" / "mutations.csv")
     assert [line["mutant"] for line in found] == names
     machine = hm.load(run / "machine.safetensors").double()
@@ -219,7 +215,6 @@ def test_listed_mutants_are_scored_and_ranked(
     energy = machine.free_energy(torch.eye(5)[torch.from_numpy(rows)].flatten(1).double()).detach()
     expected = (energy[0] - energy[1:]).tolist()
     np.testing.assert_allclose([float(line["score"]) for line in found], expected, rtol=1e-4, atol=1e-5)
-    assert result["spearman"] == pytest.approx(1.0 if expected[0] > expected[1] else -1.0)
 
 
 @pytest.mark.parametrize(
@@ -243,32 +238,22 @@ OWN = "-ACGU"  # as a sequence: its letters are numbered A1, C2, G3, U4
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected", "left_out"),
+    ("name", "text", "expected"),
     [
-        ("x.csv", "mutant,DMS_score\nA1C,1\nC2*,2\nA1C:C2*,3\nG3U,4\n", ["-CCGU", "-ACUU"], (2, 4)),
-        ("x.tsv", "mutant\tDMS_score\nC2*\t1\nA1C:G3U\t2\n", ["-CCUU"], (1, 2)),
-        ("x.csv", "mutant\nA1C\nU4*\n", ["-CCGU"], (1, 2)),
-        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"], None),
-        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"], None),
-        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"], None),
-        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"], None),
+        ("x.csv", "mutant,DMS_score\nA1C,1\nA1C:C2A,3\nG3U,\n", ["-CCGU", "-CAGU", "-ACUU"]),
+        ("x.tsv", "mutant\tDMS_score\nA1C:G3U\t2\n", ["-CCUU"]),
+        ("x.csv", "mutant\r\nA1C\r\nG3U\r\n\r\n", ["-CCGU", "-ACUU"]),
+        ("x.csv", "\ufeffmutant\nA1C\nG3U\n", ["-CCGU", "-ACUU"]),
+        ("x.csv", '"mutant"\n"A1C"\n"G3U"\n', ["-CCGU", "-ACUU"]),
+        ("x.csv", "mutant,DMS_score\nA1A,1\nG3-,\n", ["-ACGU", "-AC-U"]),
     ],
 )
-def test_lists_of_mutants_as_they_come(
-    name: str, text: str, expected: list[str], left_out: Any, tmp_path: Path
-) -> None:
-    """Rows of a table, or of a column alone; stop codons are left out with what was measured, and counted."""
+def test_lists_of_mutants_as_they_come(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+    """Rows of a table, or of a column alone."""
     (tmp_path / name).write_bytes(text.encode())
-    notes = list[str]()
-    names, measured = _read_mutants(tmp_path / name, LETTERS, notes)
+    names = _read_mutants(tmp_path / name)
     rows = hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
     assert hm.sequences.spell(rows, LETTERS) == expected
-    assert measured is None or len(measured) == len(names)
-    if left_out is None:
-        assert notes == []
-    else:
-        stops, total = left_out
-        assert notes == [f"mutant: {stops} of {total} have a stop codon, and are left out"]
 
 
 @pytest.mark.parametrize(
@@ -281,14 +266,13 @@ def test_lists_of_mutants_as_they_come(
         ("mutant,DMS_score\nC2G,1\nA1C:C2G: A1G,2\n", "received A1C and A1G in .* as number 2"),
         ("mutant,DMS_score\n,0\nA1C,1\n", "names such as A24G .* received '' as number 1"),
         ("mutant,DMS_score\nA1C,1\n,0\n", "received '' as number 2"),
-        ("mutant,DMS_score\nA1*,1\nC2*,2\n", "2 of 2 have a stop codon"),
-        ("mutant,DMS_score\nA1C,high\nC2G,low\n", "numbers in the column DMS_score .* 'high'"),
+        ("mutant,DMS_score\nA1C,1\nC2*,2\n", "of letters in '-ACGU', received 'C2\\*' as number 2"),
     ],
 )
 def test_mutants_without_one_sequence_are_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(ValueError, match=f"mutants: .*{said}"):
-        names, _ = _read_mutants(tmp_path / "x.csv", LETTERS, [])
+        names = _read_mutants(tmp_path / "x.csv")
         hm.sequences.mutate([LETTERS.index(letter) for letter in OWN], names, LETTERS)
 
 
@@ -321,8 +305,7 @@ def test_a_site_that_is_not_there_is_not_held(cli: CommandLine, run: Path, tmp_p
 def test_no_hidden_units_stand_alone(cli: CommandLine, family: Path, tmp_path: Path) -> None:
     for given in (("0", "--hidden", "10"), ("10,0",)):
         refused = cli.refuse("train", family, tmp_path / "other", "--hidden", *given)
-        assert "--hidden: expected 0, which is a machine without hidden units, alone" in refused
-        assert "received '0' beside 10" in refused
+        assert "0 alone for a machine without hidden units, received '0'" in refused
 
 
 def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: Path) -> None:
@@ -339,25 +322,6 @@ def test_a_wild_type_has_to_be_known(cli: CommandLine, family: Path, tmp_path: P
     cli.succeed("score", tmp_path / "run", family, "--out", tmp_path / "s.csv", "--nearest")
     distances = [float(line["distance"]) for line in table(tmp_path / "s.csv")]
     assert distances[9] == pytest.approx(0.5 / SITES) or distances[9] == 0.0
-
-
-def test_a_letter_never_seen_is_said(
-    cli: CommandLine, family: Path, codes: np.ndarray, tmp_path: Path
-) -> None:
-    codes = codes.copy()
-    codes[codes[:, 4] == 2, 4] = 1
-    hm.sequences.write_fasta(family, codes, "rna", overwrite=True)
-    cli.train(family, tmp_path / "run")
-    result = cli.succeed("mutations", tmp_path / "run", "--json").json
-    assert any(note.startswith("score: 1 of 24 mutants have a letter") for note in result["notes"])
-    other = tmp_path / "other.fasta"
-    hm.sequences.write_fasta(other, codes[:1], "rna", ["P0/10-17"])
-    found = cli.succeed(
-        "mutations", tmp_path / "run", "--data", other, "--out", tmp_path / "m", "--json"
-    ).json
-    assert [note for note in found["notes"] if note.startswith("score:")] == [
-        note for note in result["notes"] if note.startswith("score:")
-    ]
 
 
 def test_a_sequence_that_is_not_there_is_refused(cli: CommandLine, run: Path, tmp_path: Path) -> None:
@@ -403,25 +367,19 @@ def test_unusual_sites_are_listed_beside_scores(
 def test_scores_are_energies_where_ln_z_is_not_known(
     cli: CommandLine, tmp_path: Path, codes: np.ndarray
 ) -> None:
-    """Energies of two machines may be subtracted."""
     wide = np.concatenate([codes] * 4, 1)
     hm.sequences.write_fasta(tmp_path / "wide.fasta", wide, "rna")
-    runs = [tmp_path / "a", tmp_path / "b"]
-    for path, hidden in zip(runs, (0, 40), strict=True):
-        cli.succeed(
-            "train", tmp_path / "wide.fasta", path, "--hidden", hidden, "--updates", 5, "--threads", 1
-        )
-    arguments = ("score", runs[0], tmp_path / "wide.fasta", "--out", tmp_path / "s.csv", "--json")
-    result = cli.succeed(*arguments, "--against", runs[1]).json
-    assert "ln Z" in result["notes"][0]
-    lines, energies = table(tmp_path / "s.csv"), []
-    for path in runs:
-        machine = hm.load(path / "machine.safetensors").double()
+    for hidden in (0, 40):
+        run = tmp_path / str(hidden)
+        steps = ("--hidden", hidden, "--updates", 5, "--threads", 1)
+        cli.succeed("train", tmp_path / "wide.fasta", run, *steps)
+        out = ("--out", tmp_path / "s.csv", "--overwrite", "--json")
+        assert "ln Z" in cli.succeed("score", run, tmp_path / "wide.fasta", *out).json["notes"][0]
+        machine = hm.load(run / "machine.safetensors").double()
         rows = Codec.of(machine).rows(hm.data.read(tmp_path / "wide.fasta"), torch.float64).all()
-        energies.append(machine.free_energy(rows).detach().numpy())
-    np.testing.assert_allclose([float(line["energy"]) for line in lines], energies[0], rtol=1e-5)
-    difference = [float(line["difference"]) for line in lines]
-    np.testing.assert_allclose(difference, energies[0] - energies[1], rtol=1e-4, atol=1e-4)
+        energies = machine.free_energy(rows).detach().numpy()
+        found = [float(line["energy"]) for line in table(tmp_path / "s.csv")]
+        np.testing.assert_allclose(found, energies, rtol=1e-5)
 
 
 def test_the_nearest_sequence_is_counted_by_letters(
@@ -446,7 +404,6 @@ def test_every_row_of_other_data_is_scored(cli: CommandLine, tmp_path: Path) -> 
     assert np.mean(scores) == pytest.approx(evaluated["results"][0]["log_likelihood"])
     density = "log_likelihood: a density in the units of the data"
     assert density in scored["notes"] and density in evaluated["notes"]
-    assert any("see hm.RBMOutlier" in note for note in scored["notes"])
     data.write_text("\n".join([*rows, ",a"]) + "\n")
     scored = cli.succeed("score", tmp_path / "run", data, *out, "--overwrite").json
     assert scored["notes"][0] == "log_likelihood: of rows with missing cells, of what they show"
@@ -526,8 +483,7 @@ def test_samples_at_a_temperature(cli: CommandLine, family: Path, tmp_path: Path
     for temperature in (0.5, 1.0, 4.0):
         out = tmp_path / f"{temperature}.fasta"
         drawn = ("--rows", 200, "--sweeps", 30, "--out", out, "--temperature", temperature)
-        result = cli.succeed("sample", tmp_path / "run", *drawn, "--json").json
-        assert result.get("temperature", 1.0) == temperature
+        cli.succeed("sample", tmp_path / "run", *drawn)
         rows = Codec.of(machine).rows(hm.data.read(out, alphabet="rna")).all()
         energies[temperature] = float(machine.free_energy(rows).detach().mean())
     assert energies[0.5] < energies[1.0] < energies[4.0]

@@ -126,14 +126,9 @@ def test_columns_left_out_are_no_question(rbm: Any) -> None:
     for ask in (
         lambda: rbm.predict_column(holed(), "id"),
         lambda: rbm.sample(2, given={"id": "u1"}),
-        lambda: rbm.score_samples(holed(), given=["id"]),
     ):
         with pytest.raises(ValueError, match="received 'id'"):
             ask()
-    rest = [name for name in FRAME if name not in (*LEFT_OUT, "kind")]
-    assert np.isfinite(rbm.score_samples(FRAME, given=rest)).all()
-    with pytest.raises(ValueError, match="expected some of the 6 columns but not all, received all of them"):
-        rbm.score_samples(FRAME, given=[*rest, "kind"])
 
 
 def test_files_keep_columns_left_out(rbm: Any, tmp_path: Path) -> None:

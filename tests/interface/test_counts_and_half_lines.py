@@ -88,7 +88,10 @@ def test_estimators_and_commands(visible: str, cli: CommandLine, tmp_path: Path)
 @pytest.mark.parametrize("hidden", ["binomial", "relu", "double_relu", "categorical"])
 def test_hidden_kinds_of_the_command(hidden: str, cli: CommandLine, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", (hm.data.digits()[0][:100] > 0.5).astype(np.float32))
-    cli.train(tmp_path / "x.npy", tmp_path / "run", "--hidden-kind", hidden, "--hidden-states", 3)
+    states = {"categorical": ":3", "binomial": ":3"}.get(hidden, "")
+    cli.succeed(
+        "train", tmp_path / "x.npy", tmp_path / "run", "--hidden", f"{hidden}:5{states}", "--updates", 20
+    )
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.layers[1].kind == hidden
     assert machine.layers[1].n_states in (None, 3)

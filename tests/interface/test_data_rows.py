@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from harmonium.data import BernoulliBinarise, BitPlanes, Rows, Scale, Standardise, Threshold
+from harmonium.data import Rows
 
 torch.set_num_threads(1)
 
@@ -190,7 +190,7 @@ def test_finite_rows_whose_sum_overflows_pass():
         (torch.zeros(2, 2, dtype=torch.complex64), TypeError, "dense tensor of real numbers"),
         pytest.param(torch.eye(2).to_sparse(), TypeError, "dense tensor of real numbers", id="sparse tensor"),
         (sparse.csr_matrix(np.array([[1j]])), TypeError, "numeric or boolean dtype, received complex128"),
-        (np.zeros(3), ValueError, r"expected two dimensions \(rows, columns\), received shape \(3,\)"),
+        (np.zeros(3), ValueError, r"expected two dimensions \(rows, columns\), .* received shape \(3,\)"),
         (np.zeros((3, 2, 2)), ValueError, r"received shape \(3, 2, 2\)"),
         (torch.zeros(()), ValueError, r"received shape \(\)"),
         (np.zeros((0, 3)), ValueError, r"at least one row and one column, received shape \(0, 3\)"),
@@ -239,21 +239,3 @@ def test_other_arguments():
         Rows.of(MATRIX, dtype=torch.int64)
     with pytest.raises(ValueError, match="size: expected at least 1, received 0"):
         Rows.of(MATRIX).chunks(0)
-
-
-def test_encoded_rows_equal_the_encoded_matrix():
-    levels = np.arange(60, dtype=np.uint8).reshape(12, 5)
-    rows = Rows.of(levels)
-    for encoder in (BitPlanes(), Threshold(0.1), Scale(), Standardise.fit(levels)):
-        encoded = rows.encoded(encoder)
-        expected = torch.from_numpy(np.asarray(encoder.encode(levels), dtype=np.float32))
-        assert encoded.width == expected.shape[1] and len(encoded) == 12
-        assert torch.equal(encoded.take(torch.tensor([3, 0, 3])), expected[[3, 0, 3]])
-        assert torch.equal(torch.cat(list(encoded.chunks(5))), expected)
-        again = Rows.of(encoded, dtype=torch.float64)
-        assert again.width == encoded.width and again.take(torch.tensor([1])).dtype is torch.float64
-
-
-def test_rows_refuse_an_encoder_that_draws():
-    with pytest.raises(ValueError, match="encoder: expected one without random draws"):
-        Rows.of(np.zeros((2, 2), dtype=np.float32)).encoded(BernoulliBinarise(0))

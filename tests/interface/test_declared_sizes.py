@@ -302,7 +302,6 @@ HEADERS = [
     {"layers": [{"kind": "truncated_gaussian", "n_units": 3, "low": 10**400, "high": 1}, *layers(2)]},
     {"layers": [{"kind": "truncated_gaussian", "n_units": 3, "low": {"a": 1}, "high": 1}, *layers(2)]},
     {"layers": [{"kind": "bernoulli", "n_units": 3, "self": 1}, *layers(2)]},
-    {"layers": layers(3, 2), "metadata": {"deep": json.loads("[" * 80 + "]" * 80)}},
 ]  # fmt: skip
 
 
@@ -393,13 +392,12 @@ def one_error(capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
 
 def test_metadata_that_could_not_be_read_back_are_not_written(tmp_path: Path) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
-    for depth in (80, 100_000):
-        deep: Any = 0
-        for _ in range(depth):
-            deep = [deep]
-        machine.metadata = {"deep": deep}
-        with pytest.raises(ValueError, match="metadata: expected values that can be read back"):
-            machine.save(tmp_path / "m")
+    deep: Any = 0
+    for _ in range(100_000):
+        deep = [deep]
+    machine.metadata = {"deep": deep}
+    with pytest.raises(ValueError, match="metadata: expected values that can be read back"):
+        machine.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
 

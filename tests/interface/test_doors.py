@@ -37,7 +37,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "average": ("--averaging 0.9", {"averaging": 0.9}),
     "start": ("--initial-std 0.1", {"initial_std": 0.1}),
     "start by names": ("--init orthogonal,logistic", {"init": "orthogonal,logistic"}),
-    "spins": ("--hidden-kind spin", {"hidden_kind": "spin"}),
+    "spins": ("--hidden spin:6", {"hidden_kind": "spin"}),
 }
 
 
@@ -55,7 +55,9 @@ class Odd:
 def test_three_doors_give_one_machine(cli: CommandLine, tmp_path: Path, name: str) -> None:
     options, parameters = SETTINGS[name]
     np.save(tmp_path / "rows.npy", X)
-    told = ("--hidden", 6, "--updates", UPDATES, "--method", "chains", "--seed", SEED, *options.split())
+    if "hidden_kind" not in parameters:
+        options += " --hidden 6"
+    told = ("--updates", UPDATES, "--method", "chains", "--seed", SEED, *options.split())
     cli.succeed("train", tmp_path / "rows.npy", tmp_path / "run", *told)
     file = "averaged.safetensors" if "averaging" in parameters else "machine.safetensors"
     made = hm.load(tmp_path / "run" / file)

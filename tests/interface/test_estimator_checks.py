@@ -25,7 +25,7 @@ EPOCHS = {"check_classifiers_train": 20, "check_classifiers_classes": 20, "check
     [
         RBM(n_hidden=4, epochs=2, **EXACT),
         DBM(n_hidden=(4, 3), epochs=2, **EXACT),
-        RBMClassifier(n_hidden=4, epochs=2, learning_rate=0.1, method="chains"),
+        RBMClassifier(n_hidden=4, epochs=2, learning_rate=0.1, method="chains", dtype="float64"),
         RBMImputer(RBM(n_hidden=4, epochs=2, **EXACT)),
         RBMOutlier(n_hidden=4, epochs=2, **EXACT),
         RBMRegressor(RBM(n_hidden=4, epochs=2, **EXACT)),

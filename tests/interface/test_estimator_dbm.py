@@ -14,7 +14,6 @@ from harmonium import rules
 from harmonium.coupled import Gibbs
 from harmonium.data import Rows, bars_and_stripes, gaussian_mixture
 from harmonium.estimators import DBM, RBM
-from harmonium.estimators._fitted import SAMPLERS
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import exact_log_likelihood
 from harmonium.tasks import IMPUTE_METHODS
@@ -104,7 +103,7 @@ def test_every_way_to_learn_a_deep_machine_learns(rule):
     assert after > before + 0.5
 
 
-@pytest.mark.parametrize("method", SAMPLERS)
+@pytest.mark.parametrize("method", ["gibbs", "tempered"])
 @pytest.mark.parametrize("X", [PICTURES, POINTS, LABELS], ids=["pictures", "points", "labels"])
 def test_samples_are_in_the_units_of_the_data(X, method):
     visible = "categorical" if X is LABELS else "auto"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import config_context
 
 import harmonium as hm
 
@@ -158,15 +157,6 @@ def test_whole_numbers_that_are_all_missing(dtype: str) -> None:
         hm.RBM(**SMALL).fit(known[["number"]][:0].astype("int64"))
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_neighbours_whatever_transformers_make(library: str) -> None:
-    y = np.array(["a", "b", None] * 20, dtype=object)
-    plain = hm.RBMClassifier(**SMALL).fit(FRAME, y)
-    with config_context(transform_output=library):
-        framed = hm.RBMClassifier(**SMALL).fit(FRAME, y)
-    assert (framed.predict_proba(FRAME) == plain.predict_proba(FRAME)).all()
-
-
 def test_labels_are_text_numbers_or_booleans() -> None:
     with pytest.raises(TypeError, match=r"y: expected text, numbers or booleans, received .*astype\(str\)"):
         hm.RBMClassifier(**SMALL).fit(FRAME, pd.Series(pd.to_datetime(["2020-01-01", "2021-01-01"] * 30)))
@@ -198,11 +188,6 @@ def test_the_mean_of_a_column_of_whole_numbers_is_told_as_it_is() -> None:
     assert (told != np.round(told)).all() and (abs(told - 50) < 100).all()
 
 
-def test_scores_given_columns_want_names() -> None:
-    with pytest.raises(TypeError, match=r"given: expected a list of columns, .* received a dict"):
-        hm.RBM(**SMALL).fit(FRAME).score_samples(FRAME, given={"grade": "mid"})
-
-
 def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
     booleans = pd.DataFrame({"x": [0.5, 1.5, 2.5, 3.0], "b": [True, False, True, False]})
     names = booleans.assign(b=booleans["b"].astype(str))
@@ -210,9 +195,3 @@ def test_booleans_and_their_names_in_a_text_file_are_the_same_values() -> None:
         table = hm.tables.Table.fit(fitted)
         assert np.array_equal(table.encode(other), table.encode(fitted))
         assert table.decode(table.encode(other))["b"].tolist() == fitted["b"].tolist()
-
-
-def test_a_file_keeps_an_integer_of_numpy_as_random_state(tmp_path):
-    X = (np.random.default_rng(0).random((60, 4)) < 0.4).astype(float)
-    hm.RBM(3, method="chains", epochs=1, random_state=np.int64(3)).fit(X).save(tmp_path / "rbm.safetensors")
-    assert hm.RBM.load(tmp_path / "rbm.safetensors").random_state == 3

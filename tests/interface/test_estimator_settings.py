@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -18,6 +17,7 @@ import harmonium as hm
 from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.estimators._training import Training
 from harmonium.tables import Fitting
 from harmonium.training import Recipe, TrainingDiverged
 
@@ -41,7 +41,9 @@ def budget(estimator, rows, layers=None):
     recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
     nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
     fitting = Fitting(recipe, Rows.of(nothing))
-    estimator._training()._plan(fitting, whole=True)
+    training = Training(estimator)
+    training.fitting = fitting
+    training._plan()
     return fitting.decided["updates"], fitting.decided["learning_rate"]
 
 
@@ -221,7 +223,6 @@ STRUCTURE = {
     "hidden_states": 3,
     "visible": "spin",
     "unknown": "error",
-    "binarise": "sample",
     "dtype": "float64",
 }
 
@@ -273,12 +274,6 @@ def test_every_parameter_is_documented(kind) -> None:
 # --------------------------------------------------------------------------------
 
 
-def test_a_machine_may_be_put_in_place_of_another() -> None:
-    made, other = (small(RBM, max_updates=5, random_state=seed).fit(BITS) for seed in (0, 1))
-    made.machine_ = other.machine_
-    np.testing.assert_array_equal(made.score_samples(BITS), other.score_samples(BITS))
-
-
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_files_and_machines(kind, tmp_path) -> None:
     X = RANDOM.normal(size=(50, 3)) * 5 + 100
@@ -316,54 +311,6 @@ def test_a_damaged_description_is_refused_by_name(tmp_path) -> None:
         rbm.machine_.save(tmp_path / "m.safetensors", overwrite=True)
         with pytest.raises(ValueError, match=r"path: .*m\.safetensors"):
             RBM.load(tmp_path / "m.safetensors")
-
-
-# Grey levels as probabilities
-# --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_intensities_are_drawn_from_anew(kind) -> None:
-    """Two pixels of 0.5 are independent draws: their marginals are learnt, and nothing between them."""
-    grey = np.tile([0.5, 0.5, 0.9, 0.0], (40, 1))
-    y = np.arange(40) % 2
-    model = small(kind, binarise="sample", max_updates=200 if kind is RBM else 3).fit(grey, y)
-    assert model.machine_.layers[0].kind == "bernoulli"
-    with pytest.raises(ValueError, match=r"intensities in \[0, 1\]"):
-        small(kind, binarise="sample").fit(grey * 255, y)
-    with pytest.raises(ValueError, match="binarise: expected None with visible='gaussian'"):
-        small(kind, binarise="sample", visible="gaussian").fit(grey, y)
-    if kind is RBM:
-        drawn = model.sample(3000, sweeps=20)
-        assert set(np.unique(drawn)) <= {0.0, 1.0}
-        # Three thousand draws are within 0.04; the machine within 0.1 of what it was taught.
-        np.testing.assert_allclose(drawn.mean(0), grey[0], atol=0.14)
-        assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 0.15
-        holed = np.where(np.arange(4) == np.arange(40)[:, None] % 4, np.nan, grey)
-        assert np.isfinite(model.set_params(max_updates=3).fit(holed).score_samples(holed)).all()
-
-
-@pytest.mark.parametrize("made", [np.asarray, csr_matrix], ids=["dense", "sparse"])
-def test_grey_levels_of_bytes_are_those_from_0_to_255(made) -> None:
-    grey = hm.data.digits()[0][:100]
-    levels = (255 * grey).round().astype(np.uint8)
-    one, other = (
-        small(RBM, binarise="sample", max_updates=5, random_state=0).fit(X)
-        for X in (made(levels), levels / np.float32(255))
-    )
-    assert np.array_equal(one.transform(made(levels)), other.transform(levels / np.float32(255)))
-    assert one.sample(50, random_state=0).mean() > 0.1 and one.machine_.dtype is torch.float32
-    with pytest.raises(
-        ValueError,
-        match=r"X: expected uint8 intensities 0\.\.255, received only 0 and 1; it is binary already",
-    ):
-        small(RBM, binarise="sample").fit(made((levels > 100).astype(np.uint8)))
-    with pytest.raises(
-        ValueError,
-        match=r"X: expected uint8 intensities 0\.\.255, received only 0 and 1; it is binary already",
-    ):
-        one.transform(made((levels > 100).astype(np.uint8)))
-    assert one.transform(made(0 * levels[:2])).shape == (2, one.n_hidden)
 
 
 # Weights

@@ -1,4 +1,4 @@
-"""``RBMImputer``: in pipelines, with frames, indicators and several draws."""
+"""``RBMImputer``: in pipelines, with frames and several draws."""
 
 from __future__ import annotations
 
@@ -67,36 +67,6 @@ def test_it_is_what_the_estimator_imputes(fitted):
 def test_the_estimator_that_was_given_does_not_change(fitted):
     assert fitted.estimator is LEARNER
     assert not LEARNER.__sklearn_is_fitted__()
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_indicators_stand_behind_the_columns(fitted, library):
-    frame = holed()
-    if library == "polars":
-        cells = {name: [None if pd.isna(x) else x for x in frame[name]] for name in frame}
-        frame = pytest.importorskip("polars").DataFrame(cells)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        imputer = hm.RBMImputer(LEARNER, add_indicator=True, random_state=0).fit(frame)
-    filled = imputer.transform(frame)
-    expected = ["size", "colour", "weight", "missingindicator_size", "missingindicator_colour"]
-    assert list(filled.columns) == expected == imputer.get_feature_names_out().tolist()
-    lost = holed().isna()
-    np.testing.assert_array_equal(np.asarray(filled["missingindicator_size"]), lost["size"])
-    np.testing.assert_array_equal(np.asarray(filled["missingindicator_colour"]), lost["colour"])
-    whole = imputer.transform(frame[6:7])  # columns are those of fit, whatever these rows lack
-    assert list(whole.columns) == expected
-
-
-def test_indicators_of_an_array():
-    rows = np.array([[0, 0, 1], [1, 1, 0]] * 20, dtype=np.float32)
-    rows[0, 1] = np.nan
-    imputer = hm.RBMImputer(LEARNER, add_indicator=True, random_state=0).fit(rows)
-    filled = imputer.transform(rows)
-    assert filled.dtype == np.float32
-    assert filled.shape == (40, 4)
-    np.testing.assert_array_equal(filled[:, 3], np.isnan(rows[:, 1]))
-    assert imputer.get_feature_names_out().tolist() == ["x0", "x1", "x2", "missingindicator_x1"]
 
 
 def test_set_output(fitted):

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.cli.commands.inspect import strongest_pairs
 from harmonium.ladder.rungs import as_rung, hamiltonian_of
-from harmonium.tables import Codec
 
 from .command_line import CommandLine
 
@@ -60,36 +58,11 @@ def test_sequences_are_looked_into(cli: CommandLine, tmp_path: Path) -> None:
     cli.succeed("train", tmp_path / "family.txt", tmp_path / "run", *steps)
     found = cli.succeed("inspect", tmp_path / "run", "--sweeps", 20, "--json").json
     assert "logos.png" in found["files"] and "directions.png" in found["files"]
-    strongest = found["couplings"]
-    assert len(strongest) == 10 and {tuple(line["columns"]) for line in strongest[:6]} == {
-        (str(i), str(j)) for i in range(1, 5) for j in range(i + 1, 5)
-    }
     machine, rows = hm.load(tmp_path / "run"), hm.data.read(tmp_path / "family.txt")
     X = hm.tables.Codec.of(machine).rows(rows).all()
     along = hm.tasks.directions(machine).project(X)[:, 0]
     first = torch.arange(len(X)) % 6 < 3
     assert along[first].min() > along[~first].max() or along[first].max() < along[~first].min()
-
-
-def test_couplings_of_a_wide_machine_are_listed_by_their_norms() -> None:
-    """Of a machine without hidden units they are its own, in the zero-sum gauge."""
-    made = hm.BoltzmannMachine([hm.Categorical(70, 4)], {(0, 0): hm.Dense()}, [0], seed=0)
-    hm.machine.normal_(made, 0.01, seed=0)
-    J = made.hamiltonian().J[0].detach().clone().view(70, 4, 70, 4)
-    for i, j, a, b, value in ((3, 60, 1, 2, 2.0), (0, 69, 3, 3, -1.5)):
-        J[i, a, j, b] = J[j, b, i, a] = value
-    made.couplings[0].fill_(J.view(280, 280))
-    first, second, third = strongest_pairs(Codec.of(made), made, [])[:3]
-    assert (first["columns"], first["states"]) == ([3, 60], [1, 2])
-    assert (second["columns"], second["states"]) == ([0, 69], [3, 3])
-    block = J[3, :, 60].double()
-    block = block - block.mean(0) - block.mean(1, keepdim=True) + block.mean()
-    assert first["norm"] == pytest.approx(float(block.norm()), rel=1e-4)
-    assert first["coupling"] == pytest.approx(float(block[1, 2]), rel=1e-4)
-    assert 0 < third["norm"] < 0.1
-    notes: list[str] = []
-    assert not strongest_pairs(Codec.of(wide := hm.BoltzmannMachine([hm.Spin(201), hm.Spin(2)])), wide, notes)
-    assert "beyond 200 columns" in notes[0]
 
 
 def test_solutions_of_a_ferromagnet_merge_where_naive_mean_field_has_one() -> None:
@@ -127,7 +100,6 @@ def test_commands_use_the_ladder_of_a_run(cli: CommandLine, tmp_path: Path) -> N
     assert inside["ages"][0]["updates"] == 0 and len(inside["ages"]) == len(kept.rungs) + 1
     values = torch.linalg.svdvals(machine.couplings[0].weight)[:5]
     assert inside["ages"][-1]["singular_values"] == pytest.approx(values.tolist(), rel=1e-5)
-    assert len(inside["couplings"]) == 10
     assert (run / "inspect" / "tree.nwk").read_text().strip() == inside["tree"]
     assert all((run / "inspect" / name).stat().st_size > 0 for name in ("tree.png", "directions.png"))
     assert "exists; --overwrite" in cli.refuse("inspect", run)

@@ -44,7 +44,7 @@ PUBLIC = [
     *(
         f"RBM.{name}"
         for name in (
-            *("fit", "partial_fit", "reconstruct", "sample", "score", "score_samples", "transform"),
+            *("fit", "partial_fit", "sample", "score", "score_samples", "transform"),
             *("get_params", "set_params"),
         )
     ),

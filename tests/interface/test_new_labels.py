@@ -57,7 +57,7 @@ def test_training_warns_once_of_new_labels_and_never_of_numbers(make) -> None:
     [
         (hm.RBM, "score_samples"),
         (hm.RBM, "transform"),
-        (hm.RBM, "reconstruct"),
+        (hm.RBM, "impute"),
         (hm.RBM, "partial_fit"),
         (hm.RBMOutlier, "predict"),
         (hm.RBMClassifier, "predict_proba"),

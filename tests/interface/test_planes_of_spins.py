@@ -87,7 +87,8 @@ def test_units_of_other_values_are_refused(kind: str) -> None:
 def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, binarise: str) -> None:
     np.save(tmp_path / "grey.npy", GREY)
     run, data = tmp_path / "run", tmp_path / "grey.npy"
-    made = cli.train(data, run, "--visible", "spin", "--hidden-kind", "spin", "--binarise", binarise)
+    few = ("--hidden", "spin:5", "--updates", 20, "--threads", 1, "--json")
+    made = cli.succeed("train", data, run, "--visible", "spin", "--binarise", binarise, *few).json
     assert made["layers"] == ["Spin(32)", "Spin(5)"]
     cli.succeed("sample", run, "--rows", 6, "--sweeps", 2, "--out", tmp_path / "s.npy")
     samples = np.load(tmp_path / "s.npy")
@@ -99,16 +100,14 @@ def test_every_command_writes_grey_levels(cli: CommandLine, tmp_path: Path, bina
     assert "bit-planes" in cli.refuse("sample", run, "--means", "--out", tmp_path / "m.npy")
     (likelihood,) = cli.succeed("evaluate", run, data, "--json").json["results"]
     assert np.isfinite(likelihood["log_likelihood"])
-    half = ("--missing", "lower", "--sweeps", 4)
+    half = ("--missing", "random:0.5", "--sweeps", 4)
     cli.succeed("impute", run, data, "--out", tmp_path / "c.npy", *half)
     completed = np.load(tmp_path / "c.npy")
     assert completed.dtype == np.uint8
-    assert np.array_equal(completed[:, :2], GREY.reshape(40, 4)[:, :2])
-    cli.succeed("impute", run, data, "--out", tmp_path / "c.png", *half)
-    noise = ("--corrupt", "--flip-probability", 0.1)
+    assert 0.3 < (completed == GREY.reshape(40, 4)).mean() < 0.7
+    noise = ("--flip-probability", 0.1)
     cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.npy")
     assert np.load(tmp_path / "n.npy").dtype == np.uint8
-    cli.succeed("denoise", run, data, *noise, "--out", tmp_path / "n.png")
 
 
 def test_pictures_and_the_report_decode_states(cli: CommandLine, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from sklearn.exceptions import NotFittedError
 
 import harmonium as hm
 from harmonium.data import bars_and_stripes
-from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier, _fitted
+from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
+from harmonium.likelihood import evaluation
 
 torch.set_num_threads(1)
 
@@ -87,13 +88,13 @@ def test_rows_of_both_modes_bound_the_truth(kind: type, holes: bool) -> None:
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The rows that annealing is given."""
     seen: list[Any] = []
-    ais = _fitted.ais
+    ais = evaluation.ais
 
     def spy(*arguments: Any, data: Any = None, **settings: Any) -> Any:
         seen.append(data)
         return ais(*arguments, data=data, **settings)
 
-    monkeypatch.setattr(_fitted, "ais", spy)
+    monkeypatch.setattr(evaluation, "ais", spy)
     return seen
 
 
@@ -108,7 +109,7 @@ def test_annealing_is_given_training_rows(kind: type, handed: list[Any]) -> None
         small(kind).partial_fit(BITS).score_samples(BITS)
     else:
         y = [None if i % 2 else label for i, label in enumerate(LABEL)]  # a missing label is drawn
-        small(kind, unlabelled="density").fit(BITS, y).score_samples(BITS)
+        small(kind).fit(BITS, y).score_samples(BITS)
     assert len(handed[1]) == len(BITS) and bool(handed[1].isfinite().all())
 
 
@@ -125,15 +126,6 @@ def test_at_most_a_thousand_rows_are_kept_and_those_of_earlier_batches_too() -> 
     assert torch.equal(small(RBM).fit(X)._fitted.rows, small(RBM).fit(X)._fitted.rows)
 
 
-def test_rows_are_kept_by_their_weights() -> None:
-    X = np.eye(3)[np.arange(900) % 3]
-    weights = np.array([1.0, 3.0, 0.0])[np.arange(900) % 3]
-    made = small(RBM).fit(X, sample_weight=weights)
-    # Of 600 draws a share of 3/4 has a deviation of 0.018; five of them.
-    assert abs(float(made._fitted.rows[:, 1].mean()) - 0.75) < 0.09
-    assert float(made._fitted.rows[:, 2].max()) == 0
-
-
 def test_rows_with_missing_cells_are_completed(handed: list[Any]) -> None:
     holed = np.where(RANDOM.random(BITS.shape) < 0.3, np.nan, BITS)
     holed = holed[~np.isnan(holed).all(1)]
@@ -144,26 +136,16 @@ def test_rows_with_missing_cells_are_completed(handed: list[Any]) -> None:
     assert bool(handed[0].isfinite().all()) and torch.equal(handed[0][given], made._fitted.rows[given])
 
 
-def test_files_keep_ln_z_and_no_rows(tmp_path: Path) -> None:
-    """So that a threshold stays on the scale of the scores; a machine that changed has another ln Z."""
+def test_files_keep_no_rows(tmp_path: Path) -> None:
+    """A threshold stays, whatever ln Z is found to be."""
     path = tmp_path / "judge.safetensors"
     made = small(RBMOutlier, random_state=None).fit(BITS)
     made.save(path)
     again = RBMOutlier.load(path)
-    assert again.log_partition_ == made.log_partition_ and again._fitted.rows is None
+    assert again._fitted.rows is None
     np.testing.assert_array_equal(again.decision_function(BITS), made.decision_function(BITS))
     copy = pickle.loads(pickle.dumps(made))
     assert torch.equal(copy._fitted.rows, made._fitted.rows)
-    machine = hm.load(path)
-    with torch.no_grad():
-        machine.layers[0].bias.add_(1.0)
-    machine.save(path, overwrite=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        changed = RBMOutlier.load(path).set_params(log_partition="exact").log_partition_.value
-        stale = RBMOutlier.load(path).log_partition_.value
-    truth = hm.likelihood.exact_log_partition(deepcopy(machine).double())
-    assert changed == pytest.approx(truth, abs=1e-6) and abs(stale - truth) < 1
 
 
 @pytest.mark.parametrize("kind", [RBM, DBM, RBMOutlier])

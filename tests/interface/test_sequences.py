@@ -423,7 +423,7 @@ def test_a_pseudocount_is_a_share_of_pure_noise():
     expected = 0.9 * (weights @ rows.double()) / weights.sum() + 0.1 / 3
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     for wrong in (0.0, 1.0, -0.1):
-        with pytest.raises(ValueError, match=r"pseudocount: expected a number in \(0, 1\)"):
+        with pytest.raises(ValueError, match=r"pseudocount: expected a finite number in \(0, 1\)"):
             hm.machine.init_visible_biases_(machine, rows, pseudocount=wrong)
 
 

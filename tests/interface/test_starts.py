@@ -113,7 +113,8 @@ def test_couplings_stored_by_pair_are_no_matrix() -> None:
 
 def test_the_command_starts_as_the_estimator_and_keeps_it(cli: CommandLine, tmp_path: Path) -> None:
     """run.toml has the start, --config repeats it, and a resumed run is the uninterrupted one."""
-    own = (*DEEP, "--init", "orthogonal,logistic", "--seed", 3, "--hidden-kind", "spin", "--visible", "spin")
+    spins = ("--hidden", "spin:8,spin:4", "--visible", "spin", *DEEP[2:])
+    own = (*spins, "--init", "orthogonal,logistic", "--seed", 3)
     run = tmp_path / "run"
     cli.succeed("train", BARS, run, *own, "--schedule", "constant")
     assert tomllib.loads((run / "run.toml").read_text("utf-8"))["init"] == "orthogonal,logistic"

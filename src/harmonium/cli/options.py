@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from functools import partial
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from types import UnionType
@@ -16,10 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 import torch
 import typer
 
-from harmonium import _checks, coupled
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium._storage import LADDER
-from harmonium.chains import Correction, Kernel
+from harmonium.chains import Kernel
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN
@@ -44,7 +42,6 @@ ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, wher
 Unknown = Annotated[
     Literal["error", "missing"],
     Setting(
-        ("error", "missing"),
         help="Of later values that training never saw, such as a new category: missing takes them as missing "
         "where other cells are predicted, and as improbable in scores, with a warning; error refuses them. "
         "If not given as in training, and there missing. In sequences the same of letters that stand for "
@@ -140,18 +137,12 @@ class Chains(Checked):
 
     Attributes:
         kernel: what moves the chains; gibbs if not given.
-        step: step of the kernels that make steps, in units of a unit's variance.
-        inner: Langevin steps of a sweep of gibbs-langevin.
-        correction: correction of gibbs-langevin.
-        kernel_option: anything else that the kernel takes, such as adjust=10; repeatable.
+        kernel_option: what the kernel takes, such as step=0.2; repeatable.
     """
 
     PANEL: ClassVar[str] = "Chains"
     METHOD: ClassVar[str] = "chains"
     kernel: Annotated[str | None, Setting(Kernel.registry, belongs_to=("rule",))] = None
-    step: Annotated[float | None, Setting(belongs_to=("rule", "kernel"))] = None
-    inner: Annotated[int | None, Setting(belongs_to=("rule", "kernel"))] = None
-    correction: Annotated[str | None, Setting(get_args(Correction), belongs_to=("rule", "kernel"))] = None
     kernel_option: Annotated[
         list[str] | None, Setting(metavar="NAME=VALUE", belongs_to=("rule", "kernel"))
     ] = None
@@ -163,13 +154,7 @@ class Chains(Checked):
             ValueError: an option that the kernel does not take.
         """
         chosen = Kernel.registry[self.kernel or "gibbs"]
-        known = signature(chosen).parameters
-        given = {"step": self.step, "inner": self.inner, "correction": self.correction}
-        given = {option: value for option, value in given.items() if value is not None}
-        for option, value in given.items():
-            if option not in known:
-                raise ValueError(f"{option}: expected none with kernel {chosen.kind}, received {value}")
-        made = make_named("kernel_option", chosen, self.kernel_option, known, **given)
+        made = make_named("kernel_option", chosen, self.kernel_option, signature(chosen).parameters)
         return None if self.kernel is None else made
 
 
@@ -220,36 +205,23 @@ def is_leading() -> bool:
     return count_processes() == 1 or os.environ.get("RANK") == "0"
 
 
-def image_shape_of(text: str | None, *known: Sequence[int] | None, needed: bool = False) -> tuple[int, ...]:
-    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text a known shape, or ().
+def image_shape_of(text: str | None, known: Sequence[int] | None, needed: bool) -> tuple[int, ...]:
+    """Returns (28, 28) for "28x28", (32, 32, 3) for "32x32x3"; without a text the known shape, or ().
 
     Args:
         text: the option ``ImageShape``.
-        *known: shapes, the first of them that is not empty is taken.
+        known: that of the data, where they have one.
         needed: whether there has to be one.
 
     Raises:
         ValueError: another form, or no shape where one is needed.
     """
-    sides = next(filter(None, known), ()) if text is None else text.lower().split("x")
+    sides = known or () if text is None else text.lower().split("x")
     good = len(sides) in (2, 3) and all(str(side).isdecimal() and int(side) > 0 for side in sides)
     if not good and (needed or text is not None):
         received = "none for data without a shape" if text is None else repr(text)
         raise ValueError(f"image_shape: expected a form such as 28x28 or 32x32x3, received {received}")
     return tuple(map(int, sides))
-
-
-_NAMED: dict[str, Mapping[str, Callable[[], Any]]] = {
-    "kernel": Kernel.registry,
-    "pair_kernel": {
-        "gibbs": coupled.Gibbs,
-        "gibbs-independent": partial(coupled.Gibbs, coupled.Maximal(), coupled.Independent()),
-        "gibbs-common-noise": partial(
-            coupled.Gibbs, coupled.Maximal(common_noise=True), coupled.CommonNoise()
-        ),
-        "metropolis": coupled.Metropolis,
-    },
-}
 
 
 def make_named(
@@ -275,7 +247,7 @@ def make_named(
             raise ValueError(f"{name}: expected NAME=VALUE {names}, received {text!r}")
         if option in given or option in read:
             raise ValueError(f"{name}: expected {option} once, received it twice")
-        read[option] = _read_value(f"{name}: {option}", value, _NAMED.get(option))
+        read[option] = _read_value(value)
     try:
         return make(**given, **read)
     except (TypeError, ValueError) as error:
@@ -284,13 +256,11 @@ def make_named(
         raise
 
 
-def _read_value(name: str, text: str, named: Mapping[str, Callable[[], Any]] | None) -> Any:
-    """Returns a truth value, nothing at all, one of the named things, numbers as JSON has them, or a word."""
+def _read_value(text: str) -> Any:
+    """Returns a truth value, nothing at all, numbers as JSON has them, or a word."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    if named is not None:
-        return named[_checks.one_of(text.lower(), name, named)]()
     for read in (json.loads, float):
         try:
             return read(text)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +18,10 @@ from rich.text import Text
 
 from harmonium._html import format_value
 
-if TYPE_CHECKING:
-    from harmonium.likelihood import LogPartition  # which needs torch, as a list of commands does not
+if TYPE_CHECKING:  # what a list of commands does not need, torch above all
+    from rich.status import Status
+
+    from harmonium.likelihood import LogPartition
 
 _WIDTH_OFF_A_TERMINAL = 160  # characters: results of two data sets side by side
 
@@ -48,28 +48,9 @@ def note(message: str) -> None:
     typer.echo(message, err=True)
 
 
-_LATE = 30.0  # seconds without a line, as of a run that is logged
-_OCCUPIED = ContextVar("occupied", default=False)
-
-
-@contextmanager
-def working(message: str) -> Iterator[None]:
-    """Shows a spinner on stderr, if none turns yet; off a terminal a line after half a minute."""
-    if not message or _OCCUPIED.get():
-        yield
-        return
-    token, late = _OCCUPIED.set(True), threading.Timer(_LATE, note, [f"{message} ..."])
-    late.daemon = True
-    try:
-        if sys.stderr.isatty():
-            with Console(stderr=True).status(Text(message)):
-                yield
-        else:
-            late.start()
-            yield
-    finally:
-        late.cancel()
-        _OCCUPIED.reset(token)
+def working(message: str) -> Status:
+    """Shows a spinner on stderr while a block runs, on a terminal."""
+    return Console(stderr=True).status(Text(message))
 
 
 @contextmanager
@@ -97,8 +78,7 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
     console = Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH_OFF_A_TERMINAL, highlight=False
     )
-    scalars = Table.grid(padding=(0, 2))
-    tables = []
+    scalars, tables = Table.grid(padding=(0, 2)), list[Table]()
     for name, value in result.items():
         if name == "notes":
             continue
@@ -106,18 +86,13 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
             for inner, item in value.items():
                 scalars.add_row(*_row(f"{name} {inner}", [item]))
         elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
-            tables.append(value)
+            tables.append(_lines(value) if isinstance(value, Listing) else Table.grid(padding=(0, 2)))
+            for inner in () if isinstance(value, Listing) else value[0]:
+                tables[-1].add_row(*_row(inner, [column.get(inner) for column in value]))
         else:
             scalars.add_row(*_row(name, [value]))
     console.print(scalars)
-    for columns in tables:
-        if isinstance(columns, Listing):
-            console.print()
-            console.print(_lines(columns))
-            continue
-        table = Table.grid(padding=(0, 2))
-        for name in columns[0]:
-            table.add_row(*_row(name, [column.get(name) for column in columns]))
+    for table in tables:
         console.print()
         console.print(table)
     for line in result.get("notes", ()):

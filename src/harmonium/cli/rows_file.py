@@ -12,40 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harmonium._fetch import is_sparse
 from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
 from harmonium.data._frame_files import frame_bytes
-from harmonium.data._text_files import Dialect, as_written, is_whole
+from harmonium.data._text_files import Dialect
 from harmonium.data.frame import TEXT, of_whole_numbers
 from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
-SUFFIXES = (*TABLES, ".npz", ".npy", ".png")
+SUFFIXES = (*TABLES, ".npz", ".npy")
 SEQUENCES = (".fasta", ".fa", ".a3m", ".fasta.gz", ".fa.gz", ".a3m.gz")
 
 
 def write_rows(
     path: Path,
     rows: NDArray[Any] | Frame,
-    shape: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
     labels: Series | None = None,
     *,
     source: DataSet | None = None,
     dialect: Dialect | None = None,
     alphabet: str | None = None,
-    title: str = "",
-    limits: tuple[float, float] | None = None,
 ) -> None:
     """Rows to a file of one of ``SUFFIXES``, or of ``SEQUENCES`` where an alphabet is known.
 
-    A ``.png`` file shows a grid of images of ``shape`` under ``title``, ``limits`` being its black and white.
     Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
     a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
-    other files have no place for them. Cells of a text file ``source`` that keep their value are written to
-    another as they are written there, with its marks or those of ``dialect``; ``.tsv`` files have tabs.
+    other files have no place for them. Text files have the marks of ``dialect``, else those of ``source``;
+    ``.tsv`` files have tabs.
 
     Raises:
         ImportError: no library that writes ``.parquet`` or ``.feather`` files.
@@ -54,19 +49,16 @@ def write_rows(
     suffix = path.suffix.lower()
     if path.name.lower().endswith(SEQUENCES):
         assert alphabet is not None and not isinstance(rows, Frame)
-        names = [] if source is None or source.alignment is None else source.alignment.names
-        named = all(names) and len(names) == len(rows)
-        write_fasta(path, rows, alphabet, names if named else None, overwrite=True)
+        write_fasta(path, rows, alphabet, _row_names(source, len(rows)), overwrite=True)
         return
     if suffix in TABLES:
         if alphabet is not None and labels is not None and not isinstance(rows, Frame):
             rows, names = spelt(rows, alphabet, source), None
         frame = _frame(rows, names, labels)
         if suffix in (".csv", ".tsv"):
-            given = source.texts() if source is not None and source.texts is not None else {}
             marks = dialect or (Dialect() if source is None else source.dialect)
             marks = marks._replace(separator="\t") if suffix == ".tsv" else marks
-            replace_file(path, _as_text(frame, marks, given).encode())
+            replace_file(path, _as_text(frame, marks).encode())
         else:
             replace_file(path, frame_bytes(_named(frame), suffix))
         return
@@ -75,11 +67,6 @@ def write_rows(
             rows = rows.numbers()
         except ValueError as error:
             raise ValueError(f"out: {str(error).removeprefix('X: ')}; a .csv file takes text") from error
-    if suffix == ".png":
-        from harmonium.report import image_panels  # which takes part of a second to import
-
-        image_panels({"": rows}, tuple(shape or ()), path, title=title, limits=limits)
-        return
     write_array(path, rows, None if labels is None else np.array(labels.values.tolist()))
 
 
@@ -98,41 +85,40 @@ def write_table(
 
 
 def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> None:
-    """Writes rows to a ``.npy`` file, or with their labels, or as a sparse matrix, to ``.npz``."""
+    """Writes rows to a ``.npy`` file, or with their labels to ``.npz``."""
     buffer = io.BytesIO()
     if path.suffix.lower() == ".npy":
         np.save(buffer, rows)
-    elif is_sparse(rows):
-        from scipy.sparse import save_npz  # takes part of a second to import
-
-        save_npz(buffer, rows)
     else:
         beside: dict[str, Any] = {} if labels is None else {"labels": labels}
         np.savez_compressed(buffer, samples=rows, **beside)
     replace_file(path, buffer.getvalue())
 
 
-def check_rows_target(path: Path, alphabet: str | None, overwrite: bool) -> None:
-    """Refuses a file that rows could not be written to in the end.
+def check_rows_target(path: Path, alphabet: str | None, overwrite: bool, *others: str) -> None:
+    """Refuses a file that rows could not be written to in the end; ``others`` are suffixes to allow besides.
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: as ``check_target``, or one of sequences where there
             are no letters to write.
     """
-    check_target(path, "out", (*SUFFIXES, *SEQUENCES), overwrite)
+    check_target(path, "out", (*SUFFIXES, *others, *SEQUENCES), overwrite)
     if alphabet is None and path.name.lower().endswith(SEQUENCES):
         raise ValueError(f"out: expected a machine or data of sequences for {path.name}, received others")
 
 
 def spelt(rows: NDArray[Any], alphabet: str, source: DataSet | None, beside: Sequence[Series] = ()) -> Frame:
     """Returns sequences as a table: names, those of their source or 1, 2, …, letters, and other columns."""
-    known = [] if source is None or source.alignment is None else source.alignment.names
-    named = len(known) == len(rows) and all(known)
-    names = known if named else [str(k + 1) for k in range(len(rows))]
-    texts = spell(np.nan_to_num(rows, nan=-1), alphabet)
-    cells = {"name": names, "sequence": texts}
+    names = _row_names(source, len(rows)) or [str(k + 1) for k in range(len(rows))]
+    cells = {"name": names, "sequence": spell(np.nan_to_num(rows, nan=-1), alphabet)}
     columns = [Series(name, np.array(values, object), "str") for name, values in cells.items()]
     return Frame((*columns, *beside), TEXT)
+
+
+def _row_names(source: DataSet | None, rows: int) -> Sequence[str] | None:
+    """Returns the names of sequences in their source; None where not all of these rows have one."""
+    names = [] if source is None or source.alignment is None else source.alignment.names
+    return names if len(names) == rows and all(names) else None
 
 
 def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Series | None) -> Frame:
@@ -156,26 +142,15 @@ def _named(frame: Frame) -> Frame:
     return Frame(tuple(columns), frame.library)
 
 
-def _as_text(frame: Frame, marks: Dialect, given: Mapping[str, list[str]]) -> str:
+def _as_text(frame: Frame, marks: Dialect) -> str:
     """Missing cells are empty; there is a header where the columns have names."""
     header = [cells.name for cells in frame.columns]
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=marks.separator, lineterminator="\n")
     if all(isinstance(name, str) for name in header):
         writer.writerow(header)
-    columns = [_as_given(cells, given.get(str(cells.name)), marks.decimal) for cells in _named(frame).columns]
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerows(zip(*(texts(cells, marks.decimal) for cells in frame.columns), strict=True))
     return buffer.getvalue()
-
-
-def _as_given(cells: Series, given: list[str] | None, decimal: str) -> list[str]:
-    """The texts of cells: those of a text file where they stand for the same values."""
-    if given is None:
-        return texts(cells, decimal)
-    given = given[: len(cells.values)]
-    if cells.numeric and all(map(is_whole, given)):
-        cells = replace(cells, dtype="int64")
-    return as_written(given, cells.values.tolist(), texts(cells, decimal))
 
 
 def texts(cells: Series, decimal: str = ".") -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,12 +11,7 @@ from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
 from harmonium.exchange import read, recognised
 from harmonium.machine import BoltzmannMachine, load, rebuild
-from harmonium.training import (
-    AVERAGED,
-    PREVIOUS,
-    DamagedCheckpoint,
-    read_checkpoint,
-)
+from harmonium.training import AVERAGED, read_last
 
 
 def load_machine(
@@ -58,9 +52,11 @@ def load_machine(
         if checkpoint.exists() and checkpoint.stat().st_mtime > path.stat().st_mtime:
             note(f"warning: {checkpoint} is newer than {path}, which is used; --resume would finish that run")
         return load(path, device=device), path
-    if not checkpoint.exists() and not (run / PREVIOUS).exists():
+    content, checkpoint, damage = read_last(run)
+    if content is None:
         raise FileNotFoundError(f"RUN: {run} holds neither {path.name} nor {CHECKPOINT}")
-    content, checkpoint = _last_good(run)
+    if damage:
+        note(f"warning: {damage}; {checkpoint} is used")
     tensors = content["averaged" if averaged else "machine"]
     if tensors is None:
         raise FileNotFoundError(f"averaged: the run {run} was trained without --averaging")
@@ -70,16 +66,3 @@ def load_machine(
         raise ValueError(f"RUN: {checkpoint} makes no machine, {error}") from error
     note(f"{run}: the run is unfinished, this is its checkpoint after {content.get('step')} updates")
     return machine, checkpoint
-
-
-def _last_good(run: Path) -> tuple[dict[str, Any], Path]:
-    """Reads the last checkpoint of a run; the one before where that is missing or damaged."""
-    checkpoint, previous = run / CHECKPOINT, run / PREVIOUS
-    try:
-        return read_checkpoint(checkpoint), checkpoint
-    except (DamagedCheckpoint, FileNotFoundError) as error:
-        if not previous.exists():
-            raise
-        content = read_checkpoint(previous)
-        note(f"warning: {error}; {previous} is used")
-        return content, previous

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import ChainMap
 from collections.abc import Callable, Sequence
@@ -16,12 +17,10 @@ from harmonium import _checks
 from harmonium._settings import COUNT, Checked, Interval, Setting, settings_of
 from harmonium.cli import options
 from harmonium.cli.options import Made
-from harmonium.cli.output import note
 from harmonium.data import BINARISE
 from harmonium.layers import Layer
 from harmonium.learning import rules
-from harmonium.machine import INITS, check_init, hidden_for, load
-from harmonium.tables import Codec
+from harmonium.machine import INITS, check_init, hidden_for
 from harmonium.tasks import METRICS
 from harmonium.training import (
     IMAGES,
@@ -31,7 +30,6 @@ from harmonium.training import (
     Steps,
     as_toml,
     key_of,
-    made_with,
     read_run_file,
     setting_lines,
     share_of,
@@ -59,6 +57,9 @@ class Source(Checked):
     weights: Annotated[Path | None, Setting(metavar="FILE", belongs_to=("data",))] = None
 
 
+_HIDDEN = re.compile(r"((?P<kind>[^:]+):)?(?P<size>\d+)(:(?P<states>\d+))?")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Structure(Checked):
     """The settings of a new machine, which a machine of another run brings along.
@@ -69,8 +70,6 @@ class Structure(Checked):
         hidden: hidden units; if not given 8 for tables, else 100, or 500 for data of 500 columns or more;
             500,1000 for two layers, relu:100 or categorical:50:4 for a kind and states of its own;
             repeatable. 0: none, visible units are joined to each other, as in a Potts machine.
-        hidden_kind: kind of hidden units.
-        hidden_states: states of each hidden unit, where the kind leaves it open.
         binarise: what to do to grey levels.
         initial_std: standard deviation of the first couplings; if not given 0.03, 0.27/√n beside n > 81
             columns, and a start from the data beside Gaussian visible units.
@@ -85,8 +84,6 @@ class Structure(Checked):
     alphabet: options.Alphabet | None = None
     visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None
-    hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
-    hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     binarise: Annotated[str, Setting(BINARISE)] = "none"
     initial_std: Annotated[float | None, Setting(method="chains")] = None
     init: Annotated[str | None, Setting(metavar="NAMES", suggests=INITS, method="chains")] = None
@@ -103,24 +100,15 @@ class Structure(Checked):
         if self.hidden == ["0"]:
             return []
         layers: list[Layer] = []
-        parts = [part.strip() for given in self.hidden for part in given.split(",")]
-        if "0" in parts:
-            others = ", ".join(part for part in parts if part != "0") or "another 0"
-            raise ValueError(
-                "hidden: expected 0, which is a machine without hidden units, alone, received '0' beside "
-                f"{others}; leave one of them out"
-            )
-        for each in parts:
-            *named, numbers = each.partition(":") if ":" in each else ("", "", each)
-            size, _, states = numbers.partition(":")
-            if not size.isdecimal() or int(size) < 1 or (states and not states.isdecimal()):
+        for each in (part.strip() for given in self.hidden for part in given.split(",")):
+            written = _HIDDEN.fullmatch(each)
+            if written is None or int(written["size"]) < 1:
                 raise ValueError(
                     "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4, "
-                    f"received {each!r}"
+                    f"or 0 alone for a machine without hidden units, received {each!r}"
                 )
-            own = named[0] or self.hidden_kind
-            name = "hidden" if named[0] else "hidden_kind"
-            layers += hidden_for(own, [int(size)], int(states) if states else self.hidden_states, name)
+            kind, states = written["kind"] or "bernoulli", int(written["states"] or 2)
+            layers += hidden_for(kind, [int(written["size"])], states, "hidden")
         return layers
 
 
@@ -163,8 +151,6 @@ class RuleSettings(Checked):
         rule: learning rule; pcd if not given, noise_cd for images by --visible gaussian.
         sweeps: of the rule's chains an update; if not given 10 for sequences, 20 for images, else its own.
         chains: chains of the rule; the batch size if not given.
-        replicas: temperatures of tempered_pcd.
-        burn_in: sweeps that noise_cd leaves out of its average.
         rule_option: anything else that the rule takes; repeatable.
         centred: centre the gradient; so if not given, but not with a label or --optimizer adam.
     """
@@ -174,8 +160,6 @@ class RuleSettings(Checked):
     rule: Annotated[str | None, Setting(rules.BY_NAME)] = None
     sweeps: Annotated[int | None, _OF_RULE] = None
     chains: Annotated[int | None, _OF_RULE] = None
-    replicas: Annotated[int | None, _OF_RULE] = None
-    burn_in: Annotated[int | None, _OF_RULE] = None
     rule_option: Annotated[list[str] | None, replace(_OF_RULE, metavar="NAME=VALUE")] = None
     centred: Annotated[bool | None, _OF_RULE] = None
 
@@ -229,8 +213,7 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
 
     def with_rule_options(self, make: Callable[[dict[str, Any]], Made]) -> Made:
         """Returns what a function makes of the options of the rule but its sweeps; errors name the option."""
-        given = {name: getattr(self, name) for name in ("chains", "replicas", "burn_in")}
-        given |= {"kernel": self.make_kernel(), "k": self.sweeps}
+        given = {"chains": self.chains, "kernel": self.make_kernel(), "k": self.sweeps}
         given = {name: value for name, value in given.items() if value is not None}
         known = rules.options(self.rule or "pcd")
 
@@ -247,7 +230,6 @@ _HEAD = """\
 # those that were typed, relative to the folder in which the command is given.
 """
 
-_LONG = 2**63  # TOML's own limit of whole numbers, which Python's reader does not keep
 _SETTINGS = settings_of(TrainSettings)
 _STRUCTURE = settings_of(Structure)
 _AT_THE_START = ("initial_std", "init")  # of which a checkpoint has no trace
@@ -262,24 +244,21 @@ class RunFile:
         values: Values of settings, by name.
         kinds: Kinds of columns, where they stand in the file itself.
         commands: that made the run, as typed.
-        made_with: versions and what else decides the last bits.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, Any] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
-    made_with: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> RunFile:
         """Reads a file; refuses one that is no TOML, an unknown name or a value of another kind, by name."""
         content = read_run_file(path)
         known = {key_of(name, setting): name for name, setting in _SETTINGS.items()}
-        made_with, commands = content.pop("made_with", {}), content.pop("commands", [])
-        content.pop("run", None)  # what the trainer added
+        commands = content.pop("commands", [])
+        for added in ("run", "made_with"):  # by the trainer
+            content.pop(added, None)
         kinds = content.pop("kinds") if isinstance(content.get("kinds"), dict) else {}
-        if not isinstance(made_with, dict) or not isinstance(commands, list):
-            raise ValueError(f"config: {path}: expected a list of commands and a table made_with")
         values: dict[str, Any] = {}
         for written, value in content.items():
             key = written.replace("-", "_")
@@ -288,7 +267,7 @@ class RunFile:
                 raise ValueError(f"config: {path}: there is no setting called {written!r}{hint}")
             name = known[key]
             values[name] = _typed(_SETTINGS[name].kind, value, f"config: {path}: {written}")
-        return cls(values, kinds, list(map(str, commands)), made_with)
+        return cls(values, kinds, list(map(str, commands)))
 
     def without_structure(self) -> RunFile:
         """Returns the settings that hold for any machine, which goes on by chains."""
@@ -311,26 +290,12 @@ class RunFile:
         """Returns the file as made by this process; ``kinds`` stand for the file that the settings name."""
         lines = [_HEAD.format(name=RUN_FILE), "commands = ["]
         lines += [*(f"    {as_toml(command)}," for command in self.commands), "]"]
-        left_out = {
-            "run_dir",
-            *(("kinds",) if self.kinds else ()),
-            *(_STRUCTURE if settings.from_run else ()),
-        }
+        left_out = {"run_dir"} | ({"kinds"} if self.kinds else set())
+        left_out |= {*_STRUCTURE} if settings.from_run else set()
         lines += setting_lines(settings, [name for name in _SETTINGS if name not in left_out])
         if self.kinds and not settings.from_run:
             lines += ["", "[kinds]", *(f"{as_toml(k)} = {as_toml(v)}" for k, v in self.kinds.items())]
         return "\n".join(lines) + "\n"
-
-    def warn_of_differences(self) -> None:
-        """Notes what differs from the process that made the run, and so may change the last bits."""
-        here, there = made_with(), self.made_with
-        names = dict.fromkeys([*there, *here]) if there else ()
-        differing = [f"{x} {there.get(x, 'by default')}" for x in names if here.get(x) != there.get(x)]
-        if differing:
-            note(
-                f"warning: the run was made with {', '.join(differing)}, which differs here: expect the same "
-                "run but for rounding, not the same bytes"
-            )
 
 
 def settings_in_force(
@@ -387,30 +352,24 @@ def _file_of(typed: TrainSettings, config: Path | None, resume: bool) -> RunFile
                 "that a run began with resume one without"
             )
         return RunFile()
-    if config is not None:
-        stored = RunFile.read(config)
-        return stored if typed.from_run is None else stored.without_structure()
-    if typed.from_run is not None:
-        if (typed.from_run / RUN_FILE).is_file():
-            return RunFile.read(typed.from_run / RUN_FILE).without_structure()
-        if typed.from_run.is_file():
-            source = Codec.of(load(typed.from_run)).source
-            return RunFile({} if source is None else {"data": source})
-    return RunFile()
+    path = config or (typed.from_run and typed.from_run / RUN_FILE)
+    if path is None or (config is None and not path.is_file()):
+        return RunFile()
+    stored = RunFile.read(path)
+    return stored if typed.from_run is None else stored.without_structure()
 
 
 def _typed(kind: Any, value: Any, name: str) -> Any:
     """Returns a value of a file as one of a setting's type, such as ``int | None``."""
     parts = (kind,) if get_origin(kind) is Literal else get_args(kind) or (kind,)
     kinds = [str if get_origin(each) is Literal else each for each in parts]
-    if isinstance(value, int) and abs(value) >= _LONG:
-        raise ValueError(f"{name}: expected a number below 2^63, received one of {len(str(value))} digits")
     if list[str] in kinds:
         return [_typed(str, each, name) for each in (value if isinstance(value, list) else [value])]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    number = whole or isinstance(value, float)
     for each, fits, expected in (
         (bool, isinstance(value, bool), "true or false"),
-        (int, number and isfinite(value) and value == int(value), "a whole number"),
+        (int, number and isfinite(value) and value == int(value), "a whole number below 2^63"),
         (float, number, "a number"),
         (Path, isinstance(value, str) and bool(value), "a path"),
         (str, isinstance(value, str) or number, "text"),

@@ -247,11 +247,6 @@ class Shards:
         starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
         return [slice(starts[shard], starts[shard + 1]) for shard in self.local]
 
-    def own_rows(self, number: int, name: str) -> slice:
-        """Returns where the rows of this process's shards lie, of as many as ``rows`` cuts."""
-        spans = self.rows(number, name)
-        return slice(spans[0].start, spans[-1].stop)
-
     def all_gather(self, values: Iterable[Any]) -> list[Any]:
         """Returns the values of all shards, in their order, from those of this process's own shards."""
         return [value for part in self.group.all_gather(list(values)) for value in part]

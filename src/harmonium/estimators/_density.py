@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from typing import Any, Self
 
 import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
-from harmonium.estimators import _columns
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, counted, taken, weights_of
-from harmonium.estimators._training import learner_for, warn_of_collapse
+from harmonium.estimators._intake import Array, learned, validated, weights_of
+from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
     log_likelihood,
@@ -22,9 +21,11 @@ from harmonium.likelihood import (
     variational_bound,
 )
 from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import naive
+from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables import NEW_CELLS
-from harmonium.tasks import UnusualCell, unobserved, unusual_cells
 
+_TOLERANCE = 1e-5  # of mean field
 _UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
 _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 
@@ -32,13 +33,12 @@ _CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows 
 class DensityEstimator(BoltzmannEstimator):
     """An estimator of rows without labels. Abstract: the hidden layers are each subclass's own."""
 
-    def _label_width(self, machine: BoltzmannMachine) -> int:
+    def _take_label(self, machine: BoltzmannMachine) -> None:
         if "label" in machine.metadata:
             raise ValueError(
                 f"machine: expected one of rows without a label for {type(self).__name__}, received one that "
                 "has a label; RBMClassifier.load, or RBMClassifier.from_machine, takes it"
             )
-        return 0
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """Returns the pseudo-likelihood of rows, (rows,), in nats, where a machine has one.
@@ -50,24 +50,6 @@ class DensityEstimator(BoltzmannEstimator):
             return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
         units = sum(machine.layers[l].n_units for l in machine.visible)
         return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
-
-    @torch.no_grad()
-    def _log_density(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        """Returns ln p of what states show, or its variational bound, in the units of the data, (rows,).
-
-        Args:
-            machine: that of the estimator, in the precision to compute with.
-            v: (rows, visible_width), NaN where not observed.
-            constant: ln Z.
-        """
-        slopes = self._require_fitted().log_slopes(~unobserved(machine, v), v)
-        return self._log_states(machine, v, constant) + slopes
-
-    @torch.no_grad()
-    def _log_states(self, machine: BoltzmannMachine, v: Tensor, constant: LogPartition) -> Tensor:
-        """Returns ln p of states, else as ``_log_density``: that of the data as they are coded, (rows,)."""
-        scores = log_likelihood if machine.graph.independent else variational_bound
-        return scores(machine, v, constant)
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -119,16 +101,12 @@ class DensityEstimator(BoltzmannEstimator):
         """Fits all or nothing; ``again``: the machine that is there, if one is."""
         with learner_for(self) as learner:
             learner._validate_params()
-            training = learner._training()
+            training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
-            rows = learner._rows_to_learn(X, again=earlier is not None)
-            index, weights = counted(weights_of(sample_weight, rows.shape[0]), rows, learner, earlier)
-            rows = taken(rows, index)
-            fitted, states = training.prepare(rows, weights, earlier, whole=whole)
-            learner._fitted = training.learn(fitted, states, weights, whole=whole)
+            rows = validated(learner, X, reset=earlier is None)
+            rows, _, weights = learned(learner, rows, weights_of(sample_weight, rows.shape[0]), earlier)
+            learner._fitted = training.learn(rows, weights, earlier)
             training.end()
-            if whole:
-                warn_of_collapse(type(learner).__name__, learner._fitted, training.fitting)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
                 learner._calibrate(rows, weights)
@@ -137,7 +115,7 @@ class DensityEstimator(BoltzmannEstimator):
     # Likelihood
     # ----------------------------------------------------------------------------
 
-    def score_samples(self, X: Any, *, given: Iterable[Any] | None = None) -> Array:
+    def score_samples(self, X: Any) -> Array:
         """Returns ln p of every row in nats.
 
         It is a probability for discrete units, and else a density in the units of the data.
@@ -147,72 +125,31 @@ class DensityEstimator(BoltzmannEstimator):
         at the first call, which may take much longer than the others. Of a ``DBM`` with two or more hidden
         layers it is a lower bound, the variational one of naive mean field, as good as ln Z is known.
         Sums over missing cells take long beside more than 12 hidden units: a warning tells the cost
-        beforehand, and a line in a terminal or a notebook (or with ``verbose``) the rows that are done.
+        beforehand.
 
         Args:
             X: (rows, columns), a frame, dense or sparse.
-            given: columns, by name or number: ln p(the other columns | these) instead, which is exact for all
-                machines and needs no ln Z; for rows that lack cells, of what they show of either. None: none.
 
         Returns:
             (rows,), float64.
 
         Raises:
             ValueError: other columns than in ``fit``, a row of missing cells only, values that the visible
-                units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or too many
-                states to sum over: of missing cells (``RBM``), or of columns that are not given.
+                units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or missing
+                cells of too many states to sum over.
         """
-        fitted, shown = self._require_fitted(), self.verbose > 0 or None
-        X = self._validated(X)
-        if given is not None:
-            chosen = _columns.columns_given(self, given)
-            rest = _columns.units_of_rest(fitted, chosen)
-            scores = fitted.compute_sums(
-                X,
-                lambda v: _columns.conditional_scores(fitted, v, rest),
-                lambda v: (v, _columns.hide_units(fitted, v, rest)),
-                shown,
-                beyond="tail",
-            )
-            return scores + fitted.log_shares(X, rest)
-        machine, constant = fitted.double(), self.log_partition_
-        scores = fitted.compute_sums(
-            X,
-            lambda v: self._log_density(machine, v, constant),
-            lambda v: (v,) if machine.graph.independent else (),  # bounds sum nothing
-            shown,
-            beyond="tail",
+        fitted, X = self._require_fitted(), self._validated(X)
+        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_
+        fitted.warn_of_cost(X)
+        scores = fitted.compute(
+            X, lambda v: log_states(machine, v, constant) + codec.log_slopes(v), beyond="tail"
         )
-        return scores + fitted.log_shares(X)
+        shares = codec.log_shares(X, machine)
+        return scores if shares is None else scores + shares.sum(1).numpy()
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
         return float(self.score_samples(X).mean())
-
-    def unusual_cells(self, X: Any, max_cells: int = 3, *, random_state: Any = None) -> list[UnusualCell]:
-        """Finds the cells that make each row unusual, with the values that the rest of the row predicts.
-
-        Each has its row, its column, its value, the expected one, and by how many nats ln p of the row rises
-        with that in its place: 9.2 nats make it 10,000 times as probable. ``pandas.DataFrame`` makes a table
-        of the list. See ``tasks.unusual_cells``.
-
-        Args:
-            X: (rows, columns), as in ``fit``; missing cells are not judged.
-            max_cells: cells of a row at most, at least 1.
-            random_state: int, ``RandomState``, or None for that of the estimator: of chains, where a machine
-                has too many hidden units to sum over and real columns or missing cells.
-
-        Returns:
-            The cells by row, those of a row by their nats, the largest first.
-
-        Raises:
-            ValueError: other columns than in ``fit``, columns of several units, or a row that lacks cells of
-                too many states.
-        """
-        fitted = self._require_fitted()
-        X = self._validated(X, sparse=False)
-        generator = fitted.generator(self._random(random_state), "unusual cells")
-        return unusual_cells(fitted.machine, X, max_cells, seed=generator)
 
     # Samples
     # ----------------------------------------------------------------------------
@@ -239,20 +176,64 @@ class DensityEstimator(BoltzmannEstimator):
             method: "exact": independent rows from the exact distribution, for machines of at most 12 hidden
                 units (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs":
                 chains, which follow the machine's distribution as far as ``sweeps`` sweeps have mixed them.
-                "tempered": the same by parallel tempering, ten replicas a chain. "local_mode": the local mode
-                that a search from noise ends at (Taniguchi et al. 2023, §4.4): clean rows, which do not
-                follow the distribution. "local_mode_metropolis": the same, then ``sweeps`` Metropolis steps
-                of the whole state. Other kernels by their names in ``chains.Kernel.registry``.
-            sweeps: Sweeps of every chain, at least 0; not read for "local_mode". None: 1,000, or as many as
-                chains from noise have learned by "noise_cd".
+                "tempered": the same by parallel tempering, ten replicas a chain. Other kernels by their names
+                in ``chains.Kernel.registry``.
+            sweeps: Sweeps of every chain, at least 0. None: 1,000, or as many as chains from noise have
+                learned by "noise_cd".
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (rows, columns), float64; a frame with the same names and dtypes where ``fit`` saw one
-            and nothing was binarised.
+            (rows, columns), float64; a frame with the same names and dtypes where ``fit`` saw one.
 
         Raises:
             TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
                 for.
         """
         return self._draw(n_samples, given, method, sweeps, random_state)[0]
+
+
+class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
+    """A density that is a transformer to its hidden units. Abstract: the layers are each subclass's own."""
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
+
+    def transform(self, X: Any) -> Any:
+        """Returns the hidden units' means given what every row shows, those of several layers side by side.
+
+        They are exact in one hidden layer, of a row with missing cells where it has at most 12 units, as
+        their states are summed. Elsewhere they are those of naive mean field.
+
+        Args:
+            X: (rows, columns), a frame, dense or sparse.
+
+        Returns:
+            (rows, hidden units), the lowest layer first, with a column for each state of categorical units;
+            float32 for float32 data, else float64. Computed in float64, so that the split into batches does
+            not show.
+
+        Raises:
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
+        """
+        fitted, X = self._require_fitted(), self._validated(X)
+        machine = fitted.double()
+        return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
+
+
+@torch.no_grad()
+def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartition) -> Tensor:
+    """Returns ln p of what visible states show, or its variational bound, (rows,), float64."""
+    scores = log_likelihood if machine.graph.independent else variational_bound
+    return scores(machine, v, constant)
+
+
+@torch.no_grad()
+def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    """Returns the means of all hidden layers given rows, side by side."""
+    if has_hidden_states(machine.graph, machine.layers) and bool(v.isnan().any()):
+        table = HiddenStates(machine.hamiltonian())
+        return torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v)])
+    means = naive(machine, v, v, tolerance=_TOLERANCE).means  # exact where nothing is missing nor joined
+    return torch.cat([means[l] for l in machine.hidden], -1)

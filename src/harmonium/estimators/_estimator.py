@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import isinf
 from numbers import Integral, Real
 from pathlib import Path
@@ -23,16 +23,16 @@ from torch import Tensor
 
 from harmonium import _checks, tasks
 from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, settings_of
-from harmonium.data import Encoder, Identity, encoder_from_dict
+from harmonium.data import Encoder
 from harmonium.estimators import _columns
 from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import Array, taken, validated
-from harmonium.estimators._training import Training, structure_of
+from harmonium.estimators._intake import Array, take_tables, taken, validated
+from harmonium.estimators._training import structure_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.likelihood import LogPartition
+from harmonium.likelihood import LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import UNKNOWN, CellInterval, Codec, Table, find_intervals
+from harmonium.tables import UNKNOWN, CellInterval, Table, find_intervals
 from harmonium.tasks import unobserved
 from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
 
@@ -43,7 +43,6 @@ class _Options:
 
     visible: Annotated[str | Mapping[Any, str], Setting(ChainMap({"auto": None}, Layer.registry))] = "auto"
     unknown: Annotated[str, Setting(UNKNOWN)] = "missing"
-    binarise: Annotated[str | None, Setting(("sample",))] = None
     hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
     hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     method: Annotated[str, Setting(METHODS)] = "auto"
@@ -123,12 +122,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     _fitted: Fitted | None = None
     _samples_images = False  # which leaves no density
-    _NUMBERS: tuple[str, ...] = ()
-    """Names in ``Fitted.numbers`` that ``_calibrate`` sets, and files keep."""
-
-    def _training(self) -> Training:
-        """Returns a training with these parameters."""
-        return Training(self)
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
@@ -138,8 +131,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """Finds ``Fitted.numbers`` of the trained machine on validated rows; most estimators have none."""
 
     @abstractmethod
-    def _label_width(self, machine: BoltzmannMachine) -> int:
-        """Returns the visible columns of a machine's label; ValueError for a machine of another form."""
+    def _take_label(self, machine: BoltzmannMachine) -> None:
+        """Looks at the label of a machine that was trained elsewhere; ValueError: it is of another form."""
 
     # The fitted machine
     # ----------------------------------------------------------------------------
@@ -157,10 +150,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """The trained machine, with the encoder in its metadata."""
         return self._require_fitted().machine
 
-    @machine_.setter
-    def machine_(self, machine: BoltzmannMachine) -> None:
-        self._fitted = replace(self._require_fitted(), machine=machine)
-
     @property
     def encoder_(self) -> Encoder:
         """Turns data into states of the machine and back."""
@@ -175,15 +164,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     def n_updates_(self) -> int:
         """Updates made."""
         return self._require_fitted().n_updates
-
-    def _rows_to_learn(self, X: Any, *, again: bool) -> Any:
-        """Returns validated rows to learn from; ``again``: by the machine that is there."""
-        if self.binarise is not None and self.visible not in ("auto", "bernoulli"):
-            raise ValueError(
-                f"binarise: expected None with visible={self.visible!r}, received {self.binarise!r}; "
-                '"bernoulli" units take what it makes'
-            )
-        return validated(self, X, reset=not again)
 
     def _validated(self, X: Any, *, sparse: bool = True) -> Any:
         """Returns the rows that a fitted estimator is given, looked at as scikit-learn does."""
@@ -206,25 +186,29 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         settings = (*how, digest_of(fitted.machine))  # which its owner may train further
         if fitted.log_partition is None or fitted.log_partition[0] != settings:
             self._validate_params()
-            fitted.log_partition = (settings, fitted.find_log_partition(*how))
+            seed = fitted.stream("log_partition", fitted.n_updates)
+            annealing: dict[str, Any] = {"chains": how[1], "temperatures": how[2], "seed": seed}
+            machine, rows = fitted.machine, fitted.rows
+            if rows is not None and bool((holes := unobserved(machine, rows)).any()):
+                rows = tasks.impute(machine, rows, holes, draws=1, seed=seed).draws[0]
+            found = find_log_partition(machine, rows, how[0], **annealing)
+            fitted.log_partition = settings, found
         return fitted.log_partition[1]
 
     # Around a machine, and in files
     # ----------------------------------------------------------------------------
 
     @classmethod
-    def from_machine(
-        cls, machine: BoltzmannMachine, X: Any = None, *, encoder: Encoder | None = None, **parameters: Any
-    ) -> Self:
+    def from_machine(cls, machine: BoltzmannMachine, X: Any = None, **parameters: Any) -> Self:
         """Returns an estimator around a machine that ``harmonium.train`` or the command line has trained.
 
         Args:
-            machine: trained; the estimator works on it, not on a copy.
+            machine: trained; the estimator works on it, not on a copy. What its metadata keep stands between
+                data and states (``tables.Codec.of``), of a table that the command line read from a file as
+                frames; where they keep nothing, rows are states.
             X: rows that the machine has learnt: annealing is checked on up to 1,000 of them, and the
                 ``offset_`` of ``RBMOutlier`` is found on them. None: none, so that an annealed ln Z
                 is unverified.
-            encoder: between data and states; None: the one in the machine's metadata, which makes frames of
-                a table that the command line read from a file, or none at all, so that rows are states.
             **parameters: Parameters of the estimator, other than those that the machine shows.
 
         Raises:
@@ -232,11 +216,6 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: a machine of another form, or parameters out of range.
         """
         _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
-        stored = machine.metadata.get("encoder")
-        if encoder is None:
-            encoder = Identity() if stored is None else encoder_from_dict(stored)
-            if isinstance(encoder, Table):
-                encoder = encoder.in_frames()
         hidden = [machine.layers[l] for l in machine.hidden]
         if not hidden:
             raise ValueError("machine: expected hidden layers, received a machine without any")
@@ -250,36 +229,28 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             (n_hidden,) = n_hidden
         estimator = cls(**{"n_hidden": n_hidden, "hidden_kind": hidden[0].kind, **parameters})
         estimator._validate_params()
-        width = machine.visible_width - estimator._label_width(machine)
-        decoded = encoder.decode(torch.zeros(1, width, dtype=torch.float64, device="cpu"))
+        estimator._take_label(machine)
+        seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+        estimator._fitted = fitted = Fitted(machine, seed, structure_of(estimator, machine))
+        decoded = fitted.encoder.decode(torch.zeros(1, fitted.data_width, dtype=torch.float64, device="cpu"))
         estimator.n_features_in_ = int(decoded.shape[1])
-        names = encoder.names if isinstance(encoder, Table) else Codec.of(machine).own_names()
+        encoder = fitted.encoder
+        names = encoder.names if isinstance(encoder, Table) else fitted.codec.own_names()
         if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.array(names, dtype=object)
-        seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
-        settings = structure_of(estimator, machine)
-        generative = machine.metadata.get("objective") != "discriminative"
-        estimator._fitted = Fitted(
-            machine, encoder, seed, estimator.n_features_in_, width, settings, generative=generative
-        )
         if X is not None:
-            rows, fitted = estimator._validated(X), estimator._require_fitted()
+            rows = estimator._validated(X)
             kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
-            fitted.rows = fitted.visible(kept).to(fitted.machine.dtype)
+            fitted.rows = fitted.visible(kept).to(machine.dtype)
             estimator._calibrate(rows, None)
-        if encoder.to_dict() != stored:
-            for told in ("linear", "intervals"):  # of cells of another encoder
-                machine.metadata.pop(told, None)
-        machine.metadata["encoder"] = encoder.to_dict()
         return estimator
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the machine, with its encoder and the parameters, to a file of ``BoltzmannMachine.save``.
 
-        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. ln Z is
-        kept where it has been found. Not kept are the rows that it is checked on, the chains and the
-        optimiser (pickle keeps them), and parameters that are objects of Python: a ``Rule``, a callable, a
-        ``RandomState``.
+        ``harmonium.load`` reads the machine alone, and the command line takes the file for a run. Not kept
+        are ln Z, the rows that it is checked on, the chains and the optimiser (pickle keeps them), and
+        parameters other than numbers and text.
 
         Args:
             path: Path of the file.
@@ -289,17 +260,14 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             FileExistsError: there is a file, and no ``overwrite``.
         """
         fitted = self._require_fitted()
-        parameters = {known.name: _item(getattr(self, known.name)) for known in fields(self)}
-        kept = {"_generative": fitted.generative, "n_updates_": fitted.n_updates, **fitted.numbers}
+        plain = (str, int, float, bool, type(None))  # which JSON keeps as they are
+        parameters = {known.name: getattr(self, known.name) for known in fields(self)}
         about = {
             "name": type(self).__name__,
-            "parameters": {name: x for name, x in parameters.items() if _is_plain(x)},
-            "machine": digest_of(fitted.machine),
-            "fitted": kept,
+            "parameters": {name: x for name, x in parameters.items() if type(x) in plain},
+            "n_updates": fitted.n_updates,
+            "numbers": fitted.numbers,
         }
-        if fitted.log_partition is not None:
-            settings, found = fitted.log_partition
-            about["log_partition"] = {"settings": [_item(x) for x in settings], "found": found._asdict()}
         machine = copy(fitted.machine)  # with metadata of its own: a refused path changes nothing
         machine.metadata = {**machine.metadata, "estimator": about}
         machine.save(path, overwrite=overwrite)
@@ -317,33 +285,17 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         machine = load(path, device=device)
         try:
-            return cls._restored(machine)
+            about = machine.metadata.get("estimator", {})
+            if (name := about.get("name", cls.__name__)) != cls.__name__:
+                raise ValueError(
+                    f"expected the machine of a {cls.__name__}, received a {name}'s; {name}.load reads it"
+                )
+            parameters = {name: x for name, x in about.get("parameters", {}).items() if name != "n_hidden"}
+            estimator = cls.from_machine(machine, **parameters)
+            fitted = estimator._require_fitted()
+            fitted.n_updates, fitted.numbers = about.get("n_updates", 0), dict(about.get("numbers", {}))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"path: {path}: {error}") from error
-
-    @classmethod
-    def _restored(cls, machine: BoltzmannMachine) -> Self:
-        """Returns the estimator that ``save`` has put into a machine's metadata, else one of defaults."""
-        about = machine.metadata.get("estimator", {})
-        name, parameters = about.get("name", cls.__name__), dict(about.get("parameters", {}))
-        if name != cls.__name__:
-            raise ValueError(
-                f"expected the machine of a {cls.__name__}, received a {name}'s; {name}.load reads it"
-            )
-        unknown = sorted(set(parameters) - {known.name for known in fields(cls)})
-        if unknown:
-            raise ValueError(f"expected parameters of {cls.__name__}, received {', '.join(unknown)}")
-        estimator = cls.from_machine(machine, **parameters)
-        fitted = estimator._require_fitted()
-        kept: dict[str, Any] = {key: x for key, x in about.get("fitted", {}).items() if type(x) in _PLAIN}
-        fitted.generative = kept.get("_generative", fitted.generative)
-        if about.get("machine") in (None, digest_of(machine)):  # else it has learnt since
-            fitted.n_updates = kept.get("n_updates_", 0)
-            fitted.numbers = {key: kept[key] for key in cls._NUMBERS if key in kept}
-        stored = about.get("log_partition")
-        if stored is not None:
-            found = LogPartition(**stored["found"])
-            fitted.log_partition = (tuple(stored["settings"]), found._replace(doubts=tuple(found.doubts)))
         return estimator
 
     def _draw(
@@ -354,28 +306,27 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         sweeps: int | None,
         random_state: Any,
         label: Callable[[int], Tensor] | None = None,
-    ) -> tuple[Any, list[Tensor]]:
-        """Returns drawn rows and the states of all layers; ``label`` makes those of so many rows' labels."""
+    ) -> tuple[Any, Tensor]:
+        """Returns drawn rows, and their visible states; ``label`` makes those of so many rows' labels."""
         fitted = self._require_fitted()
         _checks.positive_int(n_samples, "n_samples")
         fitted.require_density("sample")
-        machine, rows, held = fitted.machine, None, None
+        machine, width, rows, held = fitted.machine, fitted.data_width, None, None
         if given is not None:
             rows = _columns.rows_given(self, given, n_samples)
             held = fitted.visible(rows)
         if label is not None:
             if held is None:
                 held = torch.full((n_samples, machine.visible_width), torch.nan, device=machine.device)
-            held[:, fitted.data_width :] = label(len(held))
-        if held is None or bool(held[:, : fitted.data_width].isnan().any()):
+            held[:, width:] = label(len(held))
+        if held is None or bool(held[:, :width].isnan().any()):
             warn_of_rough(machine)
-        count = n_samples if held is None else len(held)
-        clamp = None if held is None else held.to(machine.dtype)
-        states = fitted.draw(count, clamp, method, sweeps, self._random(random_state))
-        v = machine.hamiltonian().visible_states(states)
-        return (fitted.decode(v) if rows is None else fitted.fill(rows, v, drawn="rows")), states
+        generator = fitted.generator(self._random(random_state), "sample")
+        count, clamp = (n_samples, None) if held is None else (1, held.to(machine.dtype))
+        v = tasks.sample(machine, count, given=clamp, method=method, sweeps=sweeps, seed=generator).rows
+        return (fitted.decode(v) if rows is None else fitted.fill(rows, v, drawn="rows")), v
 
-    # Missing and noisy values
+    # Missing values
     # ----------------------------------------------------------------------------
 
     def impute(
@@ -403,8 +354,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
         Returns:
             What X is: a frame with the same names and dtypes, or an array (rows, columns), float32 for
-            float32 data, else float64. What was given comes back as it was, a new label too. With
-            ``binarise`` an array.
+            float32 data, else float64. What was given comes back as it was, a new label too.
 
         Raises:
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
@@ -479,67 +429,11 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
         seed = fitted.generator(self._random(random_state), "impute")
         missing = unobserved(machine, v)
-        if bool(missing[:, : fitted.ends[-1]].any()):
+        if bool(missing[:, : fitted.n_units].any()):
             warn_of_rough(machine)
         return X, *tasks.impute_cells(
             machine, fitted.encoder, v, missing, method, value, draws=draws, sweeps=sweeps, seed=seed
         )
-
-    def denoise(
-        self,
-        X: Any,
-        flip_probability: float | None = None,
-        *,
-        noise_std: float | None = None,
-        method: str = "tap",
-        value: str = "mode",
-        clean: Any = None,
-        sweeps: int = 200,
-        random_state: Any = None,
-    ) -> Any:
-        """Estimates clean rows from noisy ones, with the machine as what is known of clean rows.
-
-        Args:
-            X: (rows, columns), dense; NaN is an erasure.
-            flip_probability: that a unit is seen in another of its states, for discrete units.
-            noise_std: Standard deviation of normal noise, in the units of the data.
-            method: "tap", "adatap", "relaxed_bp", "gibbs", "pointwise" or "neighbours"; see
-                ``harmonium.tasks.denoise``.
-            value: "mode": the most probable states, of real units the means; "mean": posterior means.
-            clean: clean rows such as the training set, for the two baselines and as a start for the others.
-            sweeps: Sweeps of every chain; of TAP the largest number.
-            random_state: int, ``RandomState``, or None for that of the estimator.
-
-        Returns:
-            (rows, columns); float32 for float32 data, else float64; a frame where ``fit`` saw one
-            and nothing was binarised.
-
-        Raises:
-            ValueError: as ``harmonium.tasks.denoise``, or other columns than in ``fit``.
-        """
-        fitted = self._require_fitted()
-        _checks.one_of(value, "value", ("mode", "mean"))
-        X = self._validated(X, sparse=False)
-        if fitted.machine.visible_width > fitted.data_width:
-            raise ValueError(
-                "X: expected rows of a machine without labels to denoise; tasks.denoise(machine_, …)"
-                " takes rows with their labels"
-            )
-        known = None if clean is None else torch.cat(list(fitted.states(self._validated(clean))))
-        deviation = None if noise_std is None else tasks.noise_in_states(noise_std, fitted.encoder)
-        found = tasks.denoise(
-            fitted.machine,
-            torch.cat(
-                [v.to(fitted.machine.device, fitted.machine.dtype) for v in fitted.encode(X, beyond="line")]
-            ),
-            flip_probability,
-            noise_std=deviation,
-            method=method,
-            clean=known,
-            sweeps=sweeps,
-            seed=fitted.generator(self._random(random_state), "denoise"),
-        )
-        return fitted.decode(found.mode if value == "mode" else found.mean, like=X)
 
     # Columns
     # ----------------------------------------------------------------------------
@@ -571,7 +465,8 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
                 over, or an encoder that makes several units of a column.
         """
-        return self._ask(X, column, method, sweeps, random_state).predict()
+        fitted, v, j, told = self._ask(X, column, method, sweeps, random_state)
+        return _columns.cells_of(fitted, v, j, told.states)
 
     def column_proba(
         self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
@@ -593,15 +488,19 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         Raises:
             ValueError: as ``predict_column``, or a column of real numbers.
         """
-        return self._ask(X, column, method, sweeps, random_state).probabilities()
+        return _columns.probabilities_of(*self._ask(X, column, method, sweeps, random_state))
 
-    def _ask(self, X: Any, column: Any, method: str, sweeps: int, random_state: Any) -> _columns.Asked:
-        """Returns what the machine tells of a column given the rest of rows."""
+    def _ask(
+        self, X: Any, column: Any, method: str, sweeps: int, random_state: Any
+    ) -> tuple[Fitted, Tensor, int, tasks.ColumnPrediction]:
+        """Returns the machine, visible states of rows, the number of a column, and what they tell of it."""
         fitted = self._require_fitted()
         _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
         fitted.require_density("predictions of a column")
         j = _columns.column_number(self, column, "column")
-        if fitted.ends[-1] != _columns.count_learned(fitted):
+        encoder = fitted.encoder
+        learned = len(encoder.columns) if isinstance(encoder, Table) else self.n_features_in_
+        if fitted.n_units != learned:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes; impute(X) and sample(given=...) take it"
@@ -609,29 +508,9 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         warn_of_rough(fitted.machine)
         v = fitted.visible(_columns.rows_around(self, X, column))
         generator = fitted.generator(self._random(random_state), "impute")
-        return _columns.Asked(fitted, v, j, method, sweeps, generator)
+        return fitted, v, j, _columns.ask(fitted, v, j, method, sweeps=sweeps, seed=generator)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
+        tags = take_tables(super().__sklearn_tags__())
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-_PLAIN = (str, int, float, bool, type(None))  # values that JSON keeps as they are
-
-
-def _item(x: Any) -> Any:
-    return x.item() if isinstance(x, np.generic) else x
-
-
-def _is_plain(value: Any) -> bool:
-    """Returns whether JSON keeps a value as it is."""
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and type(x) in _PLAIN for key, x in value.items())
-    if isinstance(value, (list, tuple)):
-        return all(type(x) in _PLAIN for x in value)
-    return type(value) in _PLAIN

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
@@ -18,7 +19,6 @@ from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
-from harmonium.data.transforms import full_intensity
 from harmonium.tables import Codec, Column, OneOf, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
@@ -31,20 +31,15 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
     is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
+    rows, what = X[:1] if isinstance(X, (list, tuple)) else [X], None
     if isinstance(X, DataSet):
-        raise TypeError(
-            "X: expected a table, received a DataSet; its rows are X.samples, its labels X.labels"
-        )
-    if isinstance(X, (str, PathLike)):
-        raise TypeError(
-            f"X: expected a table, received a {type(X).__name__}; pandas.read_csv or harmonium.data.read "
-            "reads a file"
-        )
-    rows = X[:1] if isinstance(X, (list, tuple)) else [X]
-    if any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
-        raise TypeError(
-            f"X: expected a table, received a {type(X).__name__}; pandas.DataFrame(X) makes it one"
-        )
+        what = "its rows are X.samples, its labels X.labels"
+    elif isinstance(X, (str, PathLike)):
+        what = "pandas.read_csv or harmonium.data.read reads a file"
+    elif any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
+        what = "pandas.DataFrame(X) makes it one"
+    if what is not None:
+        raise TypeError(f"X: expected a table, received a {type(X).__name__}; {what}")
     if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
         objects = np.asarray(X, dtype=object)
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
@@ -53,16 +48,12 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
         frame = frame_of(X)
         if not (isinstance(X, np.ndarray) and frame.numeric and not by_table):
             validate_data(estimator, X, reset=reset, skip_check_array=True)
-            return frame if by_table or (reset and estimator.binarise is None) else frame.numbers()
+            return frame if by_table or reset else frame.numbers()
         X = frame.numbers()
     X = validate_data(
         estimator, X, reset=reset, accept_sparse="csr" if sparse else False, ensure_all_finite="allow-nan"
     )
-    if estimator.binarise is not None and X.dtype == np.uint8:
-        full, X = full_intensity(X), X.astype(np.float32)
-        levels = X.data if is_sparse(X) else X
-        levels /= full
-    chosen = reset and estimator.visible == "auto" and estimator.binarise is None and not is_sparse(X)
+    chosen = reset and estimator.visible == "auto" and not is_sparse(X)
     if by_table or (chosen and differ_in_kind(X)):
         return frame_of(X.toarray() if is_sparse(X) else X)
     return X
@@ -75,17 +66,16 @@ def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
     return _checks.weights(sample_weight, "sample_weight", rows)
 
 
-def counted(
-    weights: Tensor | None, X: Any, estimator: Any, earlier: Any = None
-) -> tuple[NDArray[Any] | slice, Tensor | None]:
-    """Selects the rows to learn from: those with a weight above 0 and a cell that is not missing.
+def learned(
+    estimator: Any, X: Any, weights: Tensor | None, earlier: Any = None
+) -> tuple[Any, NDArray[Any] | slice, Tensor | None]:
+    """Returns the rows to learn from: those with a weight above 0 and a cell that is not missing.
 
-    Returns their index, or a slice of all, and their weights. A warning tells blank rows.
+    Beside them are their index, or a slice of all, and their weights. A warning tells blank rows.
     """
     chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
-    encoder = None if earlier is None else earlier.encoder
     with _naming_visible():
-        blank = blank_rows(X, encoder, estimator.visible) & chosen
+        blank = blank_rows(X, None if earlier is None else earlier.encoder, estimator.visible) & chosen
     if blank.any():
         if not (chosen & ~blank).any():
             row = int(blank.argmax())
@@ -95,25 +85,23 @@ def counted(
         warn_of_blank(blank, "X")
     chosen &= ~blank
     if chosen.all():
-        return slice(None), weights
+        return X, slice(None), weights
     index = np.flatnonzero(chosen)
-    return index, None if weights is None else weights[torch.from_numpy(index)]
+    return taken(X, index), index, None if weights is None else weights[torch.from_numpy(index)]
 
 
-def taken(X: Any, index: NDArray[Any] | slice) -> Any:
+def taken(X: Any, index: NDArray[Any]) -> Any:
     """Returns some of validated rows."""
-    if isinstance(index, slice):
-        return X
     return X.take(index) if isinstance(X, Frame) else X[index]
 
 
 def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Codec:
     """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
-    visible, binarise = options.visible, options.binarise or "none"
+    visible = options.visible
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
     more: dict[str, Any] = {"unknown": options.unknown, "weights": weights, "images": images}
     with _naming_visible():
-        return Codec.fit(X, kind, kinds, binarise=binarise, **more)
+        return Codec.fit(X, kind, kinds, **more)
 
 
 @contextmanager
@@ -151,12 +139,8 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         y = np.empty(len(listed), dtype=object)
         y[:] = listed
     y = column_or_1d(y, warn=True)
-    values = y.tolist()
-    there = np.fromiter(
-        (not (_missing(v) or (missing_label is not None and v == missing_label)) for v in values),
-        dtype=bool,
-        count=len(values),
-    )
+    named = missing_label is not None
+    there = np.array([not (_missing(v) or (named and v == missing_label)) for v in y.tolist()])
     if not there.any():
         raise ValueError(f"y: expected a label in at least one row, received {len(y)} missing ones")
     labels = y[there]
@@ -205,6 +189,14 @@ def classes_of(description: Any) -> Array:
         return classes.astype(column.dtype)
     except (TypeError, ValueError):  # what another library calls its type
         return classes.astype(np.int64) if of_whole_numbers(column.dtype) else classes
+
+
+def take_tables(tags: Tags) -> Tags:
+    """Returns tags that tell scikit-learn of missing cells and text, and that float32 stays float32."""
+    tags.input_tags.allow_nan = tags.input_tags.string = True
+    if tags.transformer_tags is not None:
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+    return tags
 
 
 def _missing(value: Any) -> bool:

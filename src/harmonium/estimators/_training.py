@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, final
 
-import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -19,23 +18,22 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._settings import list_unused
-from harmonium.data import Rows, bernoulli_binarise
 from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
+from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
 from harmonium.tables import Codec, Column, Fitting
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
     EarlyStopping,
-    OptimizerFactory,
     Settings,
     TrainingRun,
     Update,
     say_unused,
 )
 
-_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "binarise", "dtype")
+_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "dtype")
 _DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least
@@ -54,16 +52,12 @@ def learner_for(estimator: Any) -> Iterator[Any]:
     training began or a second one in it. A Ctrl-C or SIGTERM after training ended, whole or cut short, lets
     it become what the copy has learnt by then.
     """
-    learner, random = copy(estimator), estimator.random_state
-    state = random.get_state() if isinstance(random, np.random.RandomState) else None
+    learner = copy(estimator)
     try:
         yield learner
     except BaseException as error:
-        if isinstance(error, Exception) or learner._fitted is estimator._fitted:
-            if state is not None:
-                random.set_state(state)
-            raise
-        estimator.__dict__ = learner.__dict__
+        if not isinstance(error, Exception) and learner._fitted is not estimator._fitted:
+            estimator.__dict__ = learner.__dict__
         raise
     estimator.__dict__ = learner.__dict__
 
@@ -86,73 +80,39 @@ def structure_of(options: Any, machine: BoltzmannMachine) -> dict[str, Any]:
 @final
 @dataclass
 class Training:
-    """One training of an estimator: ``prepare``, then ``learn``, then ``end``.
+    """One training of an estimator: ``learn``, then ``end``.
 
     Attributes:
         options: the estimator, or else its parameters.
         share: weight of ln p(rest, label) in what is learned; None: there is no label.
-        fitting: the machine with its rows; ``prepare`` makes it.
-        run: Result of the last training.
+        whole: whether it has its length, schedule and early stopping; else it is one epoch at one rate.
+        fitting: the machine with its rows.
+        run: Result of the training.
+        fitted: the machine as it has become.
         rise: the scores of some training rows on the way.
         optimizer: of the last attempt, with what it remembers; None: plain gradient ascent.
     """
 
     options: Any
     share: float | None = None
-    fitting: Fitting | None = None
-    run: TrainingRun | None = None
+    whole: bool = True
+    fitting: Fitting = field(init=False)
+    run: TrainingRun = field(init=False)
+    fitted: Fitted = field(init=False)
     rise: Rise | None = None
     optimizer: torch.optim.Optimizer | None = None
 
-    @property
-    def exact(self) -> bool:
-        """True if the machine is trained without chains."""
-        return self.fitting is not None and self.fitting.exact
-
-    # A machine to train, and its rows
+    # A machine to train
     # ----------------------------------------------------------------------------
 
-    def prepare(
-        self,
-        X: Any,
-        weights: Tensor | None,
-        earlier: Fitted | None,
-        label: tuple[Column, Tensor] | None = None,
-        *,
-        whole: bool = True,
-    ) -> tuple[Fitted, Rows]:
-        """Returns a machine to train, with ``Fitted`` of its own, and the rows that it is to learn from.
-
-        It is a copy of an earlier one, or a new one, started at the rows. ``label`` is the column of a label
-        with its states of all rows. Rows are visible states, or the intensities that states are drawn from.
-        """
-        options = self.options
-        if options.method == "exact" and not (whole and earlier is None):
-            raise ValueError(
-                'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
-                'machine, received "exact", which begins anew'
-            )
-        fitted = self._begin(X, weights, label, whole) if earlier is None else self._go_on(earlier, label, X)
-        assert self.fitting is not None
-        if unused := list_unused(options, self.fitting.recipe.method):
-            _checks.warn(f"{type(options).__name__}: {say_unused(unused, self.fitting.recipe.method)}")
-        if options.binarise == "sample":
-            levels = Rows.of(X, fitted.machine.dtype, missing=True).all()
-            levels = levels if label is None else torch.cat([levels, label[1].to(levels)], 1)
-            return fitted, Rows.of(levels, fitted.machine.dtype, missing=True)
-        return fitted, self.fitting.rows
-
-    def _begin(
-        self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None, whole: bool
-    ) -> Fitted:
+    def _begin(self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None) -> Fitted:
         """Makes a new machine, and sets its parameters."""
-        options = self.options
+        options, whole = self.options, self.whole
         std, plain = options.initial_std, type(options).initial_std
         check_init(options.init, None if std == plain else std)
         images = options._samples_images and options.rule in ("auto", IMAGES.rule) and whole
         images &= label is None and options.method != "exact" and options.visible != "auto"
         codec = fit_codec(X, options, weights, images)
-        data_width = sum(layer.width for layer in codec.layers)
         codec, labels = (codec, None) if label is None else (codec.beside(label[0]), label[1])
         hidden = None
         if options.n_hidden is not None:
@@ -168,10 +128,6 @@ class Training:
             std=std,
             seed=seed,
             dtype=torch.float64 if options.dtype == "float64" else None,
-            # Whole weights then stand for repeated rows to all the digits that scikit-learn asks for.
-            double_chains=label is not None
-            and options.dtype is None
-            and getattr(X, "dtype", None) == np.float64,
             shown="data",
             kind=options.hidden_kind,
             n_states=options.hidden_states,
@@ -179,10 +135,9 @@ class Training:
             init=options.init,
             steered=bool(list_unused(options, "exact")),
         )
-        machine = self.fitting.machine
-        return Fitted(machine, codec.encoder, seed, X.shape[1], data_width, structure_of(options, machine))
+        return Fitted(self.fitting.machine, seed, structure_of(options, self.fitting.machine))
 
-    def _go_on(self, earlier: Fitted, label: tuple[Column, Tensor] | None, X: Any) -> Fitted:
+    def _go_on(self, earlier: Fitted, X: Any, label: tuple[Column, Tensor] | None) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
         The columns of a table have then seen the rows X too.
@@ -201,106 +156,88 @@ class Training:
                     f"{name}: expected {expected!r} as in the machine that is to go on learning, received "
                     f"{received!r}; fit with warm_start=False begins anew"
                 )
-        column, labels = (None, None) if label is None else label
-        codec = Codec.of(deepcopy(earlier.machine))
-        codec = replace(codec, encoder=earlier.encoder, label=column).widened(X)
+        codec = Codec.of(deepcopy(earlier.machine)).widened(X)
+        labels = None if label is None else label[1]
         self.fitting = Fitting.go_on(codec, X, labels, share=self.share, shown="data", name="X")
-        return replace(earlier, machine=codec.machine, encoder=codec.encoder, settings=structure)
+        return replace(earlier, machine=codec.machine, settings=structure)
 
     # Training
     # ----------------------------------------------------------------------------
 
     def learn(
         self,
-        fitted: Fitted,
-        states: Rows,
+        X: Any,
         weights: Tensor | None,
-        *,
-        may_hold_out: Tensor | None = None,
-        whole: bool = True,
+        earlier: Fitted | None,
+        label: tuple[Column, Tensor] | None = None,
     ) -> Fitted:
-        """Trains a machine in place, and returns it as it has become; ``end`` is to follow.
+        """Trains a new machine, or a copy of an earlier one, and returns it; ``end`` is to follow.
 
-        ``may_hold_out``, (rows,) bool, are the rows that ``_row_score`` takes. A ``whole`` fit has its
-        length, schedule and early stopping; else it is one epoch at one rate.
+        Args:
+            X: validated rows.
+            weights: row weights, (rows,); None means uniform.
+            earlier: a machine that goes on; None: a new one is started at the rows.
+            label: Column of a label, with its states of all rows.
         """
-        options, fitting, count = self.options, self.fitting, len(states)
-        assert fitting is not None
-        every = torch.arange(count, device="cpu")
-        scored = every if may_hold_out is None else may_hold_out.nonzero().flatten().cpu()
-        redraw = partial(_redraw, fitted.data_width) if options.binarise == "sample" else None
-
-        def scored_states(index: Tensor) -> Tensor:
-            v = states.take(index)
-            return v if redraw is None else redraw(v, as_generator(0))
-
-        kept, watch, callbacks = every, dict[str, Any](), list[Any]()
-        if whole and options.early_stopping and not self.exact:
-            out, kept = self._hold_out(fitted, count, scored)
-            per_epoch = -(-len(kept) // min(options.batch_size, len(kept)))
-            watch = {
-                "validation": scored_states(out),
-                "validation_weights": None if weights is None else weights[out],
-                "metrics": {"validation_score": options._row_score},
-                "evaluate_every": max(per_epoch, _EVALUATE),
-            }
-            callbacks.append(EarlyStopping("validation_score", options.n_iter_no_change))
-        fitting.rows = states if len(kept) == count else states.subset(kept)
-        fitting.weights = None if weights is None else weights[kept]
-        self._plan(fitting, whole)
+        options = self.options
+        if options.method == "exact" and not (self.whole and earlier is None):
+            raise ValueError(
+                'method: expected "auto" or "chains" for partial_fit, and where warm_start goes on with a '
+                'machine, received "exact", which begins anew'
+            )
+        fitted = self._begin(X, weights, label) if earlier is None else self._go_on(earlier, X, label)
+        fitting, method = self.fitting, self.fitting.recipe.method
+        if unused := list_unused(options, method):
+            _checks.warn(f"{type(options).__name__}: {say_unused(unused, method)}")
+        states, judged = fitting.rows, None
+        if label is not None:  # rows that ``_row_score`` takes
+            judged = ~(label[1] if fitting.exact else states.all()).isnan().any(1)
+        fitting.weights = weights
+        watch: dict[str, Any] = {"device": options.device, "progress": options.verbose > 0}
+        if not fitting.exact:
+            every = torch.ones(len(states), dtype=torch.bool, device="cpu") if judged is None else judged
+            watch |= self._watch(fitted, every.nonzero()[:, 0].cpu())
+        self._plan()
         if fitting.rule is not None:
-            watch |= self._steps(fitting, fitted.progress, whole) | {"transform": redraw}
-            first = scored[torch.isin(scored, kept)][:_SCORED]
-            if whole and len(first):
-                self.rise = Rise(options._row_score, scored_states(first))
-                callbacks.append(self.rise)
-        self.run = run = fitting.train(
-            may_hold_out,
-            seed=fitted.stream("train", fitted.n_updates),
-            progress=options.verbose > 0,
-            callbacks=callbacks,
-            **{"device": options.device, **watch},
-        )
-        if fitting.rule is None:
-            rows = states.take(fitted.rows_to_keep(count, weights)).to(run.machine.device)
-            fitted = replace(fitted, machine=run.machine, history=run.history, n_updates=run.updates)
-            return replace(fitted, generative=self.share != 0, rows=rows)
-        rows = scored_states(fitted.rows_to_keep(count, weights))
-        if not whole and fitted.rows is not None:  # as many of this batch stay as of those before
+            watch |= self._steps(fitted.progress, fitting.rule)
+        self.run = run = fitting.train(judged, seed=fitted.stream("train", fitted.n_updates), **watch)
+        rows = states.take(fitted.rows_to_keep(len(states)))
+        if not self.whole and fitted.rows is not None:  # as many of this batch stay as of those before
             rows = torch.cat([fitted.rows.to(rows), rows])
             rows = rows[fitted.rows_to_keep(len(rows))]
         records = [{**record, "step": record["step"] + fitted.n_updates} for record in run.history]
-        return replace(
+        rule = fitting.rule
+        self.fitted = replace(
             fitted,
-            machine=fitted.machine if run.averaged_machine is None else run.averaged_machine,
-            generative=fitting.rule.generative,
+            machine=run.machine if run.averaged_machine is None else run.averaged_machine,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=Progress(fitting.rule.name, run.rule_state, self.optimizer),
+            progress=None if rule is None else Progress(rule.name, run.rule_state, self.optimizer),
             rows=rows,
             numbers={},
             log_partition=None,
         )
+        return self.fitted
 
-    def _plan(self, fitting: Fitting, whole: bool) -> None:
+    def _plan(self) -> None:
         """Decides what the parameters leave open."""
         options = self.options
         given = {name: getattr(options, name) for name in ("rule", "optimizer", "sweeps", "centred")}
-        fitting.plan(
+        self.fitting.plan(
             options={} if options.chains is None else {"chains": options.chains},
             chains=options.batch_size,
             batch_size=options.batch_size,
             epochs=options.epochs,
             updates=options.max_updates,
             learning_rate=options.learning_rate,
-            whole=whole,
+            whole=self.whole,
             **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
         )
 
-    def _steps(self, fitting: Fitting, earlier: Progress | None, whole: bool) -> dict[str, Any]:
+    def _steps(self, earlier: Progress | None, rule: Rule) -> dict[str, Any]:
         """Returns the settings of training by chains in place of what the plan has."""
-        options, planned, rule = self.options, fitting.decided, fitting.rule
-        assert rule is not None
+        options, planned = self.options, self.fitting.decided
+        before = earlier.optimizer if earlier is not None else None
         own = {each.name for each in fields(options)} - _DECIDED
         passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
         if options.clip_norm != "auto":
@@ -309,48 +246,69 @@ class Training:
 
             def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
                 named, rate = planned["optimizer"], planned["learning_rate"]
-                self.optimizer = make_optimizer(named, parameters, rate, earlier)
-                return self.optimizer
+                make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
+                made: torch.optim.Optimizer = make(parameters)
+                self.optimizer = made
+                if before is not None and isinstance(made, type(before)):
+                    memory = deepcopy(before.state_dict()["state"])  # else tensors would be shared
+                    made.load_state_dict({**made.state_dict(), "state": memory})
+                return made
 
             passed["optimizer"] = optimizer
-        return passed | {
-            "rule_state": earlier.chains_of(rule) if earlier else None,
-            "schedule": options.schedule if whole else "constant",
-        }
+        goes_on = earlier is not None and earlier.rule == rule.name
+        passed["rule_state"] = deepcopy(earlier.chains) if earlier is not None and goes_on else None
+        return passed | {"schedule": options.schedule if self.whole else "constant"}
 
-    def _hold_out(self, fitted: Fitted, count: int, scored: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws the rows to validate on: returns their indices, and those of the rows to train on."""
-        share = self.options.validation_fraction
-        held = max(1, round(share * len(scored)))
-        if held >= count or not len(scored):
+    def _watch(self, fitted: Fitted, judged: Tensor) -> dict[str, Any]:
+        """Returns how a training by chains is followed; with early stopping some rows are held out of it.
+
+        ``judged`` are the indices of the rows that ``_row_score`` takes.
+        """
+        options, fitting = self.options, self.fitting
+        states, weights, batch = fitting.rows, fitting.weights, options.batch_size
+        if not self.whole:
+            return {}
+        if not options.early_stopping:
+            if not len(judged):
+                return {}
+            self.rise = Rise(options._row_score, states.take(judged[:_SCORED]))
+            return {"callbacks": [self.rise]}
+        share, held = options.validation_fraction, max(1, round(options.validation_fraction * len(judged)))
+        if held >= len(states) or not len(judged):
             raise ValueError(
                 f"validation_fraction: expected rows on both sides, received {share} of "
-                f"{len(scored)} rows that can be judged (classifiers: with a label and no missing cell); "
+                f"{len(judged)} rows that can be judged (classifiers: with a label and no missing cell); "
                 "give more rows, or early_stopping=False"
             )
         generator = as_generator(fitted.stream("validation"))
-        out = scored[_random.permutation(len(scored), generator)[:held]].sort().values
-        every = torch.arange(count, device="cpu")
-        return out, every[~torch.isin(every, out)]
+        out = judged[_random.permutation(len(judged), generator)[:held]].sort().values
+        every = torch.arange(len(states), device="cpu")
+        kept = every[~torch.isin(every, out)]
+        fitting.rows = states.subset(kept)
+        fitting.weights = None if weights is None else weights[kept]
+        return {
+            "validation": states.take(out),
+            "validation_weights": None if weights is None else weights[out],
+            "metrics": {"validation_score": options._row_score},
+            "evaluate_every": max(-(-len(kept) // min(batch, len(kept))), _EVALUATE),
+            "callbacks": [EarlyStopping("validation_score", options.n_iter_no_change)],
+        }
 
     def end(self) -> None:
-        """Raises where a signal cut the training short, and warns where the machine was still learning."""
-        assert self.run is not None
+        """Raises where a signal cut the training short, and warns where the machine has not learnt."""
         self.run.whole()
+        name = type(self.options).__name__
         if self.rise is not None and self.run.status == "completed":
-            held_out = [r["validation_score"] for r in self.run.history if "validation_score" in r]
-            self.rise.warn(type(self.options).__name__, self.run.updates, held_out)
-
-
-def _redraw(data_width: int, rows: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws 1 with the intensity as its probability; a missing one stays missing, and the label as it is."""
-    levels, label = rows[:, :data_width], rows[:, data_width:]
-    bits = bernoulli_binarise(levels.nan_to_num(nan=0.0), generator)
-    return torch.cat([bits.masked_fill(levels.isnan(), torch.nan), label], 1)
-
-
-# Optimisers that go on, and warnings
-# ---------------------------------------------------------------------------------
+            self.rise.warn(name, self.run.updates)
+        fitted = self.fitted
+        if self.whole and self.share is None:
+            collapse = self.fitting.find_collapse(fitted.machine, fitted.stream("collapse"), fitted.rows)
+            if collapse is not None:
+                _checks.warn(
+                    f"{name}: {collapse}; a third of the learning_rate, another random_state or "
+                    'rule="cd" may help',
+                    ConvergenceWarning,
+                )
 
 
 @final
@@ -377,13 +335,9 @@ class Rise:
         if self.wants(update.step, update.total):
             self._seen.append(self._score(update.machine, self._rows).cpu())
 
-    def warn(self, name: str, updates: int, held_out: Sequence[float]) -> None:
-        """Warns where the second half of the updates gained more than a tenth of it all.
-
-        Nothing is said where one of the scores of rows that were held out, in order, is above the last: more
-        updates would do harm.
-        """
-        if len(self._seen) < 3 or (held_out and max(held_out) > held_out[-1]):
+    def warn(self, name: str, updates: int) -> None:
+        """Warns where the second half of the updates gained more than a tenth of it all."""
+        if len(self._seen) < 3:
             return
         first, half, last = self._seen
         late, gain = last - half, float((last - torch.minimum(first.mean(), half.mean())).mean())
@@ -393,31 +347,7 @@ class Rise:
             _checks.warn(
                 f"{name}: what the machine knows of its training rows was still rising when training ended: "
                 f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
-                "epochs, a larger max_updates or a higher learning_rate take it further"
-                + ("" if held_out else ", and early_stopping=True ends where other rows no longer gain"),
+                "epochs, a larger max_updates or a higher learning_rate take it further, and "
+                "early_stopping=True ends where other rows no longer gain",
                 ConvergenceWarning,
             )
-
-
-def make_optimizer(
-    named: str | OptimizerFactory, parameters: list[torch.nn.Parameter], rate: float, earlier: Progress | None
-) -> torch.optim.Optimizer:
-    """Returns an optimiser that goes on from that of the last call."""
-    made: torch.optim.Optimizer = (
-        OPTIMIZERS[named](parameters, lr=rate, fused=True) if isinstance(named, str) else named(parameters)
-    )
-    if earlier is not None:
-        earlier.remind(made)
-    return made
-
-
-def warn_of_collapse(name: str, fitted: Fitted, fitting: Fitting | None) -> None:
-    """Warns where chains left a machine that is worse than independent columns."""
-    if fitting is None or fitted.rows is None:
-        return
-    collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), fitted.rows)
-    if collapse is not None:
-        _checks.warn(
-            f'{name}: {collapse}; a third of the learning_rate, another random_state or rule="cd" may help',
-            ConvergenceWarning,
-        )

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal, Self, final
+from typing import Annotated, Any, Self, final
 
 import numpy as np
 import torch
-from sklearn import config_context
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
-from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.class_weight import compute_sample_weight
 from torch import Tensor
 
 from harmonium._random import as_generator
-from harmonium._rows import Rows
 from harmonium._settings import Count, Interval, Setting
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import (
     Array,
     classes_of,
     column_of,
-    counted,
+    learned,
     observed_labels,
     one_hot,
-    taken,
+    validated,
     weights_of,
 )
-from harmonium.estimators._neighbours import from_neighbours
-from harmonium.estimators._training import learner_for
-from harmonium.estimators.rbm import RBM
+from harmonium.estimators._training import Training, learner_for
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import LIMIT_TEXT, unit_log_weights
-from harmonium.tasks import PREDICT_METHODS, log_probabilities, unobserved
+from harmonium.sums import unit_log_weights
+from harmonium.tasks import log_probabilities
 from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
 
 # Of a row with missing cells: p(y | x) is then known to about 0.02, four times as many halve that.
 _CHAINS, _SWEEPS = 10, 60
-_FEATURES = 100  # hidden units by which rows of a table are near, with which neighbours were measured
 
 
 @final
@@ -54,9 +47,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     of ``RBM``: then what a row shows is what it is classified by.
 
     **Missing labels** make it semi-supervised. Missing are NaN, None and pandas' NA, and what
-    ``missing_label`` names. A row without its label teaches ln p(x) in place of ln p(x, y), or, where that
-    is likely to help (``unlabelled``), the label of its neighbours: an ``RBM`` learns all rows, and labels
-    spread along the graph of the rows whose hidden units are most alike.
+    ``missing_label`` names. A row without its label teaches ln p(x) in place of ln p(x, y), and nothing with
+    w = 0.
 
     All other parameters are those of ``RBM``; some have other defaults.
 
@@ -76,16 +68,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             and a row without its label weigh 1.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
-        unlabelled: How rows without a label are used. "density": they train ln p(x); with w = 0 they are
-            ignored. "neighbours": each gets the label of Poisson learning on the graph of 10 nearest
-            neighbours (Calder, Cook, Thorpe & Slepčev 2020), and is then treated as labelled. "auto":
-            "neighbours", unless a logistic regression on the hidden units predicts held-out labels, a fifth
-            at a time, better by more than one standard error. With ``early_stopping`` the validation score is
-            slightly optimistic, because held-out labels took part in the graph.
-        missing_cells: how ``predict`` and its like sum over what a row of X lacks: "exact", by enumeration of
-            the missing cells, or else of the hidden units, in at most 2^35 unit updates (states times
-            columns); "gibbs", by 10 chains of 60 sweeps for every row, that hold its observed cells; "auto":
-            "exact" up to 2^12 states, as with at most 12 hidden units, else "gibbs".
         early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
             missing cell.
         dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
@@ -119,28 +101,23 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     joint: Annotated[float, Setting(Interval(0.0, 1.0))] = OBJECTIVES["hybrid"]
     class_weight: Annotated[dict[Any, float] | str | None, Setting(("balanced",))] = None
     missing_label: str | int | float | None = None
-    unlabelled: Literal["auto", "neighbours", "density"] = "auto"
-    missing_cells: Annotated[str, Setting(PREDICT_METHODS)] = "auto"
     optimizer: str | OptimizerFactory = LABEL.optimizer
     averaging: float | None = LABEL.averaging
     initial_std: float | None = LABEL.initial_std
 
-    def _label_width(self, machine: BoltzmannMachine) -> int:
-        """Sets ``classes_`` to those of a machine, and returns their number."""
+    def _take_label(self, machine: BoltzmannMachine) -> None:
         label = machine.layers[machine.visible[-1]]
         if len(machine.visible) < 2 or label.n_units != 1 or label.width != label.n_states:
             raise ValueError(
                 "machine: expected a label as its last visible layer, one categorical unit beside the data's "
                 f"layers, received {', '.join(str(machine.layers[l]) for l in machine.visible)}"
             )
-        self.classes_ = np.arange(label.width)
-        if "label" in machine.metadata:
-            self.classes_ = classes_of(machine.metadata["label"])
+        known = machine.metadata.setdefault("label", column_of(np.arange(label.width)).to_dict())
+        self.classes_ = classes_of(known)
         if len(self.classes_) != label.width:
             raise ValueError(
                 f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
             )
-        return label.width
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -166,69 +143,39 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._validate_params()
-        training = self._training()
-        training.share = share_of(self.objective, self.joint)
+        training = Training(self, share_of(self.objective, self.joint))
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
             )
         earlier = self._fitted if self.warm_start else None
-        rows = self._rows_to_learn(X, again=earlier is not None)
+        rows = validated(self, X, reset=earlier is None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
         sample_weight = self._weigh_classes(labels, there, weights_of(sample_weight, len(there)))
-        index, weights = counted(sample_weight, rows, self, earlier)
+        rows, index, weights = learned(self, rows, sample_weight, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y: expected at least two classes, received one class, {self.classes_.tolist()[0]!r}"
                 )
-        rows, label = taken(rows, index), one_hot(labels, there, self.classes_)[index]
+        label = one_hot(labels, there, self.classes_)[index]
         if bool(label.isnan().all()):
             raise ValueError(
                 "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
             )
-        column = column_of(self.classes_)
-        fitted, prepared = training.prepare(rows, weights, earlier, (column, label))
-        states = prepared.all()
-        labelled = ~states[:, fitted.data_width :].isnan().any(1)
-        may_hold_out = labelled if training.exact else ~states.isnan().any(1)
-        if self.unlabelled != "density" and bool(label.isnan().any()):
-            seed = fitted.stream("neighbours") % 2**32
-            n_hidden = _FEATURES if training.exact and self.n_hidden is None else self.n_hidden
-            guessed = self._guessed(rows, label, weights, n_hidden, seed)
-            states[:, fitted.data_width :] = guessed.to(states)
-        learned = Rows.of(states, fitted.machine.dtype, missing=True)
-        self._fitted = training.learn(fitted, learned, weights, may_hold_out=may_hold_out)
+        self._fitted = training.learn(rows, weights, earlier, (column_of(self.classes_), label))
         training.end()
 
     def _weigh_classes(self, labels: Array, there: Array, weights: Tensor | None) -> Tensor | None:
         """Returns row weights times those of their classes, (rows,); None means uniform."""
         if self.class_weight is None:
             return weights
-        classes, number = np.unique(labels, return_inverse=True)
-        of_class = compute_class_weight(self.class_weight, classes=classes, y=labels)
         factors = torch.ones(len(there), dtype=torch.float64, device="cpu")
-        factors[torch.from_numpy(there)] = torch.from_numpy(of_class[number].astype(np.float64))
+        each = compute_sample_weight(self.class_weight, labels)
+        factors[torch.from_numpy(there)] = torch.from_numpy(each.astype(np.float64))
         return factors if weights is None else weights * factors
-
-    def _guessed(
-        self, X: Any, label: Tensor, weights: Tensor | None, n_hidden: int | None, seed: int
-    ) -> Tensor:
-        """Returns the labels, (rows, classes), with missing ones as ``unlabelled`` has it."""
-        shared = ("visible", "unknown", "binarise", "hidden_kind", "hidden_states", "batch_size")
-        features = RBM(
-            n_hidden,
-            **{name: getattr(self, name) for name in (*shared, "dtype", "verbose", "device")},
-            method="chains",
-            max_updates=self.max_updates,
-            random_state=seed,
-        )
-        with warnings.catch_warnings(), config_context(transform_output="default"):
-            warnings.simplefilter("ignore", ConvergenceWarning)  # as long as this machine, or its own length
-            means = features.fit(X, sample_weight=weights).transform(X)
-            return from_neighbours(means, label, always=self.unlabelled == "neighbours")
 
     # Labels of rows
     # ----------------------------------------------------------------------------
@@ -238,11 +185,11 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
         Args:
             X: (rows, columns), a frame, dense or sparse. Of a row with missing cells it is the label given
-                what the row shows: these are summed out as ``missing_cells`` says.
+                what the row shows.
 
         Raises:
-            ValueError: other columns than in ``fit``, values that the visible units do not take, a row of
-                missing cells only, or ``missing_cells="exact"`` with too many states to sum over.
+            ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
+                missing cells only.
         """
         best = self._scores_of(X).argmax(1).cpu().numpy()
         labels: Array = self.classes_[best]
@@ -251,9 +198,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Returns p(y | x): (rows, classes), float64, in the order of ``classes_``. Else as ``predict``.
 
-        Exact for a row without missing cells, and for others with ``missing_cells="exact"``; where chains are
-        asked for the mean over their draws of the missing cells of p(y | a row filled in so), which follows
-        p(y | what the row shows) as far as the chains have mixed, to about 0.02.
+        Missing cells, or else the hidden units, are summed out, where they have at most 2^12 states, as 12
+        hidden units have. Beyond, p(y | x) of a row that lacks cells is the mean over ten chains of 60 sweeps
+        that hold what the row shows, known to about 0.02.
         """
         return self._scores_of(X).exp().cpu().numpy()
 
@@ -293,30 +240,12 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
 
     def _scores_of(self, X: Any) -> Tensor:
         """Returns ln p(y | x), (rows, classes), float64."""
-        fitted = self._require_fitted()
-        X, machine = self._validated(X), fitted.double()
-        generator = as_generator(fitted.stream("missing cells"), fitted.machine.device)
-        visible = set(machine.visible)
-        joined = any(visible.issuperset(edge) for edge in machine.edges)  # hidden states are then few: summed
-        method = "exact" if joined else self.missing_cells
-
-        def score(x: Tensor) -> Tensor:
-            v, how = _unlabelled(machine, x), x.isnan().any(1) if method == "gibbs" else method
-            try:
-                found = log_probabilities(
-                    machine, v, machine.visible[-1], 0, how, _SWEEPS, _CHAINS, generator
-                )
-            except ValueError as error:
-                raise ValueError(
-                    "X: expected rows whose missing cells (NaN), or else the hidden units, take "
-                    f'{LIMIT_TEXT} with missing_cells="exact"; "gibbs" and "auto" draw them'
-                ) from error
-            return found[0][:, 0]
-
-        def summed(x: Tensor) -> tuple[Tensor, ...]:
-            return (_unlabelled(machine, x),) if method == "exact" else ()
-
-        return torch.from_numpy(fitted.compute_sums(X, score, summed, self.verbose > 0 or None))
+        fitted, X = self._require_fitted(), self._validated(X)
+        machine = fitted.double()
+        generator = as_generator(fitted.stream("missing cells"), machine.device)
+        about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
+        found = fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0])
+        return torch.from_numpy(found)
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
@@ -338,32 +267,22 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """
         fitted = self._require_fitted()
         fitted.require_density("score_samples")
-        X, machine = self._validated(X), fitted.double()
+        X, machine, codec = self._validated(X), fitted.double(), fitted.codec
+        fitted.warn_of_cost(X)
 
-        def weigh(x: Tensor) -> Tensor:
-            v = _unlabelled(machine, x)
-            try:
-                weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
-            except ValueError as error:
-                raise ValueError(
-                    "X: expected rows whose missing cells (NaN), or else the hidden units, take "
-                    f"{LIMIT_TEXT}; score rows without missing cells, or impute(X)"
-                ) from error
-            shown = ~unobserved(machine, v)[:, : fitted.ends[-1]]
-            return weights + fitted.log_slopes(shown, x).unsqueeze(1)
+        def weigh(v: Tensor) -> Tensor:
+            weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
+            return weights + codec.log_slopes(v).unsqueeze(1)
 
-        log_weights = torch.from_numpy(
-            fitted.compute_sums(
-                X, weigh, lambda x: (_unlabelled(machine, x),), self.verbose > 0 or None, beyond="tail"
-            )
-        )
+        log_weights = torch.from_numpy(fitted.compute(X, weigh, beyond="tail"))
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)
             check_consistent_length(log_weights, there)
             states = one_hot(labels, there, self.classes_)
             log_weights = log_weights.masked_fill(states == 0, -torch.inf)
-        scores: Array = (log_weights.logsumexp(1) - self.log_partition_.value).numpy() + fitted.log_shares(X)
-        return scores
+        scores: Array = (log_weights.logsumexp(1) - self.log_partition_.value).numpy()
+        shares = codec.log_shares(X, machine)
+        return scores if shares is None else scores + shares.sum(1).numpy()
 
     def sample(
         self,
@@ -372,7 +291,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         label: Any = None,
         given: Any = None,
         method: str = "auto",
-        sweeps: int = 1000,
+        sweeps: int | None = None,
         random_state: Any = None,
     ) -> tuple[Any, Array]:
         """Draws rows from the machine, in the units of the data, and their labels.
@@ -384,11 +303,11 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             label: one of ``classes_``, or one for each row: rows are drawn given it. None: drawn too.
             given: cells that are held, see ``RBM.sample``.
             method: see ``RBM.sample``.
-            sweeps: Sweeps of every chain, at least 0.
+            sweeps: see ``RBM.sample``.
             random_state: int, ``RandomState``, or None for that of the estimator.
 
         Returns:
-            (rows, columns), float64, or a frame where ``fit`` saw one and nothing was binarised; and (rows,).
+            (rows, columns), float64, or a frame where ``fit`` saw one; and (rows,).
 
         Raises:
             ValueError: a label that ``fit`` has not met, cells that the machine has no column or no state
@@ -400,10 +319,5 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             return one_hot(labels, there, self.classes_, "label")
 
         told = None if label is None else held
-        rows, states = self._draw(n_samples, given, method, sweeps, random_state, told)
-        return rows, self.classes_[states[self.machine_.visible[-1]].argmax(1).cpu().numpy()]
-
-
-def _unlabelled(machine: BoltzmannMachine, x: Tensor) -> Tensor:
-    """Returns rows beside a label that is missing, (rows, visible_width)."""
-    return torch.nn.functional.pad(x, (0, machine.visible_width - x.shape[1]), value=torch.nan)
+        rows, v = self._draw(n_samples, given, method, sweeps, random_state, told)
+        return rows, self.classes_[v[:, -len(self.classes_) :].argmax(1).cpu().numpy()]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-
-from harmonium.estimators._density import DensityEstimator
-from harmonium.estimators._fitted import posterior_means
+from harmonium.estimators._density import FeatureEstimator
 
 
 @final
 @dataclass(eq=False, repr=False)
-class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
+class DBM(FeatureEstimator):
     """A deep Boltzmann machine: a density of the rows and a transformer to its hidden layers.
 
     Rows go in and come out in the data's own units, as with ``RBM``. ``harmonium.train`` offers more settings
@@ -48,29 +45,3 @@ class DBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     """
 
     n_hidden: Sequence[int] = (100, 50)
-
-    # Hidden layers
-    # ----------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
-
-    def transform(self, X: Any) -> Any:
-        """Returns the hidden units' means given what every row shows, by naive mean field.
-
-        The layers stand side by side.
-
-        Args:
-            X: (rows, columns), dense or sparse.
-
-        Returns:
-            (rows, sum of n_hidden), the lowest hidden layer first; float32 for float32 data, else float64.
-
-        Raises:
-            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
-                units do not take.
-        """
-        fitted = self._require_fitted()
-        X, machine = self._validated(X), fitted.double()
-        return fitted.compute(X, lambda v: posterior_means(machine, v), like=X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
@@ -13,11 +13,9 @@ from torch import Tensor
 
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
-from harmonium.estimators._density import DensityEstimator
+from harmonium.estimators._density import DensityEstimator, log_states
 from harmonium.estimators._fitted import digest_of
 from harmonium.estimators._intake import Array
-from harmonium.likelihood import LogPartition
-from harmonium.tables import Table
 from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -66,108 +64,83 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     _: KW_ONLY
     contamination: Annotated[float | Literal["auto"], Setting(Interval(0.0, 0.5, "right"))] = "auto"
 
-    _NUMBERS = ("offset_", "_log_partition_of_offset", "_machine_of_offset", "_fall", "_least_share")
-
     def _calibrate(self, X: Any, weights: Tensor | None) -> None:
         fitted = self._require_fitted()
-        fitted.numbers = {
-            "_log_partition_of_offset": self.log_partition_.value,
-            "_machine_of_offset": digest_of(fitted.machine),
-        }
-        scores = self._completed_scores(X)
-        shares = np.broadcast_to(fitted.log_shares(X, beyond="end"), scores.shape)
+        scores, shares = self._relative_scores(X)
         each = np.ones(len(scores)) if weights is None else weights.numpy()
-        fitted.numbers |= {
-            "_fall": max(1.0, _mean_shortfall(scores - shares, each)),
-            "_least_share": float(shares[each > 0].min()),
+        far = scores - _quantile(scores, each, _LOWEST)
+        fall = -np.average(far, weights=each * (far < 0)) if (far < 0).any() else 1.0
+        scores = scores + shares
+        low, high = (_quantile(scores, each, share) for share in (0.25, 0.75))
+        named = None if self.contamination == "auto" else self.contamination
+        fitted.numbers = {
+            "threshold": low - _REACH * (high - low) if named is None else _quantile(scores, each, named),
+            "fall": max(1.0, float(fall)),
+            "least_share": float(shares.min()),
+            "machine": digest_of(fitted.machine),
         }
-        if self.contamination == "auto":
-            low, high = _quantiles(scores, each, [0.25, 0.75])
-            offset = low - _REACH * (high - low)
-        else:
-            (offset,) = _quantiles(scores, each, [self.contamination])
-        fitted.numbers["offset_"] = float(offset)
 
     @property
     def offset_(self) -> float:
         """The threshold: ln p of outliers is below it, in nats."""
-        numbers = self._require_fitted().numbers
-        if "offset_" not in numbers:
-            raise NotFittedError(
-                "offset_: expected a threshold, received a machine without; "
-                "RBMOutlier.from_machine(machine_, X) finds it on rows X"
-            )
-        offset: float = numbers["offset_"]
-        return offset
-
-    @offset_.setter
-    def offset_(self, offset: float) -> None:
-        fitted = self._require_fitted()
-        self._fitted = replace(fitted, numbers={**fitted.numbers, "offset_": offset})
+        return self._threshold() - self.log_partition_.value
 
     def decision_function(self, X: Any) -> Array:
         """Returns ln p of every row minus ``offset_``, negative for outliers: (rows,), float64.
 
-        It is that of the states that cells of a table are coded by, and of arrays that of ``score_samples``.
-        ln p has the ln Z that ``offset_`` was found with, so that another estimate of it changes nothing. Of
-        a row with missing cells it is the mean of ln p over ten draws of these given what the row shows.
-        ln p(cells | states) below that of all training rows, as of a cell beyond their range, counts m times,
-        for a mean distance of m nats of the lowest tenth of the training rows below the others, at least 1.
+        It is that of the states that cells of a table are coded by, and of arrays that of ``score_samples``;
+        ln Z cancels. Of a row with missing cells it is the mean of ln p over ten draws of these given what
+        the row shows. ln p(cells | states) below that of all training rows, as of a cell beyond their range,
+        counts m times, for a mean distance of m nats of the lowest tenth of the training rows below the
+        others, at least 1.
 
         Raises:
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
                 missing cells only.
         """
-        fitted, offset = self._require_fitted(), self.offset_
-        if fitted.numbers.get("_machine_of_offset") != digest_of(fitted.machine):
-            raise NotFittedError(
-                "offset_: expected a threshold of machine_ as it is, received one of before it changed; "
-                "RBMOutlier.from_machine(machine_, X) finds it on rows X"
-            )
-        scores: Array = self._completed_scores(self._validated(X)) - offset
-        return scores
+        threshold, numbers = self._threshold(), self._require_fitted().numbers
+        scores, shares = self._relative_scores(self._validated(X))
+        beyond = np.minimum(shares - numbers["least_share"], 0.0)
+        decided: Array = scores + shares + (numbers["fall"] - 1) * beyond - threshold
+        return decided
 
     def predict(self, X: Any) -> Array:
         """Returns -1 for outliers and 1 for others, (rows,), int64. Else as ``decision_function``."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    @torch.no_grad()
-    def _completed_scores(self, X: Any) -> Array:
-        """Returns ln p of validated rows, each whole or completed by draws."""
+    def _threshold(self) -> float:
+        """Returns ``offset_`` plus ln Z, if it was found for the machine as it is."""
         fitted = self._require_fitted()
-        machine, kept = fitted.double(), fitted.numbers.get("_log_partition_of_offset")
-        constant = self.log_partition_ if kept is None else LogPartition.exact(kept)
-        generator = as_generator(fitted.stream("missing cells"), machine.device)
-        score = self._log_states if isinstance(fitted.encoder, Table) else self._log_density
+        if fitted.numbers.get("machine") != digest_of(fitted.machine):
+            raise NotFittedError(
+                "offset_: expected a threshold of machine_ as it is, received none, or one of before it "
+                "changed; RBMOutlier.from_machine(machine_, X) finds it on rows X"
+            )
+        threshold: float = fitted.numbers["threshold"]
+        return threshold
 
-        def scores(v: Tensor) -> Tensor:
-            hole = unobserved(machine, v)
-            drawn = v.unsqueeze(0)
+    @torch.no_grad()
+    def _relative_scores(self, X: Any) -> tuple[Array, Array]:
+        """Returns ln p of the states of validated rows plus ln Z, of holes the mean over draws, and ln p of
+        their cells given the states, each (rows,).
+        """
+        fitted = self._require_fitted()
+        machine, codec = fitted.double(), fitted.codec
+        generator = as_generator(fitted.stream("missing cells"), machine.device)
+
+        def score(v: Tensor) -> Tensor:
+            drawn, hole = v.unsqueeze(0), unobserved(machine, v)
             if bool(hole.any()):
                 drawn = impute(machine, v, hole, draws=_DRAWS, seed=generator).draws
-            return torch.stack([score(machine, x, constant) for x in drawn]).mean(0)
+            slopes = 0.0 if codec.encoder.tabular else codec.log_slopes(drawn[0])
+            return torch.stack([log_states(machine, x, 0.0) for x in drawn]).mean(0) + slopes
 
-        shares, numbers = fitted.log_shares(X, beyond="end"), fitted.numbers
-        beyond = np.minimum(shares - numbers.get("_least_share", 0.0), 0.0)
-        completed: Array = fitted.compute(X, scores) + shares + (numbers.get("_fall", 1.0) - 1) * beyond
-        return completed
-
-
-def _mean_shortfall(scores: Array, weights: Array) -> float:
-    """Returns the mean distance of the lowest tenth of scores below the others."""
-    end = _quantiles(scores, weights, [_LOWEST])[0]
-    below = scores < end
-    return float(np.average(end - scores[below], weights=weights[below])) if weights[below].any() else 0.0
+        shares, scores = codec.log_shares(X, machine, beyond="end"), fitted.compute(X, score)
+        return scores, np.zeros(len(scores)) if shares is None else shares.sum(1).numpy()
 
 
-def _quantiles(values: Array, weights: Array, shares: list[Any]) -> Array:
-    """Returns linear quantiles as NumPy's, of values that count as often as they weigh."""
+def _quantile(values: Array, weights: Array, share: float) -> float:
+    """Returns the least value above which less than the rest of the weight lies."""
     order = values.argsort()
-    order = order[weights[order] > 0]
-    values, ends = values[order], np.cumsum(weights[order])
-    places = np.array(shares) * max(ends[-1] - 1, 0)
-    below = np.floor(places)
-    low = values[np.searchsorted(ends, below, side="right").clip(max=len(values) - 1)]
-    high = values[np.searchsorted(ends, below + 1, side="right").clip(max=len(values) - 1)]
-    between: Array = low + (places - below) * (high - low)
-    return between
+    ends = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(ends, share * ends[-1], side="right")])

@@ -7,21 +7,16 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
-from torch import Tensor
 
-from harmonium._rows import refuse_blank
 from harmonium._settings import Count
-from harmonium.estimators._density import DensityEstimator
-from harmonium.estimators._fitted import posterior_means
-from harmonium.machine import BoltzmannMachine
+from harmonium.estimators._density import FeatureEstimator
 from harmonium.sums import visible_means_given
 
 
 @final
 @dataclass(eq=False, repr=False)
-class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
+class RBM(FeatureEstimator):
     """A restricted Boltzmann machine: a density of the rows and a transformer to its hidden units.
 
     Rows go in and come out in the data's own units, a frame as a frame: an encoder, chosen with the visible
@@ -44,10 +39,6 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
         unknown: of a table, what becomes of a later label that its column has no state for: "missing" takes
             it as missing, with a warning, where other cells are predicted, and as improbable where rows are
             scored; "error" refuses it, and counts beyond the largest.
-        binarise: "sample": the data are numbers in [0, 1], or grey levels 0 to 255 of uint8, and each is the
-            probability that its Bernoulli unit is 1: every update draws 0 and 1 anew. ``transform``,
-            ``score_samples`` and the like then see one draw of their rows, the same at every call. None: the
-            data are as they are.
         hidden_kind: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
@@ -110,7 +101,7 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
             optimiser's memory of the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``,
-            ``hidden_kind``, ``hidden_states``, ``visible``, ``unknown``, ``binarise`` or ``dtype``.
+            ``hidden_kind``, ``hidden_states``, ``visible``, ``unknown`` or ``dtype``.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration of the visible or of
             the hidden states, up to 2^35 unit updates (states times columns of the machine); "ais": by
             annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".
@@ -156,43 +147,17 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
     n_hidden: Count | None = None
     _samples_images = True
 
-    # Hidden units and reconstructions
-    # ----------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.machine_.layers[-1].width
-
-    def transform(self, X: Any) -> Any:
-        """Returns the hidden units' means given every row, E[h | v].
-
-        Of a row with missing cells too where there are at most 12 hidden units, as their states are summed.
-        With more units such a row's means are found by naive mean field, which is no longer exact.
-
-        Args:
-            X: (rows, columns), a frame, dense or sparse.
-
-        Returns:
-            (rows, n_hidden), or (rows, n_hidden * hidden_states) for categorical hidden units; float32 for
-            float32 data, else float64. Computed in float64, so that the split into batches does not show.
-
-        Raises:
-            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
-                units do not take.
-        """
-        fitted = self._require_fitted()
-        X, machine = self._validated(X), fitted.double()
-        return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
-
     def inverse_transform(self, X: Any) -> Any:
         """Returns the visible units' means given hidden values, E[v | h], in the units of the data.
+
+        Of the means that ``transform`` returns it makes reconstructions.
 
         Args:
             X: (rows, n_hidden) hidden states or means, as ``transform`` returns them.
 
         Returns:
-            (rows, columns); float32 for float32 values, else float64. Of categorical units the most probable
-            label is given.
+            (rows, columns); float32 for float32 values, else float64; of a table what its rows are. For 0/1
+            data a probability; of categorical units and labels the most probable one.
 
         Raises:
             ValueError: another number of columns, or NaN.
@@ -204,39 +169,5 @@ class RBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
                 f"X: expected {self._n_features_out} columns of hidden values, received {X.shape[1]}"
             )
         h = torch.from_numpy(X.astype(np.float64)).to(fitted.machine.device)
-        return fitted.decode(_visible_means(fitted.double(), h), like=X)
-
-    def reconstruct(self, X: Any) -> Any:
-        """Returns rows after a mean-field pass up and down, E[v | h = E[h | v]], in the units of the data.
-
-        Args:
-            X: (rows, columns), dense or sparse.
-
-        Returns:
-            (rows, columns), dense; float32 for float32 data, else float64. For 0/1 data a probability; of
-            categorical units the most probable label. Of a table what its rows are, a frame for a frame: of
-            labels the most probable ones.
-
-        Raises:
-            ValueError: as ``transform``.
-        """
-        fitted = self._require_fitted()
-        X, machine = self._validated(X), fitted.double()
-        means = [_visible_means(machine, _hidden_means(machine, refuse_blank(v))) for v in fitted.states(X)]
-        return fitted.decode(torch.cat(means), like=X)
-
-
-@torch.no_grad()
-def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
-    hamiltonian = machine.hamiltonian()
-    (hidden,) = machine.hidden
-    means = hamiltonian.mean(hidden, hamiltonian.field(hidden, hamiltonian.split(v)))
-    holed = v.isnan().any(1)
-    if bool(holed.any()):
-        means[holed] = posterior_means(machine, v[holed])
-    return means
-
-
-@torch.no_grad()
-def _visible_means(machine: BoltzmannMachine, h: Tensor) -> Tensor:
-    return visible_means_given(machine.hamiltonian(), h)
+        with torch.no_grad():
+            return fitted.decode(visible_means_given(fitted.double().hamiltonian(), h), like=X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from numbers import Integral
 from typing import Any, Self, final
 
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from harmonium import _checks
 from harmonium.data import Frame, Series, frame_of, is_frame
-from harmonium.estimators._intake import Array
+from harmonium.estimators._intake import Array, take_tables
 from harmonium.estimators.rbm import RBM
 
 
@@ -70,8 +71,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         self._validate_params()
         if y is None:
             raise ValueError("y: expected numbers: it requires y to be passed, but the target y is None")
-        told = _read_target(y)
-        fresh = clone(self)
+        told, fresh = _read_target(y), copy(self)
         frame = fresh._read(X, reset=True)
         check_consistent_length(frame, told)
         names = {column.name for column in frame.columns}
@@ -85,9 +85,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
             learner.set_params(random_state=self.random_state)
         learner.fit(_beside(frame, target, told), sample_weight=sample_weight)
         fresh.estimator_, fresh.target_ = learner, target
-        self.__dict__.update(fresh.__dict__ | self.get_params(deep=False))
-        if not hasattr(fresh, "feature_names_in_"):
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__ = fresh.__dict__
         return self
 
     def predict(self, X: Any) -> Array:
@@ -99,9 +97,8 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
-        means: Array = self._estimator().predict_column(
-            self._rows(X), self.target_, random_state=self.random_state
-        )
+        rows, seed = self._rows(X), self.random_state
+        means: Array = self.estimator_.predict_column(rows, self.target_, random_state=seed)
         return means
 
     def predict_quantiles(
@@ -119,11 +116,11 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         """
         for share in quantiles:
             _checks.real(share, "quantiles", low=0.0, high=1.0)
-        estimator, rows = self._estimator(), self._rows(X)
+        rows = self._rows(X)
         seed = self.random_state if random_state is None else random_state
         drawn = [
             frame_of(each).columns[-1].values
-            for each in estimator.imputations(rows, self.draws, random_state=seed)
+            for each in self.estimator_.imputations(rows, self.draws, random_state=seed)
         ]
         return np.quantile(np.array(drawn, dtype=np.float64), quantiles, axis=0).T
 
@@ -140,17 +137,11 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         Raises:
             ValueError: as ``predict``, or targets that are no finite numbers.
         """
-        estimator, told = self._estimator(), _read_target(y)
-        frame = self._read(X, reset=False)
-        check_consistent_length(frame, told)
-        return estimator.score_samples(_beside(frame, self.target_, told)) - estimator.score_samples(
-            _beside(frame, self.target_, np.full(len(told), np.nan))
-        )
-
-    def _estimator(self) -> RBM:
-        check_is_fitted(self)
-        estimator: RBM = self.estimator_
-        return estimator
+        told, rows = _read_target(y), self._rows(X)
+        check_consistent_length(rows, told)
+        whole = Frame((*rows.columns[:-1], Series(self.target_, told, "float64")), rows.library, rows.index)
+        scores: Array = self.estimator_.score_samples(whole) - self.estimator_.score_samples(rows)
+        return scores
 
     def _read(self, X: Any, *, reset: bool) -> Frame:
         """Returns rows as a frame, looked at as scikit-learn does."""
@@ -166,10 +157,7 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         return _beside(frame, self.target_, np.full(len(frame), np.nan))
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        return tags
+        return take_tables(super().__sklearn_tags__())
 
 
 def _read_target(y: Any) -> Array:

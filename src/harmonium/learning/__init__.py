@@ -4,7 +4,6 @@ from harmonium.learning import rules as rules
 from harmonium.learning.conditionals import Conditionals as Conditionals, DataUnits as DataUnits
 from harmonium.learning.coupled import CoupledChains as CoupledChains
 from harmonium.learning.discriminative import label_rate as label_rate
-from harmonium.learning.exact import exact_gradient as exact_gradient
 from harmonium.learning.expectation import (
     ClampedChains as ClampedChains,
     Enumeration as Enumeration,

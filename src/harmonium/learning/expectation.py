@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
@@ -29,7 +29,7 @@ from harmonium.chains import (
 )
 from harmonium.distributed import Shards
 from harmonium.machine import Hamiltonian, Statistics
-from harmonium.sums import expect, few_states
+from harmonium.sums import MAX_MISSING_STATES, HiddenStates, expect, few_states, lists_hidden_states
 
 Start = Literal["data", "persistent", "noise"]
 StepSchedule = Literal["hyperbolic", "cosine"]
@@ -86,6 +86,7 @@ class ExpectationRequest:
         row_weights: Weights of the rows of v, (batch,), above 0 and of mean 1; None means uniform.
         complete: whether every entry of v is observed.
         fields: Fields of hidden layers given v, where one side of a gradient has made them for the other.
+        tables: Hidden states that one side of a gradient has listed, for the other too; none: it has not.
         shards: Shards of which this request is one; ``weight`` has its share of the rows. None: it is all.
         parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
             where they are not known.
@@ -101,6 +102,7 @@ class ExpectationRequest:
     state: Any = None
     row_weights: Tensor | None = None
     fields: dict[int, Tensor] = field(default_factory=dict)
+    tables: list[HiddenStates] = field(default_factory=list)
     shards: Shards | None = None
     parameters: Mapping[str, Tensor] | None = None
     supported: bool = False
@@ -181,6 +183,38 @@ class ExpectationRequest:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})
 
+    def find_label(self, layers: Collection[int]) -> int | None:
+        """Returns the one visible layer besides these, if ``add_labels`` takes it.
+
+        It has few states, and one hidden layer, without edges of its own, is joined to layers that all rows
+        show. None: there is no such layer.
+        """
+        graph = self.hamiltonian.graph
+        rest = [l for l in graph.visible if l not in layers]
+        if len(graph.hidden) != 1 or graph.inner or len(rest) != 1:
+            return None
+        unit, split = self.hamiltonian.layers[rest[0]], self.hamiltonian.split(self.v)
+        few = unit.n_units == 1 and unit.n_states is not None and unit.n_states <= MAX_MISSING_STATES
+        shown = self.complete or not any(bool(split[l].isnan().any()) for l in layers)
+        return rest[0] if few and shown else None
+
+    def add_labels(self, label: int, joint: float) -> None:
+        """Adds E[S | v] - (1 - joint) E[S | v without its label] at once, by the states of the label.
+
+        Given all else the hidden units are independent, so that their joint states need no sum. Of joint = 0
+        the fields of what is not the label then have a gradient of 0 but for the last digit of their sum.
+        """
+        hamiltonian, v, count = self.hamiltonian, self.v, len(self.v)
+        (hidden,), values = hamiltonian.graph.hidden, hamiltonian.layers[label].values().to(v)
+        states = [x.repeat_interleave(len(values), 0) for x in hamiltonian.split(v)]
+        labels, states[label] = hamiltonian.split(v)[label], values.repeat(count, 1)
+        fields = {hidden: hamiltonian.field(hidden, states)}
+        log_weights = -hamiltonian.free_energy(states, (hidden,), fields).view(count, -1)
+        unlike = (labels.unsqueeze(1) != values).any(2) & ~labels.isnan().any(1, keepdim=True)
+        seen = log_weights.masked_fill(unlike, -math.inf).softmax(1)
+        weights = self.row_weight * (seen - (1 - joint) * log_weights.softmax(1)).t()
+        self.into.add(hamiltonian, states, weights.t().flatten(), (hidden,), fields)
+
 
 _STEADY = StepControl()
 
@@ -199,6 +233,10 @@ class Expectation(ABC):
     @abstractmethod
     def add(self, request: ExpectationRequest) -> Outcome:
         """Adds what the request asks for, as well as this expectation can."""
+
+    def parts(self, request: ExpectationRequest) -> list[ExpectationRequest]:
+        """Returns the parts of a clamped request that ``add`` treats alike."""
+        return request.split_by_missing()
 
     @property
     def is_steady(self) -> bool:
@@ -239,11 +277,32 @@ class Enumeration(Expectation):
             _checks.instance(roots, "roots", Mapping, "a mapping from layers to matrices")
         self.clamped, self.roots, self.grid = clamped, roots, grid
 
+    def parts(self, request: ExpectationRequest) -> list[ExpectationRequest]:
+        if self.grid:
+            return request.split_by_missing()
+        if self.roots or not request.hamiltonian.graph.independent:
+            return [request]
+        lacks = request.hamiltonian.unobserved(request.v).any(-1)
+        if 2 * int(lacks.sum()) > len(lacks):  # then a table for all rows takes less
+            return [request]
+        sides = ((~lacks, True), (lacks, False))
+        return [request.select_rows(rows, complete) for rows, complete in sides if bool(rows.any())]
+
     def add(self, request: ExpectationRequest) -> Outcome:
-        if self.clamped and not self.roots and (request.exact or not self.grid):
-            return request.add_exact()
+        hamiltonian, into = request.hamiltonian, request.into
         v, weight = (request.v, request.row_weight) if self.clamped else (None, request.weight)
-        expect(request.hamiltonian, request.into, weight, v, roots=self.roots, grid=self.grid)
+        complete = self.clamped and request.complete
+        if complete and hamiltonian.graph.independent and not self.roots:
+            return request.add_exact()
+        if not (self.grid or request.tables) and (
+            self.roots or lists_hidden_states(hamiltonian, v, complete)
+        ):
+            request.tables.append(HiddenStates(hamiltonian, self.roots))
+        if request.tables:
+            request.tables[0].expect(into, weight, v)
+        else:
+            grid = self.grid and not (self.clamped and request.exact)
+            expect(hamiltonian, into, weight, v, complete=complete, grid=grid)
         return Outcome(None, {})
 
 

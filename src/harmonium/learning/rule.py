@@ -18,6 +18,7 @@ from harmonium.chains import GibbsLangevin, Langevin
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import (
     ClampedChains,
+    Enumeration,
     Expectation,
     ExpectationRequest,
     FreeChains,
@@ -192,15 +193,23 @@ class Rule:
         """
         # A clamped estimate keeps no state: every batch brings other data.
         diagnostics: dict[str, float | Tensor] = {}
-        for part in (request,) if request.complete else request.split_by_missing():
-            diagnostics |= self.clamped.add(part).diagnostics
+        label = None
+        if self.condition_on is not None and isinstance(self.clamped, Enumeration) and not self.clamped.roots:
+            label = request.find_label(self.condition_on)
+        if label is not None:
+            request.add_labels(label, self.joint)  # of both sides
+        elif request.complete:
+            diagnostics |= self.clamped.add(request).diagnostics
+        else:
+            for part in self.clamped.parts(request):
+                diagnostics |= self.clamped.add(part).diagnostics
         clamped = request.into.means() if self.centred else []
         earlier = state if isinstance(state, PreviousBatch) else PreviousBatch(free=state)
-        if self.condition_on is not None:
+        if self.condition_on is not None and label is None:
             condition = request.hamiltonian.observe_only(self.condition_on, request.v)
             weight = request.weight * (self.joint - 1.0)
             second = replace(request, v=condition, weight=weight, fields={}, complete=False)
-            for part in second.split_by_missing():
+            for part in self.clamped.parts(second):
                 noted = self.clamped.add(part).diagnostics
                 diagnostics |= {f"condition_{name.removeprefix('clamped_')}": x for name, x in noted.items()}
         free = Outcome(None, {})

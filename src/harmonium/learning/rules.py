@@ -61,7 +61,8 @@ def exact(*, roots: Mapping[int, Tensor] | None = None) -> Rule:
         roots: Matrices R for visible Gaussian layers, (width_l, width_l), where the data have columns x = R u
             and the machine is one of u; rows may lack any of x. See ``tables.fold``. None: x = u.
     """
-    return Rule("exact", Enumeration(clamped=True, roots=roots), Enumeration(clamped=False), "exact")
+    clamped, free = (Enumeration(clamped=side, roots=roots) for side in (True, False))
+    return Rule("exact", clamped, free, "exact")
 
 
 @recipe

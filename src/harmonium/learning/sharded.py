@@ -57,13 +57,11 @@ class Sharded:
         generator: torch.Generator,
         row_weights: Tensor | None = None,
         observed: bool | None = None,
-        rows: int | None = None,
     ) -> Estimate:
         """Estimates the gradient as ``Rule.estimate`` does, of the same batch in every process.
 
-        The state is that of this process's shards, a list in their order. With ``rows``, v has the rows of
-        these shards alone (``Shards.own_rows``) of a batch of so many, which all weigh the same. Diagnostics
-        are left where they are for ``read``.
+        The state is that of this process's shards, a list in their order. Diagnostics are left where they are
+        for ``read``.
 
         Raises:
             ValueError: fewer rows than shards, or chains that the shards do not divide.
@@ -75,7 +73,7 @@ class Sharded:
         )
         kept: list[Any] = []
         notes: list[Mapping[str, float | Tensor]] = []
-        parts = self._parts(whole, len(v) if rows is None else rows, state, kept, notes)
+        parts = self._parts(whole, state, kept, notes)
         sums, centre = pairwise(parts, _add)
         tensors = [*chain.from_iterable(sums.thetas), *sums.products, *centre]
         numbers = self._numbers(notes, hamiltonian.thetas[0][0])
@@ -120,21 +118,16 @@ class Sharded:
     def _parts(
         self,
         whole: ExpectationRequest,
-        number: int,
         state: Any,
         kept: list[Any],
         notes: list[Mapping[str, float | Tensor]],
     ) -> Iterator[tuple[Statistics, list[Tensor]]]:
         """Makes the statistics and offsets of each shard, and appends what it keeps and notes."""
-        spans = self.shards.rows(number, "batch_size")
-        first = 0 if len(whole.v) == number else spans[0].start
+        spans = self.shards.rows(len(whole.v), "batch_size")
         before = [None] * len(spans) if state is None else state
         noises = self.shards.generators(whole.generator, whole.v.device)
         for rows, noise, old in zip(spans, noises, before, strict=True):
-            here = slice(rows.start - first, rows.stop - first)
-            part = whole.select_rows(here, whole.complete or _checks.observed(whole.v[here]))
-            if len(whole.v) < number:
-                part = replace(part, weight=(rows.stop - rows.start) / number)
+            part = whole.select_rows(rows, whole.complete or _checks.observed(whole.v[rows]))
             hamiltonian = whole.hamiltonian.of_shard(self.shards.number)
             request = replace(
                 part,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, final
@@ -204,7 +205,8 @@ def find_log_partition(
     _checks.one_of(method, "method", ("auto", "exact", "ais"))
     cheap = method == "auto" and affordable(unit_updates(machine.hamiltonian(forbidden=True)), fraction)
     if cheap or method == "exact":
-        return LogPartition.exact(exact_log_partition(machine))
+        # Of parameters in float64: from float32 the variance of a unit keeps seven digits.
+        return LogPartition.exact(exact_log_partition(deepcopy(machine).double()))
     if X is not None:
         rows = read_rows(machine, X)
         index = rows.spread(BASE_ROWS, whole=True)

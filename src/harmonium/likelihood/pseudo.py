@@ -151,8 +151,7 @@ def predictive_log_score(
     Raises:
         ValueError: X that does not fit, or a fraction out of range.
     """
-    if not 0 < _checks.real(fraction, "fraction") < 1:
-        raise ValueError(f"fraction: expected a number in (0, 1), received {fraction}")
+    _checks.real(fraction, "fraction", 0.0, 1.0, "neither")
     v = machine.visible_rows(X, "X", missing=True)
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()

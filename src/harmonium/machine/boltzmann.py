@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
 from itertools import pairwise
 from math import inf, isfinite
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harmonium import _checks, _html, _random, _storage
+from harmonium import _checks, _random, _storage
 from harmonium._checks import Numbers
 from harmonium.couplings import Coupling, Dense
 from harmonium.layers import Layer
@@ -430,7 +431,7 @@ class BoltzmannMachine(nn.Module):
         return draw_graph(self.graph, list(self.layers), list(self.couplings))
 
     def _repr_html_(self) -> str:
-        return self.draw().svg + _html.text(self.describe())
+        return f"{self.draw().svg}<pre>{escape(self.describe())}</pre>"
 
     def config(self) -> dict[str, Any]:
         """Returns layers, edges and visible layers as JSON has them; with the parameters, the machine."""

@@ -236,8 +236,8 @@ def init_visible_biases_(
         ValueError: rows of another width, or of values outside the support of the visible units; weights that
             do not fit.
     """
-    if pseudocount is not None and not 0 < _checks.real(pseudocount, "pseudocount") < 1:
-        raise ValueError(f"pseudocount: expected a number in (0, 1), received {pseudocount}")
+    if pseudocount is not None:
+        _checks.real(pseudocount, "pseudocount", 0.0, 1.0, "neither")
     _fit_visible(machine, rows, weights, pseudocount)
 
 

@@ -155,6 +155,11 @@ def _lacked(hamiltonian: Hamiltonian, v: Tensor | None) -> dict[int, float]:
     return {l: 1.0 for l, lacks in zip(hamiltonian.graph.visible, lacking, strict=True) if lacks}
 
 
+def lists_hidden_states(hamiltonian: Hamiltonian, v: Tensor | None, complete: bool = False) -> bool:
+    """Returns whether hidden states (``HiddenStates``) are fewest for rows, as ``expect`` takes them."""
+    return _fewest(hamiltonian, {} if complete else _lacked(hamiltonian, v))[0]
+
+
 def log2_states(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
     """Returns log2 of the states that are listed for every row, (rows,) on the CPU.
 
@@ -313,7 +318,6 @@ def expect(
     v: Tensor | None = None,
     *,
     complete: bool = False,
-    roots: Mapping[int, Tensor] | None = None,
     grid: bool = False,
 ) -> None:
     """Adds weight · E[S], or with v the sum over its rows of weight · E[S | v_row].
@@ -324,15 +328,14 @@ def expect(
         weight: Weight of every row, a number or (rows,).
         v: (rows, visible_width), NaN where not observed; None: one row that shows nothing.
         complete: whether the rows are known to be observed throughout, and checked.
-        roots: Roots of columns, see ``HiddenStates``; hidden states are then listed.
         grid: see ``log_weights``; rows that lack the same units are then integrated together.
 
     Raises:
         ValueError: as ``log_weights``.
     """
     by_hidden, size = _fewest(hamiltonian, {} if complete else _lacked(hamiltonian, v))
-    if not grid and (roots or by_hidden):
-        HiddenStates(hamiltonian, roots).expect(into, weight, v)
+    if not grid and by_hidden:
+        HiddenStates(hamiltonian).expect(into, weight, v)
     elif v is None or (not grid and size <= _SHORT_LOG2_STATES):
         _plan(hamiltonian, v, complete, grid).expect(into, weight)
     elif not grid:

@@ -33,19 +33,6 @@ def count_factors(rows: int, columns: int) -> int | None:
     return _FACTORS if columns > _MANY_COLUMNS and rows < _ROWS_A_COLUMN * columns else None
 
 
-def seconds_of_sum(lacking: Tensor) -> float:
-    """Returns about how long one sum over rows of joined columns takes on one core.
-
-    Args:
-        lacking: Marks the cells that rows lack, (rows, columns).
-    """
-    # Measured for 100 to 1,000 columns of 600 and 2,000 rows that lacked none, a tenth or a third.
-    rows, columns = lacking.shape
-    each = lacking.sum(1, dtype=torch.float64)
-    products = 0.3e-9 * rows * columns**2 + 0.5e-9 * columns**3
-    return float(products + 1e-7 * each.square().sum() + 0.5e-9 * each.pow(3).sum())
-
-
 @torch.no_grad()
 def fit_normal(
     X: Numbers,

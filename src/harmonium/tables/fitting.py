@@ -70,7 +70,6 @@ class Fitting:
         std: float | None = None,
         seed: int = 0,
         dtype: torch.dtype | None = None,
-        double_chains: bool = False,
         shown: str = "anything",
         **choices: Any,
     ) -> Self:
@@ -86,7 +85,6 @@ class Fitting:
             std: standard deviation of the first couplings; None: that of ``Recipe.defaults``.
             seed: Seed that all streams of the fit derive from.
             dtype: Type of the parameters; None: float32.
-            double_chains: whether those of training by chains are float64 in place of it.
             shown: what every row has to show, see ``Codec.rows``.
             **choices: kind, n_states, method, init and steered, see ``choose``.
 
@@ -98,7 +96,7 @@ class Fitting:
         count = X.samples.shape[0] if hasattr(X, "samples") else X.shape[0]
         recipe = choose(codec.encoder, visible, count, hidden, label=label, **choices)
         chains = recipe.method == "chains"
-        machine = recipe.machine.to(dtype=torch.float64 if chains and double_chains else dtype)
+        machine = recipe.machine.to(dtype=dtype)
         machine.metadata |= codec.to_dict()
         rows = codec.rows(X, machine.dtype, labels, shown=shown)
         if chains:

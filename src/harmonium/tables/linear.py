@@ -1,7 +1,7 @@
 """Straight lines beside a machine: missing cells predicted by one normal distribution of all columns.
 
 They help where cells are filled in with means. Each column has a share for them, which hidden cells of
-held-out rows choose; draws and scores are the machine's alone (docs/decisions/0028-one-model-a-table.md).
+held-out rows choose; draws and scores are the machine's alone (docs/decisions/0020-one-model-a-table.md).
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium.data import Rows
 from harmonium.machine import BoltzmannMachine, init_visible_biases_
-from harmonium.sums import LONG, HiddenStates, in_words
+from harmonium.sums import LONG, HiddenStates, in_words, seconds_of_joined
 from harmonium.tables.codec import Codec
-from harmonium.tables.correlated import count_factors, fit_normal, fold, normal, seconds_of_sum
+from harmonium.tables.correlated import count_factors, fit_normal, fold, normal
 from harmonium.tables.filling import FEWEST_ROWS, calibrate
 from harmonium.tables.label_fit import regression_start
 from harmonium.training import (
@@ -34,7 +34,7 @@ from harmonium.training import (
 
 
 class Schedule(NamedTuple):
-    """Numbers of a training (docs/decisions/0028 has what was measured).
+    """Numbers of a training (docs/decisions/0020 has what was measured).
 
     Attributes:
         held_out: One row in so many is held out.
@@ -254,12 +254,12 @@ def _list_decays(machine: BoltzmannMachine, rows: float, joint: bool) -> list[fl
 def _find_joined(machine: BoltzmannMachine, v: Tensor) -> tuple[list[int], float]:
     """Returns the layers of real columns to join, each of which varies, and seconds of an update of them.
 
-    There are none where an update takes too long (``seconds_of_sum``).
+    There are none where an update takes too long (``seconds_of_joined``).
     """
     joined, seconds = list[int](), 0.0
     for l, x in machine.split(v).items():
         low, high = x.nan_to_num(nan=inf).amin(0), x.nan_to_num(nan=-inf).amax(0)
         if machine.layers[l].gaussian and x.shape[1] > 1 and bool((low < high).all()):
             joined.append(l)
-            seconds += seconds_of_sum(x[:EXACT_BATCH].isnan())
+            seconds += seconds_of_joined(x[:EXACT_BATCH].isnan())
     return (joined, seconds) if seconds * _FEWEST_UPDATES <= _SECONDS else ([], 0.0)

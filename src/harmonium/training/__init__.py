@@ -11,6 +11,7 @@ from harmonium.training.callbacks import (
 from harmonium.training.checkpoint import (
     DamagedCheckpoint as DamagedCheckpoint,
     read_checkpoint as read_checkpoint,
+    read_last as read_last,
 )
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
 from harmonium.training.exact_fit import (
@@ -64,7 +65,6 @@ from harmonium.training.recipe import (
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,
     EVENTS as EVENTS,
-    PREVIOUS as PREVIOUS,
     RunDirectory as RunDirectory,
     refuse_run as refuse_run,
 )

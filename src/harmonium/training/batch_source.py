@@ -18,15 +18,11 @@ _CHUNK: Final = 1 << 20  # entries that are checked at once, which bounds the me
 
 
 class Batch(NamedTuple):
-    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are.
-
-    ``of`` counts the rows of the batch, where these are a part of it.
-    """
+    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are."""
 
     v: Tensor
     weights: Tensor | None
-    where: Tensor | range
-    of: int | None = None
+    where: Tensor
 
 
 @final
@@ -74,7 +70,6 @@ class RowBatches:
         self._number = len(rows) if self._kept is None else len(self._kept)
         self.size, self.width = min(batch_size, self._number), rows.width
         self.complete = self.size == self._number
-        self._all_places = torch.arange(self._number if self.complete else 0)
         self._seed = seed
         self._orders: dict[int, Tensor] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
@@ -83,10 +78,6 @@ class RowBatches:
 
     def take(self, step: int, count: int = 1) -> Batch:
         """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
-        if self.checked and self.tensor is not None:
-            where = self.indices(step, count)
-            v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
-            return Batch(v, None if self.weights is None else self.weights[where], where)
         if self._reader is None:
             return self._read(step, count)
         if self._ahead is None or self._ahead[0] != step:
@@ -95,24 +86,10 @@ class RowBatches:
         self._ahead = step + 1, self._reader.submit(self._read, step + 1)
         return batch
 
-    def take_part(self, step: int, part: slice) -> Batch | None:
-        """Returns some rows of a batch, where these are known to be complete, in memory and of equal weight.
-
-        None where they are not, or where they would lie in memory otherwise than within the batch: some
-        libraries round by the place of a row within a line of the cache, of 64 bytes.
-        """
-        rows = self._rows
-        known = self.checked and self.observed and self.weights is None
-        if rows.tensor is None or not known or part.start * self.width * rows.dtype.itemsize % 64:
-            return None
-        where = self.indices(step)[part]
-        v = rows.tensor.index_select(0, where.to(rows.tensor.device)).to(rows.dtype)
-        return Batch(v, None, where, self.size)
-
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
         if self.complete:
-            places = self._all_places if count == 1 else self._all_places.repeat(count)
+            places = torch.arange(self._number).repeat(count)
         else:
             epoch, start = divmod(step * self.size, self._number)
             left, parts = count * self.size, list[Tensor]()
@@ -170,7 +147,10 @@ class RowBatches:
 
     def _read(self, step: int, count: int = 1) -> Batch:
         where = self.indices(step, count)
-        v = self._rows.take(where, checked=self.checked)
+        if self.checked and self.tensor is not None:
+            v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
+        else:
+            v = self._rows.take(where, checked=self.checked)
         return Batch(v, None if self.weights is None else self.weights[where], where)
 
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
@@ -181,24 +161,6 @@ class RowBatches:
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
             self._orders[epoch] = _random.permutation(self._number, torch.Generator().manual_seed(key))
         return self._orders[epoch][start:stop]
-
-
-def make_batch_source(
-    machine: BoltzmannMachine, X: Any, weights: Any, batch_size: int, seed: int, *, transformed: bool
-) -> RowBatches:
-    """Returns the batches of the X of ``train``, checked as far as that is cheap.
-
-    Args:
-        transformed: whether a transform makes states of the rows later.
-
-    Raises:
-        TypeError, ValueError: as ``train``.
-    """
-    rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
-    weights = _checks.weights(weights, "weights", len(rows))
-    observed = False if transformed else check_rows(machine, rows, "X")
-    checked = rows.in_memory and not transformed
-    return RowBatches(rows, batch_size, seed, weights, checked=checked, observed=observed)
 
 
 def check_rows(machine: BoltzmannMachine, rows: Rows, name: str) -> bool:

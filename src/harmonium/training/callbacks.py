@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -112,6 +112,8 @@ class EarlyStopping:
             metric.
     """
 
+    _KEPT: ClassVar = ("best", "best_step", "_waited", "_best_state")  # by a checkpoint
+
     def __init__(
         self,
         metric: str,
@@ -168,17 +170,12 @@ class EarlyStopping:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that a checkpoint keeps."""
-        return {
-            "best": self.best,
-            "best_step": self.best_step,
-            "waited": self._waited,
-            "best_state": self._best_state,
-        }
+        return {name: getattr(self, name) for name in self._KEPT}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a checkpoint."""
-        self.best, self.best_step, self._waited = state["best"], state["best_step"], state["waited"]
-        self._best_state = state["best_state"]
+        for name in self._KEPT:
+            setattr(self, name, state[name])
 
 
 class TensorBoard:

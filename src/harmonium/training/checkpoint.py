@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from harmonium._states import RECORDS, field_names
-from harmonium._storage import OtherVersion, pack, replace_file, unpack
+from harmonium._storage import CHECKPOINT, OtherVersion, pack, replace_file, unpack
 
+PREVIOUS = "checkpoint-previous.safetensors"
 FORMAT = "harmonium checkpoint"
-VERSION = 4  # of the layout of a checkpoint: raised where an older file could be misread
+VERSION = 5  # of the layout of a checkpoint: raised where an older file could be misread
 
 
 class DamagedCheckpoint(ValueError):
@@ -59,6 +60,29 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DamagedCheckpoint(f"{path}: damaged, or not a harmonium checkpoint ({reason})") from error
+
+
+def read_last(folder: Path) -> tuple[dict[str, Any] | None, Path, DamagedCheckpoint | None]:
+    """Reads the last good checkpoint of a run.
+
+    Returns:
+        Its content, None where the folder holds no checkpoint; its file; what is wrong with a later one.
+
+    Raises:
+        DamagedCheckpoint: all that are there are damaged.
+        ValueError, OSError: as ``read_checkpoint``.
+    """
+    damage: DamagedCheckpoint | None = None
+    for path in (folder / CHECKPOINT, folder / PREVIOUS):
+        try:
+            return read_checkpoint(path), path, damage
+        except FileNotFoundError:
+            continue
+        except DamagedCheckpoint as error:
+            damage = DamagedCheckpoint(f"{damage}; {error}") if damage else error
+    if damage:
+        raise DamagedCheckpoint(f"{damage}. There is no other checkpoint; overwrite begins anew")
+    return None, path, None
 
 
 def _to_header(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:

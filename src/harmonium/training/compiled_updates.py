@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,16 +16,15 @@ from harmonium.chains import KernelState
 from harmonium.couplings import Dense
 from harmonium.layers import Layer
 from harmonium.learning import FreeChains, Rule, begin
-from harmonium.training.optimizers import Ascent
+from harmonium.training.divergence import DivergenceMonitor
 from harmonium.training.penalties import L2
-from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Due, Made, Updates
 
 _NUMBERS = 1 << 20  # of the batches of one call
 
 
-def served(state: TrainingState, settings: Settings, total: int, climber: Ascent) -> bool:
+def served(state: TrainingState) -> bool:
     """Returns whether the updates of a run are made by compiled code; the one place that decides it.
 
     They serve contrastive divergence, persistent or not, by Gibbs sweeps, of small machines whose visible
@@ -33,10 +32,9 @@ def served(state: TrainingState, settings: Settings, total: int, climber: Ascent
     ones, and that learn as a whole, by gradient ascent without momentum, projection and penalties but weight
     decay, from complete rows in memory, in runs of at least 200 updates of one process (docs/decisions/0012).
     """
-    source, rule, machine = state.batches, settings.rule, state.machine
-    if not (
-        choice.COMPILED and total >= choice.LEAST_UPDATES and isinstance(rule, Rule) and rule.gibbs_chains
-    ):
+    source, settings, machine = state.batches, state.settings, state.machine
+    rule, climber, enough = settings.rule, state.optimizer, state.total >= choice.LEAST_UPDATES
+    if not (choice.COMPILED and enough and isinstance(rule, Rule) and rule.gibbs_chains):
         return False
     if settings.distributed is not None or settings.transform is not None or settings.precision != "float32":
         return False
@@ -78,9 +76,9 @@ class CompiledUpdates(Updates):
 
     engine = "compiled"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        machine = self.state.machine
+    def __init__(self, state: TrainingState, monitor: DivergenceMonitor) -> None:
+        super().__init__(state, monitor)
+        machine = state.machine
         *visible, hidden = machine.layers
         # Couplings, locations of visible and hidden units, log-variances: each of all layers, side by side.
         learned = [
@@ -104,9 +102,8 @@ class CompiledUpdates(Updates):
         from harmonium.backends.updates import run, work_space  # needs numba
 
         state, settings, source = self.state, self.settings, self.state.batches
-        count, most = 1, min(self.total - state.step, max(1, _NUMBERS // (source.size * source.width)))
-        while count < most and not any(due(state.step + count)) and self.average is None:
-            count += 1
+        most = 1 if self.average else _NUMBERS // (source.size * source.width)
+        count = self.count(due, state.step, most)
         v, weights, *_ = source.take(state.step, count)
         v = _device.to_device(v, self.device).view(count, source.size, -1)
         self.monitor.watch(v[0])
@@ -142,7 +139,9 @@ class CompiledUpdates(Updates):
             norms,
             self._space,
         )
-        self._deal(parameters, self._places)
+        for parameter, place in self._places.items():
+            _array(parameter).reshape(-1)[:] = parameters[place]
+        torch.autograd.graph.increment_version(self._places)
         for norm in norms[:made].tolist():
             state.history.add(norm, self.note_clip(norm))
         state.step += made
@@ -159,12 +158,9 @@ class CompiledUpdates(Updates):
         self.climber.set_scale(scales[last])
         problem = None
         if made < count:
-            gradients = [torch.zeros_like(x) for x in self._places]
-            self._deal(self._gradient, gradients)
-            found = dict(zip(self._places, gradients, strict=True))
-            problem = self.monitor.check_gradients(
-                state.step, [found[x] for x in self.parametrisation.parameters.values()], norm, {}
-            )
+            places = [self._places[x] for x in self.parametrisation.parameters.values()]
+            gradients = [torch.from_numpy(self._gradient[place]) for place in places]
+            problem = self.monitor.check_gradients(state.step, gradients, norm, {})
         return Made(rate, norm, self.note_clip(norm), problem)
 
     def _chains(self, v: Tensor, free: FreeChains) -> tuple[Tensor, Tensor, int]:
@@ -180,12 +176,6 @@ class CompiledUpdates(Updates):
             kept = free.go_on(self.parametrisation.hamiltonian(), kept, state.generator)
         *visible, hidden = kept.states
         return torch.cat(visible, 1), hidden.clone(), kept.sweeps
-
-    def _deal(self, whole: Any, tensors: Collection[Tensor]) -> None:
-        """Writes an array of all parameters over tensors of their shapes."""
-        for x, place in zip(tensors, self._places.values(), strict=True):
-            _array(x).reshape(-1)[:] = whole[place]
-        torch.autograd.graph.increment_version(tensors)
 
     def _parts(self, whole: Any) -> tuple[Any, ...]:
         """Returns an array of all parameters and its parts, by which ``run`` knows them."""

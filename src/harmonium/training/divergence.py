@@ -35,15 +35,13 @@ class TrainingDiverged(RuntimeError):
     learning_rate: float = math.nan  # of the last update, or of the one that was refused
     diagnostics: Mapping[str, float] = field(default_factory=dict)  # of the rule in that update
     checkpoint: Path | None = None  # the last good one; None: none was written
-    clip_norm: float | None = None  # of the run
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.diagnostics.items()) or "none"
-        clip = "" if self.clip_norm else " or a clip_norm"
         return (
             f"training diverged after {self.step} updates: {self.cause}; learning rate "
             f"{self.learning_rate:.4g}; diagnostics: {numbers}; last good checkpoint: "
-            f"{self.checkpoint or 'none'}. A third of the learning_rate{clip} may help"
+            f"{self.checkpoint or 'none'}. A third of the learning_rate or a smaller clip_norm may help"
         )
 
 
@@ -80,10 +78,6 @@ class DivergenceMonitor:
             self.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
         self.v = v
 
-    @property
-    def _most(self) -> float:
-        return math.inf if self.limit is None else self.limit
-
     def is_due(self, step: int) -> bool:
         """Returns whether a gap is measured after so many updates: powers of 2, and every 100."""
         return step & (step - 1) == 0 or step % _EVERY == 0
@@ -92,12 +86,12 @@ class DivergenceMonitor:
         self, step: int, gradients: list[Tensor], norm: float, diagnostics: Mapping[str, float]
     ) -> TrainingDiverged | None:
         """Finds a value of the update after ``step`` that is not finite, or the machine as its cause."""
-        names = [] if math.isfinite(norm) else [self._worst(gradients)]
-        names += [diagnostic for diagnostic, value in diagnostics.items() if not math.isfinite(value)]
-        if not names:
+        if all(map(math.isfinite, (norm, *diagnostics.values()))):
             return None
-        cause = f"the update's {names[0]} is not finite"
-        return self.check(step, whole=True) or TrainingDiverged(names[0], cause)
+        wrong = (name for name, value in diagnostics.items() if not math.isfinite(value))
+        name = next(wrong) if math.isfinite(norm) else self._worst(gradients)
+        cause = f"the update's {name} is not finite"
+        return self.check(step, whole=True) or TrainingDiverged(name, cause)
 
     def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
         """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
@@ -121,18 +115,19 @@ class DivergenceMonitor:
         """
         if step == self._checked and not whole:
             return None
+        limit = math.inf if self.limit is None else self.limit
         norm, self.weight_norm, *gap = numbers or self._numbers(whole or self.is_due(step)).tolist()
         self._gap, self._checked = gap[0] if gap else self._gap, step
         name, cause = "machine" if math.isfinite(norm) else self._worst(self._parameters), ""
         if not math.isfinite(norm):
             cause = f"the values of {name} are not finite and"
-        elif not self._gap <= self._most:  # so for NaN
+        elif not self._gap <= limit:  # so for NaN
             cause = f"the machine has run away from the data (energy gap {self._gap:.3g}) and its parameters"
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
             return self._put_back(name, cause)
-        if gap and self._gap <= self._most / _ABSURD:
+        if gap and self._gap <= limit / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
@@ -143,7 +138,7 @@ class DivergenceMonitor:
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
-        if self._gap > self._most / _ABSURD:
+        if self.limit is not None and self._gap > self.limit / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
             _checks.warn(f"training ended, but {words}. A lower learning_rate may help", RuntimeWarning)
 

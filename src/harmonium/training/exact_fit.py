@@ -1,10 +1,9 @@
-"""Exact training: a rule without noise, Adam in centred coordinates, and a rate that falls."""
+"""Exact training: Adam in centred coordinates by a rule without noise, and a rate that falls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple, final
@@ -15,14 +14,15 @@ from torch.nn import Parameter
 
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
-from harmonium.learning import Estimate, Parametrisation, exact_gradient
+from harmonium.learning import Rule, rules
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates
 from harmonium.training.callbacks import STOP, Signal, Update
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import Record
-from harmonium.training.optimizers import Adam, unhooked
+from harmonium.training.optimizers import Adam
 from harmonium.training.penalties import L2
+from harmonium.training.schedules import Schedule
 from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import Run
@@ -33,7 +33,6 @@ EXACT_BATCH = 2048
 """Rows of an update: more made tables slower to learn and no better (docs/decisions/0019)."""
 _GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0019)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
-_TREND = 4  # looks over which a gain is extrapolated to a score that is to be beaten
 # Adam averages squares over 50 updates (0.98) rather than 1000: exact gradients have no noise to average out.
 _BETAS, _EPSILON = (0.9, 0.98), 1e-8
 
@@ -49,36 +48,10 @@ class Objective(NamedTuple):
     condition_on: Sequence[int] = ()
     joint: float = 1.0
 
-
-@final
-class ExactGradient:
-    """Rule of machines whose hidden states can be summed over, by ``learning.exact_gradient``."""
-
-    name = "exact()"
-    density_share = 0.0  # the likelihood is exact, so that no cheap bound on it is watched
-
-    def __init__(
-        self, machine: BoltzmannMachine, roots: Mapping[int, Tensor] | None, objective: Objective
-    ) -> None:
-        self.parametrisation, self.roots, self.objective = Parametrisation(machine), roots, objective
-
-    def gradient(
-        self,
-        machine: BoltzmannMachine,
-        v: Tensor,
-        state: Any = None,
-        *,
-        seed: int | torch.Generator = 0,
-        weights: Tensor | None = None,
-    ) -> Estimate:
-        """Returns the gradient of the weighted mean over rows, as ``Rule.gradient`` does."""
-        asked = self.objective._asdict()
-        return Estimate(
-            exact_gradient(self.parametrisation, v, weights, roots=self.roots, **asked)[1], {}, None
-        )
-
-    def __repr__(self) -> str:
-        return self.name
+    def rule(self, roots: Mapping[int, Tensor] | None) -> Rule:
+        """Returns the rule that ascends it without noise, for rows of columns with roots."""
+        rule = rules.exact(roots=roots)
+        return rules.hybrid(rule, self.condition_on, self.joint) if self.condition_on else rule
 
 
 def mean_score(
@@ -90,12 +63,11 @@ def mean_score(
     objective: Objective = Objective(),  # noqa: B008
 ) -> float:
     """Returns the weighted mean of ln p over rows, or of ln p(y | x), in nats; -inf in place of NaN."""
-    if objective.condition_on:
-        layers = objective.condition_on
-        score, _ = exact_gradient(machine, v, weights, roots=roots, condition_on=layers, joint=0.0)
-    else:
-        scores = HiddenStates(machine.hamiltonian(), roots).log_likelihood(v)
-        score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
+    hamiltonian, layers = machine.hamiltonian(), objective.condition_on
+    table = HiddenStates(hamiltonian, roots)
+    rest = table.log_weights(hamiltonian.observe_only(layers, v)) if layers else table.log_partition
+    scores = table.log_weights(v) - rest
+    score = float(scores.mean() if weights is None else weights.to(scores) @ scores / weights.sum())
     return score if score == score else -inf
 
 
@@ -148,7 +120,7 @@ class CentredAdam(Adam):  # type: ignore[misc, valid-type]
             (W, at[l], at[m], means[l], means[m]) for W, (l, m) in zip(weights, machine.edges, strict=True)
         ]
 
-    @unhooked
+    @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Makes one update of all parameters by their gradients."""
         for W, low, high, mean_low, mean_high in self.edges:
@@ -189,14 +161,13 @@ def train_exactly(
     roots: Mapping[int, Tensor] | None = None,
     objective: Objective = Objective(),  # noqa: B008
     weight_decay: float | Sequence[float] = 3e-4,
-    schedule: Callable[[int, int], float] | str = "constant",
-    optimizer: Callable[[list[Parameter]], torch.optim.Optimizer] | None = None,
+    schedule: Schedule | str = "constant",
     earlier: Sequence[Record] = (),
     every: int = LOOK,
     seed: int | torch.Generator = 0,
     **watch: Any,
 ) -> TrainingRun:
-    """Trains a machine in place by exact gradients and Adam, in the loop of ``train``.
+    """Trains a machine in place by exact gradients and ``CentredAdam``, in the loop of ``train``.
 
     Of more than 2,048 rows every update reads 2,048.
 
@@ -211,43 +182,41 @@ def train_exactly(
         weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
             coupling of the machine, in the order of its edges.
         schedule: Schedule, as in ``train``.
-        optimizer: Optimiser, as in ``train``; None: Adam in coordinates centred at the means of the rows.
         earlier: Records of updates that were made before.
         every: Updates between two records and evaluations, where ``watch`` has no number.
         seed: Seed of the rows of every update.
-        **watch: validation, callbacks, folder and the like, as of ``train``; progress is False by default.
+        **watch: validation, callbacks, folder and the like, as of ``train``, where not None, and what ``Run``
+            takes besides; progress is False by default.
 
     Raises:
         ValueError: a machine that ``HiddenStates`` does not take, or another number of decays than of
             couplings.
     """
-    edges = range(len(machine.edges))
-    decays = [*weight_decay] if isinstance(weight_decay, Sequence) else [weight_decay] * len(edges)
-    if len(decays) != len(edges):
+    count = len(machine.edges)
+    decays = [*weight_decay] if isinstance(weight_decay, Sequence) else [weight_decay] * count
+    if len(decays) != count:
         raise ValueError(
-            f"weight_decay: expected one number, or one for each of {len(edges)} couplings, "
-            f"received {len(decays)}"
+            f"weight_decay: expected one number, or one for each of {count} couplings, received {len(decays)}"
         )
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
-    if optimizer is None:
-        optimizer = partial(CentredAdam, machine, unit_means(machine, v), learning_rate)
     usual = {"record_every": every, "evaluate_every": every, "progress": False}
     given = usual | {name: value for name, value in watch.items() if value is not None}
-    known = {field.name for field in fields(Settings)}
+    own = {name: given.pop(name) for name in ("show", "notes", "spent") if name in given}
     settings = Settings(
-        rule=ExactGradient(machine, roots, objective),
+        rule=objective.rule(roots),
         updates=updates + (earlier[-1]["step"] if earlier else 0),
         batch_size=EXACT_BATCH,
-        optimizer=optimizer,
+        optimizer=partial(CentredAdam, machine, unit_means(machine, v), learning_rate),
         learning_rate=learning_rate,
         schedule=schedule,
-        penalties=[L2(decay, (edge,)) for edge, decay in zip(edges, decays, strict=True) if decay],
+        penalties=[L2(decay, (edge,)) for edge, decay in enumerate(decays) if decay],
         seed=seed,
         weights=weights,
-        **{name: value for name, value in given.items() if name in known},
+        **given,
     )
-    own = {name: value for name, value in given.items() if name not in known}
-    return Run(machine, v, settings, earlier=earlier, **own).train()
+    run = Run(machine, v, settings, earlier=earlier, **own)
+    run.state.limit = inf  # the likelihood itself is at hand: no cheap bound on it is watched
+    return run.train()
 
 
 class ExactFit(NamedTuple):
@@ -275,8 +244,6 @@ def fit_exact(
     max_updates: int = 200,
     weight_decay: float | Sequence[float] = 3e-4,
     initial_std: float | None = 0.1,
-    to_beat: float = -inf,
-    earlier: Sequence[Record] = (),
     seed: int | torch.Generator = 0,
 ) -> ExactFit:
     """Trains a machine in place by exact gradients, until the likelihood of held-out rows stops rising.
@@ -291,7 +258,6 @@ def fit_exact(
         learning_rate: First learning rate, above 0.
         max_updates: Most updates, at least 1.
         initial_std: Standard deviation of couplings to draw, above 0; None: those of the machine are kept.
-        to_beat: Score of another fit; this one ends where it does not seem to reach it.
         seed: Seed of the couplings and of the rows of every update.
 
     Raises:
@@ -307,18 +273,15 @@ def fit_exact(
         True
     """
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
-    generator, means = _random.as_generator(seed, machine.device), unit_means(machine, v)
+    generator = _random.as_generator(seed, machine.device)
     if initial_std is not None:
-        draw_couplings(machine, initial_std, means, generator)
+        draw_couplings(machine, initial_std, unit_means(machine, v), generator)
     held, held_weights = validation.to(v), validation_weights
     if len(held) > EXACT_BATCH:
-        held, held_weights = take_rows(
-            held, held_weights, _random.permutation(len(held), generator)[:EXACT_BATCH].cpu()
-        )
+        read = _random.permutation(len(held), generator)[:EXACT_BATCH].cpu()
+        held, held_weights = take_rows(held, held_weights, read)
     score = partial(mean_score, weights=held_weights, roots=roots, objective=objective)
-    falling = _FallingRate(machine, score(machine, held), to_beat)
-    make = partial(CentredAdam, machine, means, learning_rate)
-    history = [*earlier]
+    falling, history = _FallingRate(machine, score(machine, held)), list[Record]()
     with suppress(TrainingDiverged):  # the best parameters until then serve
         run = train_exactly(
             machine,
@@ -330,38 +293,29 @@ def fit_exact(
             objective=objective,
             weight_decay=weight_decay,
             schedule=falling.schedule,
-            optimizer=lambda parameters: falling.watch(make(parameters)),
-            earlier=earlier,
             seed=generator,
             validation=held,
             metrics={"validation_score": score},
             callbacks=[falling],
-        ).whole()
-        history += [record for record in run.history[len(earlier) :] if record["step"] <= falling.best_step]
+        )
+        history = run.whole().history
     falling.put_back()
-    return ExactFit(falling.best, history)
+    return ExactFit(falling.best, [record for record in history if record["step"] <= falling.best_step])
 
 
 @final
 class _FallingRate:
     """Lowers the rate of a run where its metric stops rising, at the best parameters, and then ends it.
 
-    A callback and a schedule. It ends the run at once where as large a gain as that of the last looks would
-    not reach ``to_beat``.
+    A callback and a schedule.
     """
 
-    def __init__(self, machine: BoltzmannMachine, score: float, to_beat: float) -> None:
+    def __init__(self, machine: BoltzmannMachine, score: float) -> None:
         self.parameters = [parameter.detach() for parameter in machine.parameters()]
         self.kept, self.best_step = [parameter.clone() for parameter in self.parameters], 0
-        self.best, self.to_beat = score, to_beat
-        self.scores, self.bar, self.waited = [score], score, 0
+        self.best, self.bar, self.waited = score, score, 0
         self.falls = iter(_FALLS)
         self.factor, self.patience = next(self.falls)
-
-    def watch(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """Keeps the state at the start, with that of the run's optimiser, which comes back."""
-        self.optimizer, self.momenta = optimizer, _copy(optimizer.state)
-        return optimizer
 
     def schedule(self, step: int, total: int) -> float:
         """Returns the factor of the rate."""
@@ -376,14 +330,11 @@ class _FallingRate:
         if not update.metrics:
             return None
         (score,) = update.metrics.values()
-        self.scores.append(score)
         gains = score > self.bar + _GAIN
         self.bar, self.waited = (score, 0) if gains else (self.bar, self.waited + 1)
         if score > self.best:
-            self.best, self.best_step, self.momenta = score, update.step, _copy(self.optimizer.state)
+            self.best, self.best_step = score, update.step
             torch._foreach_copy_(self.kept, self.parameters)
-        if len(self.scores) > _TREND and 2 * score - self.scores[-1 - _TREND] < self.to_beat:
-            return STOP
         if self.waited >= self.patience:
             fall = next(self.falls, None)
             if fall is None:
@@ -393,11 +344,5 @@ class _FallingRate:
         return None
 
     def put_back(self) -> None:
-        """Goes back to the best parameters, and the momenta that were theirs."""
+        """Goes back to the best parameters; momenta stay, as to go back with them was no better."""
         torch._foreach_copy_(self.parameters, self.kept)
-        self.optimizer.state.clear()
-        self.optimizer.state.update(_copy(self.momenta))
-
-
-def _copy(state: Mapping[Tensor, dict[str, Any]]) -> dict[Tensor, dict[str, Any]]:
-    return {parameter: {name: x.clone() for name, x in values.items()} for parameter, values in state.items()}

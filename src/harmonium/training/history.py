@@ -134,9 +134,7 @@ class Validation:
 
     def _average(self, name: str, value: Any) -> float:
         try:
-            values = torch.as_tensor(
-                value if hasattr(value, "__len__") else float(value), dtype=torch.float64
-            )
+            values = torch.as_tensor(value, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
             received = type(value).__name__
             raise TypeError(f"{name}: expected a number or one for each row, received {received}") from error

@@ -25,8 +25,6 @@ _TRIALS = 12
 # out, make the curvature of some directions 10 to 25 times as large as it has it (PF00072).
 _FIRST = 0.1
 
-_Own = dict[str, Any]  # what is kept of a parameter
-
 
 class _Line(NamedTuple):
     """The search along one direction, as numbers that a checkpoint keeps.
@@ -117,38 +115,86 @@ class LBFGS(torch.optim.Optimizer):
         _checks.real(lr, "lr", low=0.0)
         _checks.real(tolerance, "tolerance", low=0.0)
         _checks.positive_int(history, "history")
-        super().__init__(
-            parameters, {"lr": lr, "tolerance": tolerance, "history": history, "maximize": False}
-        )
+        super().__init__(parameters, {"lr": lr, "tolerance": tolerance, "history": history})
         self.ratio, self.converged = float("inf"), False
         self.preconditioner: Preconditioner | None = None
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Makes the next trial along the direction, or takes the step and turns to a new direction."""
-        group = self.param_groups[0]
-        parameters = [p for p in group["params"] if p.grad is not None]
-        gradient = [p.grad.neg() if group["maximize"] else p.grad.clone() for p in parameters]
-        own = [self._state_of(p, group["history"]) for p in parameters]
-        norm = torch._foreach_norm
-        size, length = (float(torch.stack(norm(x)).norm()) for x in (gradient, parameters))
-        self.ratio = size / max(1.0, length)
-        self.converged = self.ratio <= group["tolerance"]
-        line = _Line(*own[0]["line"])
+        parameters = self._parameters
+        gradient = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+        state = self.state[parameters[0]]
+        if not state:
+            pairs = self.param_groups[0]["history"]
+            state["line"], state["curvatures"] = [*_Line()], [0.0] * pairs  # torch would round tensors
+            state["direction"], state["gradient"] = (torch.zeros_like(gradient) for _ in range(2))
+            for name in ("steps", "changes"):  # each apart: products of unaligned rows take six times as long
+                state[name] = [torch.zeros_like(gradient) for _ in range(pairs)]
+        length = float(torch.stack(torch._foreach_norm(parameters)).norm())
+        self.ratio = float(gradient.norm()) / max(1.0, length)
+        self.converged = self.ratio <= self.param_groups[0]["tolerance"]
         if self.converged:
             return
+        line = _Line(*state["line"])
         if line.at:
-            slope = _dot([state["direction"] for state in own], gradient)
+            slope = float(state["direction"] @ gradient)
             if not _TURNED <= slope / line.first_slope <= _FALLEN and line.trials < _TRIALS:
                 tried, at = line.next_trial(slope)
-                self._move(parameters, own, at - line.at)
-                self._note(own, tried._replace(at=at, trials=line.trials + 1))
+                self._move(at - line.at)
+                state["line"] = [*tried._replace(at=at, trials=line.trials + 1)]
                 return
-            line = _remember(line, own, gradient, group["history"])
-        first = group["lr"] if self.preconditioner is None else _FIRST
-        line = _turn(line, own, gradient, first, self.preconditioner)
-        self._move(parameters, own, 1.0)
-        self._note(own, line._replace(at=1.0, trials=1.0))
+            line = _remember(line, state, gradient)
+        line = self._turn(line, state, gradient)
+        self._move(1.0)
+        state["line"] = [*line._replace(at=1.0, trials=1.0)]
+
+    @property
+    def _parameters(self) -> list[Tensor]:
+        return [p for p in self.param_groups[0]["params"] if p.grad is not None]
+
+    def _as_parameters(self, x: Tensor) -> list[Tensor]:
+        """Returns the parts of what is kept of all parameters, in their shapes."""
+        parts = torch.split(x, [p.numel() for p in self._parameters])
+        return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
+
+    def _move(self, steps: float) -> None:
+        """Moves the parameters by so many steps of the direction."""
+        direction = self.state[self._parameters[0]]["direction"]
+        torch._foreach_add_(self._parameters, self._as_parameters(direction), alpha=steps)
+
+    def _turn(self, line: _Line, state: dict[str, Any], gradient: Tensor) -> _Line:
+        """Writes the next direction, -H g, and the gradient at its start (two-loop recursion).
+
+        Args:
+            line: with the pairs that are kept.
+            state: what is kept of all parameters.
+            gradient: Gradient here, which is not changed.
+        """
+        steps, changes, curvatures = state["steps"], state["changes"], state["curvatures"]
+        places = [(int(line.newest) - back) % len(steps) for back in range(int(line.pairs))]
+        state["gradient"].copy_(gradient)
+        direction, shares = torch.neg(gradient, out=state["direction"]), dict[int, float]()
+        for place in places:
+            shares[place] = float(steps[place] @ direction) / curvatures[place]
+            direction.sub_(changes[place], alpha=shares[place])
+        scale = self.param_groups[0]["lr"] if self.preconditioner is None else _FIRST
+        if places:
+            newest = conditioned = changes[places[0]]
+            if self.preconditioner is not None:
+                conditioned = newest.clone()
+                self.preconditioner.apply_(*self._as_parameters(conditioned))
+            scale = curvatures[places[0]] / float(newest @ conditioned)
+        if self.preconditioner is not None:
+            self.preconditioner.apply_(*self._as_parameters(direction))
+        direction.mul_(scale)
+        for place in reversed(places):
+            back = float(changes[place] @ direction) / curvatures[place]
+            direction.add_(steps[place], alpha=shares[place] - back)
+        slope = float(direction @ gradient)
+        if slope >= 0 and line.pairs:
+            return self._turn(line._replace(pairs=0.0), state, gradient)
+        return _Line(first_slope=slope, low_slope=slope, pairs=line.pairs, newest=line.newest)
 
     def warn(self) -> None:
         """Warns where the run ended before the gradient was within the tolerance."""
@@ -160,25 +206,6 @@ class LBFGS(torch.optim.Optimizer):
                 RuntimeWarning,
             )
 
-    def _state_of(self, parameter: Tensor, history: int) -> dict[str, Any]:
-        """Returns what is kept of a parameter, made at the first step."""
-        state: dict[str, Any] = self.state[parameter]
-        if not state:
-            many = (history, *parameter.shape)
-            state["line"], state["curvatures"] = [*_Line()], [0.0] * history  # torch would round tensors
-            state["direction"], state["gradient"] = (torch.zeros_like(parameter) for _ in range(2))
-            state["steps"], state["changes"] = (parameter.new_zeros(many) for _ in range(2))
-        return state
-
-    @staticmethod
-    def _move(parameters: list[Tensor], own: list[_Own], steps: float) -> None:
-        torch._foreach_add_(parameters, [state["direction"] for state in own], alpha=steps)
-
-    @staticmethod
-    def _note(own: list[_Own], line: _Line) -> None:
-        for state in own:
-            state["line"] = [*line]
-
 
 def check_search(rule: Any, schedule: Any, clip_norm: float | None, radius: float | None) -> None:
     """Refuses a run whose gradients are not those of one objective, or whose steps are changed.
@@ -186,84 +213,28 @@ def check_search(rule: Any, schedule: Any, clip_norm: float | None, radius: floa
     Raises:
         ValueError: naming the setting and what to do.
     """
-    if not getattr(rule, "noiseless", False):
+    if not getattr(rule, "noiseless", False) or getattr(rule, "centred", False):
         raise ValueError(
             'optimizer: "lbfgs" expects a gradient without noise, of a rule such as pseudo_likelihood or '
-            f'exact, received the rule {rule}; take "sgd" or "adam" for it'
+            f'exact that is not centred, received the rule {rule}; take "sgd" or "adam" for it'
         )
-    if getattr(rule, "centred", False):
-        raise ValueError('rule: expected a gradient with optimizer="lbfgs", received a centred direction')
-    rates = None if schedule == "constant" else schedule
-    given = {"schedule": rates, "clip_norm": clip_norm, "radius": radius}
-    changed = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    given = {"schedule": schedule, "clip_norm": clip_norm, "radius": radius}
+    changed = [f"{name}={x!r}" for name, x in given.items() if x not in (None, "constant")]
     if changed:
         raise ValueError(
             'optimizer: "lbfgs" chooses its steps itself; expected schedule="constant", no clip_norm and no '
-            f"radius, received {changed}"
+            f"radius, received {', '.join(changed)}"
         )
 
 
-def _remember(line: _Line, own: list[_Own], gradient: list[Tensor], history: int) -> _Line:
+def _remember(line: _Line, state: dict[str, Any], gradient: Tensor) -> _Line:
     """Takes a step: keeps it, and how it changed the gradient, in place of the oldest pair."""
-    if line.trials >= _TRIALS:
+    pairs = len(state["steps"])
+    place = (int(line.newest) + 1) % pairs
+    step = torch.mul(state["direction"], line.at, out=state["steps"][place])
+    change = torch.sub(gradient, state["gradient"], out=state["changes"][place])
+    curvature = float(step @ change)
+    if line.trials >= _TRIALS or curvature <= 1e-10 * float(change @ change):  # not convex, or rounding alone
         return line._replace(pairs=0.0)
-    place = (int(line.newest) + 1) % history
-    curvature = squares = 0.0
-    for state, g in zip(own, gradient, strict=True):
-        step = torch.mul(state["direction"], line.at, out=state["steps"][place])
-        change = torch.sub(g, state["gradient"], out=state["changes"][place])
-        curvature += _dot([step], [change])
-        squares += _dot([change], [change])
-    if curvature <= 1e-10 * squares:  # not convex here, or rounding alone
-        return line._replace(pairs=0.0)
-    for state in own:
-        state["curvatures"][place] = curvature
-    return line._replace(newest=float(place), pairs=min(line.pairs + 1, float(history)))
-
-
-def _turn(
-    line: _Line, own: list[_Own], gradient: list[Tensor], first: float, preconditioner: Preconditioner | None
-) -> _Line:
-    """Writes the next direction, -H g, and the gradient at its start; returns its slope (two-loop recursion).
-
-    Args:
-        line: with the pairs that are kept.
-        own: the states of the parameters.
-        gradient: the gradient here, which is not changed.
-        first: H where there are no pairs.
-        preconditioner: A matrix that H is a multiple of, before pairs change it; None: the identity.
-    """
-    direction = [state["direction"] for state in own]
-    history = len(own[0]["steps"])
-    places = [(int(line.newest) - back) % history for back in range(int(line.pairs))]
-    for d, state, g in zip(direction, own, gradient, strict=True):
-        state["gradient"].copy_(g)
-        torch.neg(g, out=d)
-    shares = dict[int, float]()
-    for place in places:
-        steps, changes = ([state[name][place] for state in own] for name in ("steps", "changes"))
-        shares[place] = _dot(steps, direction) / own[0]["curvatures"][place]
-        torch._foreach_add_(direction, changes, alpha=-shares[place])
-    scale = first
-    if places:
-        newest = [state["changes"][places[0]] for state in own]
-        conditioned = newest
-        if preconditioner is not None:
-            conditioned = [change.clone() for change in newest]
-            preconditioner.apply_(*conditioned)
-        scale = own[0]["curvatures"][places[0]] / _dot(newest, conditioned)
-    if preconditioner is not None:
-        preconditioner.apply_(*direction)
-    torch._foreach_mul_(direction, scale)
-    for place in reversed(places):
-        steps, changes = ([state[name][place] for state in own] for name in ("steps", "changes"))
-        back = _dot(changes, direction) / own[0]["curvatures"][place]
-        torch._foreach_add_(direction, steps, alpha=shares[place] - back)
-    slope = _dot(direction, gradient)
-    if slope >= 0 and line.pairs:
-        return _turn(line._replace(pairs=0.0), own, gradient, first, preconditioner)
-    return _Line(first_slope=slope, low_slope=slope, pairs=line.pairs, newest=line.newest)
-
-
-def _dot(x: list[Tensor], y: list[Tensor]) -> float:
-    return sum(float(torch.dot(a.flatten(), b.flatten())) for a, b in zip(x, y, strict=True))
+    state["curvatures"][place] = curvature
+    return line._replace(newest=float(place), pairs=min(line.pairs + 1, float(pairs)))

@@ -21,18 +21,11 @@ from harmonium.training.penalties import Pull
 OptimizerFactory = Callable[[list[Parameter]], torch.optim.Optimizer]
 
 
-def unhooked(step: Callable[..., Any]) -> Any:
-    """Returns the step of an optimiser without hooks and profiler of torch: 22 in place of 35 µs."""
-    plain: Any = torch.no_grad()(unwrap(step))
-    plain.hooked = True  # which torch looks for before it wraps a step
-    return plain
-
-
 def _uncompiled(kind: type[torch.optim.Optimizer]) -> Any:
     """Returns the optimiser without its guards against torch's compiler, whose import takes a second."""
     guarded = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in guarded}
-    return type(kind.__name__, (kind,), {**methods, "step": unhooked(kind.step)})
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
 
 
 Adam, SGD = _uncompiled(torch.optim.Adam), _uncompiled(torch.optim.SGD)  # by these names they are pickled
@@ -66,8 +59,8 @@ class Ascent:
         self.radius = radius
         listed = list(parameters)
         self._parameters: list[Tensor] = [*listed]
-        groups = _group(listed, factors or [1.0] * len(listed), float(learning_rate))
-        self.optimizer = _build(optimizer, listed, groups, float(learning_rate), float(momentum))
+        factors = factors or [1.0] * len(listed)
+        self.optimizer = _build(optimizer, listed, factors, float(learning_rate), float(momentum))
         self.search = self.optimizer if isinstance(self.optimizer, LBFGS) else None
         groups = self.optimizer.param_groups
         self._base_rates = [float(group["lr"]) for group in groups]
@@ -76,11 +69,6 @@ class Ascent:
         self.set_scale(1.0)
         # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
         self.plain = optimizer == "sgd" and momentum == 0 and len(groups) == 1
-        # Nearly all torch optimisers can climb by themselves, which saves a pass over each gradient.
-        self._climbs = all("maximize" in group for group in groups)
-        if self._climbs:
-            for group in groups:
-                group["maximize"] = True
 
     @property
     def recordable(self) -> bool:
@@ -104,11 +92,12 @@ class Ascent:
         if scale == self._scale:
             return
         self._scale, largest = scale, torch.finfo(self._parameters[0].dtype).max
-        rates = [rate * scale for rate in self._base_rates]
-        for tensor, rate in zip(self._rates, rates, strict=False):
-            tensor.fill_(rate if rate <= largest else math.inf)  # as a number of the parameters' dtype
+        rates = (rate * scale for rate in self._base_rates)
+        self._now = [rate if rate <= largest else math.inf for rate in rates]  # in the parameters' dtype
+        for tensor, rate in zip(self._rates, self._now, strict=False):
+            tensor.fill_(rate)
         if not self._rates:
-            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            for group, rate in zip(self.optimizer.param_groups, self._now, strict=True):
                 group["lr"] = rate
 
     def step(self, gradients: list[Tensor], scale: float | None = None) -> None:
@@ -120,11 +109,8 @@ class Ascent:
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
                     parameter.addcmul_(gradient, self._rates[0])
         elif self.plain:
-            rate = self._base_rates[0] * self._scale
-            if rate > torch.finfo(self._parameters[0].dtype).max:
-                rate = math.inf  # as a number of the parameters' dtype
             with torch.no_grad():
-                torch._foreach_add_(self._parameters, gradients, alpha=rate)
+                torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
         else:
             self._step_optimizer(gradients)
         if self.radius is not None:
@@ -133,10 +119,8 @@ class Ascent:
     def _step_optimizer(self, gradients: list[Tensor]) -> None:
         """Makes a step of the torch optimiser, at the rates that it has."""
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            # Fused optimisers go through memory, whatever its order.
-            if gradient.stride() != parameter.stride():
-                gradient = torch.empty_like(parameter).copy_(gradient)
-            parameter.grad = gradient if self._climbs else gradient.neg()
+            # In the parameter's order: fused optimisers go through memory, whatever its order.
+            parameter.grad = torch.neg(gradient, out=torch.empty_like(parameter))
         self.optimizer.step()
         # A fused step leaves the versions, by which what was made of parameters is found to be old.
         torch.autograd.graph.increment_version(self._parameters)
@@ -154,8 +138,8 @@ class Ascent:
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that a checkpoint keeps: that of the torch optimiser."""
         state: dict[str, Any] = self.optimizer.state_dict()
-        for group, rate in zip(state["param_groups"], self._base_rates, strict=True):
-            group["lr"] = rate * self._scale
+        for group, rate in zip(state["param_groups"], self._now, strict=True):
+            group["lr"] = rate
         return state
 
     def load_state_dict(self, saved: Any) -> None:
@@ -226,9 +210,7 @@ def read_rates(given: Any) -> dict[str, float]:
     Raises:
         TypeError, ValueError: something else, or a factor below 0.
     """
-    if given is None:
-        return {}
-    texts = (given,) if isinstance(given, str) else given
+    texts = (given,) if isinstance(given, str) else given or ()
     pairs = given.items() if isinstance(given, Mapping) else (str(text).partition("=")[::2] for text in texts)
     rates = dict[str, float]()
     for name, factor in pairs:
@@ -261,37 +243,34 @@ def factors_of(rates: Mapping[str, float] | None, names: Iterable[str]) -> list[
     return [rates.get(name, rates.get(last, 1.0)) for name, last in zip(listed, short, strict=True)]
 
 
-def _group(
-    parameters: list[Parameter], factors: Iterable[float], learning_rate: float
-) -> list[dict[str, Any]]:
-    """Returns parameter groups of an optimiser of torch, one for every factor of the learning rate."""
-    groups = dict[float, list[Parameter]]()
-    for parameter, factor in zip(parameters, factors, strict=True):
-        groups.setdefault(factor, []).append(parameter)
-    return [{"params": members, "lr": learning_rate * factor} for factor, members in groups.items()]
-
-
 def _build(
     optimizer: str | OptimizerFactory,
     parameters: list[Parameter],
-    groups: list[dict[str, Any]],
+    factors: Iterable[float],
     learning_rate: float,
     momentum: float,
 ) -> torch.optim.Optimizer:
-    if isinstance(optimizer, str):
-        if optimizer == "lbfgs":
-            return LBFGS(parameters, lr=learning_rate)
-        settings = {"momentum": momentum} if optimizer == "sgd" else {}
-        # The fused kernels make one pass over each parameter, also on the CPU.
-        named: torch.optim.Optimizer = OPTIMIZERS[optimizer](groups, lr=learning_rate, fused=True, **settings)
-        return named
-    built = optimizer(parameters)
-    if not isinstance(built, torch.optim.Optimizer):
-        raise TypeError(
-            "optimizer: expected the callable to return a torch.optim.Optimizer, "
-            f"received {type(built).__name__}"
-        )
-    return built
+    """Returns the optimiser, if by its name with a parameter group for every factor of the learning rate."""
+    if not isinstance(optimizer, str):
+        built = optimizer(parameters)
+        if not isinstance(built, torch.optim.Optimizer):
+            raise TypeError(
+                "optimizer: expected the callable to return a torch.optim.Optimizer, "
+                f"received {type(built).__name__}"
+            )
+        return built
+    if optimizer == "lbfgs":
+        return LBFGS(parameters, lr=learning_rate)
+    groups = dict[float, list[Parameter]]()
+    for parameter, factor in zip(parameters, factors, strict=True):
+        groups.setdefault(factor, []).append(parameter)
+    settings = {"momentum": momentum} if optimizer == "sgd" else {}
+    # The fused kernels make one pass over each parameter, also on the CPU.
+    named: torch.optim.Optimizer = OPTIMIZERS[optimizer](
+        [{"params": members, "lr": learning_rate * factor} for factor, members in groups.items()],
+        lr=learning_rate, fused=True, **settings,
+    )  # fmt: skip
+    return named
 
 
 def find_direction(
@@ -312,18 +291,20 @@ def find_direction(
     """
     result = []
     for name, parameter in parameters.items():
-        if name not in estimated:
-            raise ValueError(f"rule: expected a gradient of {name}, received those of {sorted(estimated)}")
-        gradient = estimated[name].detach()
-        if gradient.shape != parameter.shape:
+        found = estimated.get(name)
+        if found is None or found.shape != parameter.shape:
+            received = f"those of {sorted(estimated)}" if found is None else tuple(found.shape)
             raise ValueError(
-                f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, "
-                f"received {tuple(gradient.shape)}"
+                f"rule: expected a gradient of {name} of shape {tuple(parameter.shape)}, received {received}"
             )
+        gradient = found.detach()
+        taken = (pulls or {}).get(name, ())
         if isinstance(weight, Tensor) or weight != 1:
             gradient = gradient * weight
-        for pull in (pulls or {}).get(name, ()):
-            gradient = pull(gradient, parameter.detach(), out=gradient if owned else None)
+        elif taken and not owned:
+            gradient = gradient.clone()
+        for pull in taken:
+            pull(gradient, parameter.detach())
         result.append(gradient)
     return result
 

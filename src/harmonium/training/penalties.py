@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -16,19 +16,15 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 
 Sides = tuple[Layer, Layer]
-
-
-class Pull(Protocol):
-    """Takes a gradient and W, and returns the gradient less that of penalties, in ``out`` if given."""
-
-    def __call__(self, gradient: Tensor, W: Tensor, /, *, out: Tensor | None = None) -> Tensor: ...
+Pull = Callable[[Tensor, Tensor], None]
+"""Takes the gradient of penalties at W off a gradient, in place."""
 
 
 @dataclass(frozen=True)
 class Penalty(ABC):
     """R(W), by which a run ascends the mean ln p less R. Biases have none but for ``FieldL2``.
 
-    Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind`` and ``pull``.
+    Every pair of units counts once, also within a layer. A kind is one subclass, with ``kind`` and ``pull_``.
 
     Args:
         strength: Strength, at least 0.
@@ -69,16 +65,13 @@ class Penalty(ABC):
             yield f"couplings.{edge}.weight", (machine.layers[l], machine.layers[m])
 
     @abstractmethod
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
-        """Returns a gradient, (width_l, width_m), less that of R; less 0 where R has a kink.
-
-        It is a new tensor, or ``out``, which may be the gradient itself.
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
+        """Takes the gradient of R off a gradient, in place; 0 where R has a kink.
 
         Args:
-            gradient: Gradient of the mean log-likelihood.
+            gradient: Gradient of the mean log-likelihood, (width_l, width_m).
             W: Weights of the coupling, of an edge within a layer those above the diagonal.
             sides: Layers at its two ends.
-            out: Tensor for the result.
         """
 
 
@@ -89,8 +82,8 @@ class L2(Penalty):
 
     kind: ClassVar[str] = "l2"
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
-        return torch.sub(gradient, W, alpha=self.strength, out=out)
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
+        gradient.sub_(W, alpha=self.strength)
 
 
 @final
@@ -100,8 +93,8 @@ class L1(Penalty):
 
     kind: ClassVar[str] = "l1"
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
-        return torch.sub(gradient, W.sign(), alpha=self.strength, out=out)
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
+        gradient.sub_(W.sign(), alpha=self.strength)
 
 
 @final
@@ -115,11 +108,11 @@ class GroupLasso(Penalty):
 
     kind: ClassVar[str] = "group"
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
         blocks = _blocks(W, sides)
         norms = blocks.square().sum((1, 3), keepdim=True).sqrt()
         units = blocks / torch.where(norms > 0, norms, 1.0)
-        return torch.sub(gradient, units.view_as(W), alpha=self.strength, out=out)
+        gradient.sub_(units.view_as(W), alpha=self.strength)
 
 
 @final
@@ -133,10 +126,10 @@ class L1Squared(Penalty):
 
     kind: ClassVar[str] = "l1squared"
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
         blocks = _blocks(W, sides)
         pulls = blocks.sign() * blocks.abs().sum((0, 1, 3), keepdim=True)
-        return torch.sub(gradient, pulls.view_as(W), alpha=self.strength / W.shape[0], out=out)
+        gradient.sub_(pulls.view_as(W), alpha=self.strength / W.shape[0])
 
     def targets(self, machine: BoltzmannMachine) -> Iterator[tuple[str, Sides]]:
         for name, sides in super().targets(machine):
@@ -173,8 +166,8 @@ class FieldL2(Penalty):
             if layer.discrete:
                 yield f"layers.{l}.{layer.location}", (layer, layer)
 
-    def pull(self, gradient: Tensor, W: Tensor, sides: Sides, out: Tensor | None = None) -> Tensor:
-        return torch.sub(gradient, W, alpha=self.strength, out=out)
+    def pull_(self, gradient: Tensor, W: Tensor, sides: Sides) -> None:
+        gradient.sub_(W, alpha=self.strength)
 
 
 def read_penalties(given: Any) -> tuple[Penalty, ...]:
@@ -211,7 +204,7 @@ def pulls_of(machine: BoltzmannMachine, penalties: Iterable[Penalty]) -> dict[st
     pulls: dict[str, list[Pull]] = {}
     for penalty in penalties:
         for name, sides in penalty.targets(machine):
-            pulls.setdefault(name, []).append(partial(penalty.pull, sides=sides))
+            pulls.setdefault(name, []).append(partial(penalty.pull_, sides=sides))
     return pulls
 
 

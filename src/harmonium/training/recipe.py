@@ -28,7 +28,7 @@ from harmonium.machine import (
     join_layers,
     normal_,
 )
-from harmonium.sums import affordable, has_hidden_states
+from harmonium.sums import has_hidden_states, seconds_of_table
 from harmonium.training.exact_fit import EXACT_BATCH
 
 METHODS = ("auto", "exact", "chains")
@@ -39,10 +39,10 @@ OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 # 8x8 pixels and 500 for those of 28x28, here for data of at least 500 columns.
 _FEW, _MANY, _WIDE = 8, 100, 500
 _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many of one kind may be pixels
-# Of exact training: updates and looks at rows of all its candidates, and products (rows times hidden states
-# times columns) in a second of one core. 600 rows of 1,000 columns beside 8 units took 20 s.
-_EXACT_UPDATES, _PRODUCTS = 150, 2.0**31
-_AFFORDED = 60.0  # seconds of it that "auto" spends: chains of as wide tables take as long and are no better
+# Of exact training: sums of all its updates and looks at rows, and the seconds that "auto" spends on a table,
+# as chains of as wide tables take as long and are no better, and on other discrete data, as 8x8 pixels beside
+# 10 hidden units are thought to: they took 1.6 s, and 12 took 10 s and were no better.
+_EXACT_SUMS, _AFFORDED, _QUICK = 150, 60.0, 10.0
 
 # Lengths and rates are those of decision 18, where they were measured.
 _BATCH = 100  # rows of an update from which on the highest rates serve
@@ -54,9 +54,6 @@ _DEEPER = 2.4  # times as many updates of a deep machine: two minutes of 784-300
 _STEADY, _ADAM = 0.1, 0.01  # rates of ``partial_fit``, and of "adam"
 _IMAGE_UPDATES = 1000  # 2.5 minutes of one thread beside 784 pixels and 500 hidden units
 _SEARCHED = 1000  # most updates of "lbfgs": fits of 112 sites come within its tolerance in 65 to 80
-# Of the largest automatic sum, for every update: 10 hidden units beside 2,048 rows. 8x8 pixels take 1.6 s,
-# where chains take 0.7 s; 12 units took 10 s and were no better.
-_QUICK = 1 / 128
 # Of the first couplings, as short trainings of tables need it, and that times √columns at most: by 0.03
 # clothes and photographs collapsed, by 0.01 they did not.
 _STD, _STD_OF_ALL = 0.03, 0.27
@@ -137,7 +134,8 @@ class Recipe:
         """Returns about how long exact training on so many rows takes on one core, joined columns apart."""
         layers = self.machine.layers
         width = sum(layers[l].width for l in self.machine.visible)
-        return _exact_seconds(rows, width, sum(layers[l].log2_states for l in self.machine.hidden))
+        log2_states = sum(layers[l].log2_states for l in self.machine.hidden)
+        return _EXACT_SUMS * seconds_of_table(min(rows, EXACT_BATCH), width, log2_states)
 
     @property
     def width(self) -> int:
@@ -150,25 +148,16 @@ class Recipe:
 
         Args:
             **given: rule, optimizer, sweeps, centred, schedule, clip_norm and averaging; None: by the data. A
-                rule itself, not named, stays as it is. "lbfgs" chooses its steps itself.
-
-        Warns:
-            UserWarning: a rule is not centred beside "adam" alone, and nobody said so.
+                rule itself, not named, stays as it is. "lbfgs" chooses its steps itself; "adam" rescales
+                every number by itself and so would lose the direction of a centred rule.
         """
-        optimizer = given.get("optimizer") or self.defaults.optimizer
-        plain = self.defaults
+        optimizer, plain = given.get("optimizer") or self.defaults.optimizer, self.defaults
         if optimizer == "lbfgs":
-            plain = plain._replace(centred=False, schedule="constant", clip_norm=None, averaging=None)
+            plain = plain._replace(schedule="constant", clip_norm=None, averaging=None)
         rule = given.get("rule") or plain.rule
-        centred = isinstance(rule, str) and plain.centred
-        if centred and optimizer == "adam" and given.get("centred") is None:
-            centred = False
-            _checks.warn(
-                'centred: without, as optimizer="adam" rescales every number by itself and so loses the '
-                "direction; centred=False says so without a warning"
-            )
-        chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred)
-        chosen = chosen if rule == plain.rule else chosen._replace(sweeps=None)
+        centred = isinstance(rule, str) and plain.centred and optimizer not in ("adam", "lbfgs")
+        sweeps = plain.sweeps if rule == plain.rule else None
+        chosen = plain._replace(rule=rule, optimizer=optimizer, centred=centred, sweeps=sweeps)
         return {name: getattr(chosen, name) if given.get(name) is None else given[name] for name in DECIDED}
 
     def start_(
@@ -335,12 +324,12 @@ def choose(
     obstacle = _find_obstacle(encoder, rows, machine)
     if method == "exact" and obstacle:
         raise ValueError(f'method: expected "chains" or "auto" for {obstacle}, received "exact"')
-    wanted = table or method == "exact" or (not (steered or label) and _sums_are_quick(machine, rows))
     images = label is None and learns_images(encoder, machine)
-    recipe = Recipe(machine, "exact", label is not None, isinstance(encoder, Letters), images, init)
-    afforded = method == "exact" or recipe.exact_seconds(rows) <= _AFFORDED
-    exact = obstacle is None and method != "chains" and wanted and afforded
-    return recipe if exact else replace(recipe, method="chains")
+    recipe = Recipe(machine, "chains", label is not None, isinstance(encoder, Letters), images, init)
+    if method == "auto" and obstacle is None:
+        most = _AFFORDED if table else _QUICK if recipe.discrete and not (steered or label) else 0.0
+        method = "exact" if recipe.exact_seconds(rows) <= most else "chains"
+    return replace(recipe, method="exact") if method == "exact" else recipe
 
 
 def learns_images(encoder: Encoder, machine: BoltzmannMachine) -> bool:
@@ -354,25 +343,11 @@ def is_table(encoder: Encoder, visible: Sequence[Layer], rows: int) -> bool:
 
     The sums over the states of the hidden units that tables get by default take at most a minute.
     """
-    real = all(layer.gaussian for layer in visible)
+    real, width = all(layer.gaussian for layer in visible), sum(layer.width for layer in visible)
     if encoder.tabular and rows > 1 and not all(layer.two_values for layer in visible):
-        return _exact_seconds(rows, sum(x.width for x in visible), _FEW) <= _AFFORDED
+        return _EXACT_SUMS * seconds_of_table(min(rows, EXACT_BATCH), width, _FEW) <= _AFFORDED
     most = _OF_ONE_KIND if len(visible) == 1 else _WIDEST
-    return (encoder.tabular or real) and rows > 1 and sum(x.width for x in visible) <= most
-
-
-def _exact_seconds(rows: int, columns: int, log2_states: float) -> float:
-    """Returns about how long exact training of columns of states takes on one core."""
-    states: float = 2.0 ** min(log2_states, 99.0)
-    return _EXACT_UPDATES * min(rows, EXACT_BATCH) * columns * states / _PRODUCTS
-
-
-def _sums_are_quick(machine: BoltzmannMachine, rows: int) -> bool:
-    """Returns whether exact training of discrete data takes no longer than chains usually do."""
-    visible = [machine.layers[l] for l in machine.visible]
-    states = 2.0 ** sum(machine.layers[l].log2_states for l in machine.hidden)
-    discrete = all(layer.two_values or layer.one_hot for layer in visible)
-    return discrete and affordable(min(rows, EXACT_BATCH) * states, _QUICK)
+    return (encoder.tabular or real) and rows > 1 and width <= most
 
 
 def _find_obstacle(encoder: Encoder, rows: int, machine: BoltzmannMachine) -> str | None:

@@ -16,9 +16,9 @@ from harmonium.backends.sending import Sender
 from harmonium.data import bernoulli_binarise
 from harmonium.data.transforms import check_intensities, draw_bits
 from harmonium.learning import Rule
+from harmonium.training.divergence import DivergenceMonitor
 from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.seeds import stream_seed
-from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 from harmonium.training.updates import Due, Made, Updates
 
@@ -27,15 +27,15 @@ _SHARE = 0.25
 _MOST = 256  # updates between two waits; looks at the machine are as near, and Ctrl-C is answered in between
 
 
-def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str | None:
+def find_obstacle(state: TrainingState) -> str | None:
     """Returns why the updates of a run are not recorded, None where they are; the one place that decides it.
 
     On a CPU nothing is recorded, and there is nothing to say.
     """
-    rule, source = settings.rule, state.batches
+    settings, source, rule = state.settings, state.batches, state.settings.rule
     if not choice.records(state.machine.device):
         return ""
-    if total < choice.LEAST_UPDATES:
+    if state.total < choice.LEAST_UPDATES:
         return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
     if settings.distributed is not None:
         return "the host reads what shards note"
@@ -51,13 +51,6 @@ def find_obstacle(state: TrainingState, settings: Settings, total: int) -> str |
     if settings.transform is not None:
         return "the transform is not harmonium.data.bernoulli_binarise of floats in memory"
     return None if source.checked and source.observed else "rows lack entries, or are read from a file"
-
-
-class _Places(NamedTuple):
-    """Places of the rows of the updates after ``first`` earlier ones; None: those of the update before."""
-
-    first: int
-    rows: Sequence[Tensor | None]
 
 
 class _Lot(NamedTuple):
@@ -88,19 +81,23 @@ class RecordedUpdates(Updates):
 
     engine = "recorded"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        machine, source, device = self.state.machine, self.state.batches, self.device
+    def __init__(self, state: TrainingState, monitor: DivergenceMonitor) -> None:
+        super().__init__(state, monitor)
+        machine, source, device = state.machine, state.batches, self.device
         self._source = source
         self._rows = source.put_on(device, int(_SHARE * _device.free_memory(device)))
         self._where = source.indices(0).to(device)
         self._v = torch.zeros(source.size, source.width, dtype=machine.dtype, device=device)
-        self._sender = self._make_sender() if self._rows is None else None
+        self._sender: Sender | None = None
+        if self._rows is None:  # the narrower of two types travels
+            there, dtype = source.tensor, machine.dtype
+            if there is not None and there.dtype.itemsize < dtype.itemsize:
+                dtype = there.dtype
+            self._sender = Sender(source.write, (source.size, source.width), dtype, device)
         weights = source.weights
         self._weights = None if weights is None else weights.to(device=device, dtype=machine.dtype)
         # Nothing reads places where all batches are the same rows, or come from the host and weigh alike.
         self._fixed = source.complete or (self._rows is None and weights is None)
-        self._ahead = _Places(-1, [])
         self._running: _Lot | None = None
         self._launched = self.state.step
         self._taken = self._v  # the rows as they lie, of which a transform makes states
@@ -120,12 +117,11 @@ class RecordedUpdates(Updates):
 
     def make(self, due: Callable[[int], Due]) -> Made:
         lot = self._running or self._launch(due)
-        reading = self._send_numbers(due(lot.stop).look, lot.stop)
+        measured = [self.monitor.measure(lot.stop)] if due(lot.stop).look else []
+        reading = _device.Reading(torch.cat([self._sums, self._last, *measured]))
         names, self._running = self._names, None
         if lot.stop < self.total and not due(lot.stop).read:
             self._running = self._launch(due)  # the device goes on, and so has no need to wait for the host
-        elif lot.stop < self.total:
-            self._ahead = self._send_places(lot.stop, self._count(lot.stop, due))
         self.state.step, self.state.rule_state = lot.stop, self._recording.state
         numbers, kinds = reading.read(), len(names) + 1
         (norm, *sums), (last_norm, *last) = numbers[:kinds], numbers[kinds : 2 * kinds]
@@ -146,12 +142,11 @@ class RecordedUpdates(Updates):
     def _launch(self, due: Callable[[int], Due]) -> _Lot:
         """Starts the next updates on the device."""
         first = self._launched
-        count = self._count(first, due)
-        if self._ahead.first != first or len(self._ahead.rows) < count:  # a callback wants less than it did
-            self._ahead = self._send_places(first, count)
+        count = self.count(due, first, _MOST)
+        places = self._send_places(first, count)
         self._sums.zero_()
         scale = 1.0
-        for step, where in zip(range(first, first + count), self._ahead.rows, strict=False):
+        for step, where in zip(range(first, first + count), places, strict=True):
             if where is not None:
                 self._where.copy_(where)
             if self._sender is not None:
@@ -172,26 +167,14 @@ class RecordedUpdates(Updates):
         self._launched = first + count
         return _Lot(first, first + count, self.climber.learning_rate * scale)
 
-    def _send_numbers(self, looks: bool, step: int) -> _device.Reading:
-        """Sends norms and diagnostics to the host, sums and the last ones, and what a look measures."""
-        measured = [self.monitor.measure(step)] if looks else []
-        return _device.Reading(torch.cat([self._sums, self._last, *measured]))
-
-    def _count(self, first: int, due: Callable[[int], Due]) -> int:
-        """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
-        count = 1
-        while count < min(self.total - first, _MOST) and not any(due(first + count)):
-            count += 1
-        return count
-
-    def _send_places(self, first: int, count: int) -> _Places:
-        """Sends the places of the rows of some updates to the device; the host does not wait."""
+    def _send_places(self, first: int, count: int) -> Sequence[Tensor | None]:
+        """Sends the places of the rows of some updates; the host does not wait. None: as they were before."""
         if self._fixed:
-            return _Places(first, [None] * count)
+            return [None] * count
         places = self._source.indices(first, count)
         if self.device.type == "cuda":
             places = places.pin_memory()  # else the copy would wait for the updates before it
-        return _Places(first, [*_device.to_device(places, self.device).view(count, -1).unbind()])
+        return _device.to_device(places, self.device).view(count, -1).unbind()
 
     def close(self) -> None:
         del self._recording  # it has this object's method, and so would live on until garbage is collected
@@ -235,13 +218,6 @@ class RecordedUpdates(Updates):
         """Sets the noise of draws from grey levels, a function of the seed and the update."""
         if self._draws is not None:
             self._draws.manual_seed(stream_seed(self.settings.root, "transform", step))
-
-    def _make_sender(self) -> Sender:
-        """Returns what sends the rows of the next update while one is made, in the narrower of two types."""
-        source, dtype = self._source, self._v.dtype
-        if source.tensor is not None and source.tensor.dtype.itemsize < dtype.itemsize:
-            dtype = source.tensor.dtype
-        return Sender(source.write, (source.size, source.width), dtype, self.device)
 
     def _gather(self) -> None:
         """Fills the batch with the rows that are next."""

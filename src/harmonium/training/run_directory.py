@@ -9,20 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from harmonium import _checks, backends
 from harmonium._storage import CHECKPOINT, LADDER, MACHINE, replace_file
 from harmonium.ladder import Ladder, save_ladder
 from harmonium.machine import BoltzmannMachine
-from harmonium.training.checkpoint import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from harmonium.training.checkpoint import PREVIOUS, DamagedCheckpoint, read_last, write_checkpoint
 from harmonium.training.history import write_lines
 from harmonium.training.lock import Lock
 from harmonium.training.run_toml import RUN_FILE, tables
 from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
-PREVIOUS = "checkpoint-previous.safetensors"
 AVERAGED = "averaged.safetensors"
 EVENTS = "tensorboard"
 _HISTORY = "history.jsonl"
@@ -97,53 +94,28 @@ class RunDirectory:
         Raises:
             ValueError: other settings, or no good checkpoint among those that are there.
         """
-        damages = []
-        for path in (self.checkpoint, self.path / PREVIOUS):
-            if not path.exists():
-                continue
+        content, path, damage = read_last(self.path)
+        if content is not None:
+            require_same(content["settings"], self._settings, content["step"], schedule)
             try:
-                self._restore(path, state, schedule)
-            except DamagedCheckpoint as error:
-                damages.append(error)
-                continue
+                state.load_state_dict(content)
+            except Exception as error:  # a callback may fail in any way on a damaged state
+                reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+                raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
+            if damage:
+                _checks.warn(f"{damage}; the run goes on from the checkpoint before, of update {state.step}")
             if path != self.checkpoint:
                 # Else the next checkpoint would push the damaged one into the place of the good one.
                 os.replace(path, self.checkpoint)
-            if damages:
+            if content["products"] not in (None, now := str(backends.get_backend())):
                 _checks.warn(
-                    f"{damages[0]}; the run goes on from the checkpoint before, of update {state.step}",
+                    f"the checkpoint was made with products by {content['products']} and this process "
+                    f"multiplies by {now} ({backends.VARIABLE}): the run goes on, but not bit for bit",
                 )
             self.saved_step = state.step
-            break
-        else:
-            if damages:
-                raise ValueError(
-                    f"{'; '.join(map(str, damages))}. There is no other checkpoint to resume from; overwrite "
-                    "begins anew"
-                ) from damages[0]
         if state.history.records or (self.path / _HISTORY).exists():
             with self._writing(_HISTORY) as file:
                 replace_file(file, write_lines(state.history.records))
-
-    def _restore(self, path: Path, state: TrainingState, schedule: str | Schedule) -> None:
-        content = read_checkpoint(path)
-        require_same(content["settings"], self._settings, content["step"], schedule)
-        state.require_callbacks(content)
-        try:
-            state.load_state_dict(content)
-        except Exception as error:  # a callback may fail in any way on a damaged state
-            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-            raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
-        if content["threads"] != torch.get_num_threads():
-            _checks.warn(
-                f"the checkpoint was made with {content['threads']} torch threads and this process has "
-                f"{torch.get_num_threads()}: the run goes on, but not bit for bit",
-            )
-        if content["products"] is not None and content["products"] != str(backends.get_backend()):
-            _checks.warn(
-                f"the checkpoint was made with products by {content['products']} and this process multiplies "
-                f"by {backends.get_backend()} ({backends.VARIABLE}): the run goes on, but not bit for bit",
-            )
 
     def write_config(self) -> None:
         """Writes ``run.toml``; in the place of another run once that is removed."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from harmonium import _checks
-
 Schedule = Callable[[int, int], float]
 
 
@@ -45,21 +43,12 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def as_schedule(schedule: str | Schedule) -> Schedule:
-    """Returns a schedule from its name; a callable passes through.
+    """Returns the schedule of a setting, a name in ``SCHEDULES`` or a callable.
 
-    Args:
-        schedule: a name in ``SCHEDULES``, or a callable ``(step, total) -> factor``, where ``step`` counts
-            the updates already made (0 at the first) and the factor is a finite number >= 0.
-
-    Raises:
-        ValueError: an unknown name.
-        TypeError: neither a name nor a callable.
+    A callable takes the number of updates already made (0 at the first) and that of the whole run, and
+    returns a finite factor of at least 0.
     """
-    if isinstance(schedule, str):
-        return SCHEDULES[_checks.one_of(schedule, "schedule", SCHEDULES)]
-    if not callable(schedule):
-        raise TypeError(f"schedule: expected a name or a callable, received {type(schedule).__name__}")
-    return schedule
+    return SCHEDULES[schedule] if isinstance(schedule, str) else schedule
 
 
 def depends_on_total(schedule: Schedule) -> bool:

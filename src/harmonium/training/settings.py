@@ -57,15 +57,14 @@ class Steps(Checked):
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; fields=0.02 is for biases; repeatable.
-        clip_norm: largest norm of the gradient; if not given 1 beside units without a bound, such as
-            Gaussian ones (10 for grey images), and any beside others.
+        clip_norm: largest norm of the gradient, over all parameters together and after decay terms.
         radius: largest norm of all parameters together, to which every update projects them; unbiased
             gradients then have bounded second moments (Qiu et al. 2020, Alg. 2, Cor. 2).
-        averaging: decay of a running average of the parameters, such as 0.999; 0.99 with a label if not
-            given.
+        averaging: decay of a running average of the parameters, such as 0.999. Its first updates weigh
+            equally, so that it forgets where the machine started.
         ladder: keep running averages along the way as the rungs of a ladder.
-        on_divergence: slower begins anew at a third of the rate, with a warning, at most four times; raise
-            ends the run.
+        on_divergence: slower begins anew, from the same machine, at a third of the rate, with a warning, at
+            most four times, each in the place of the one before; raise ends the run.
     """
 
     PANEL: ClassVar[str] = "Length and steps"
@@ -156,16 +155,10 @@ class Settings(Watching, Steps):
             minimises, which then sets its own learning rates. ``"lbfgs"`` is for rules without noise, such as
             pseudo_likelihood: it reads all rows at every update, whatever ``batch_size``, and ends the run
             where the gradient is within the tolerance of ``training.LBFGS``.
-        clip_norm: Largest Euclidean norm of the gradient, over all parameters together and after decay terms.
-        averaging: Decay in (0, 1) of a running average of the parameters. Its first updates weigh equally, so
-            that it forgets where the machine started.
         penalties: Other penalties on couplings, such as ``training.GroupLasso(0.01)``, or ``"group=0.01"``.
         ladder: True keeps running averages of the machine along the way as rungs of a ``ladder.Ladder``, for
             samples and ln Z of every age: ``TrainingRun.ladder`` and ``ladder.safetensors`` in ``run_dir``
             (FORMULAS §8). A ``Ladder`` without rungs has their spacing and largest number.
-        on_divergence: "raise": TrainingDiverged; "slower": a run that diverges begins anew, from the same
-            machine, at a third of its learning rates, at most four times, each with a warning. In a folder
-            each attempt replaces the one before, and a resumed run goes on with that of its checkpoint.
         transform: Function that makes visible states of a batch at every update, ``(rows, generator) ->
             states``: for instance ``harmonium.data.bernoulli_binarise`` on intensities. Its noise is a
             function of the seed and the step. None: the rows are states.
@@ -222,9 +215,6 @@ class Settings(Watching, Steps):
                 'rates: expected with optimizer="sgd" or "adam", as any other sets its own, '
                 f"received {self.rates} with {as_plain(self.optimizer)}"
             )
-        for name in ("learning_rate", "schedule", "optimizer"):
-            if getattr(self, name) is None:
-                raise TypeError(f"{name}: expected a value, received None")
         if self.momentum > 0 and self.optimizer != "sgd":
             raise ValueError('momentum: only optimizer="sgd" takes it; expected 0 with any other')
         if self.transform is not None and not callable(self.transform):

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, final
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _html, backends
+from harmonium import _checks, _html, _random, backends
 from harmonium._states import leaves, map_leaves, require_alike
-from harmonium.distributed import Group
+from harmonium.data import Rows
+from harmonium.distributed import Group, as_shards
 from harmonium.ladder import Ladder
-from harmonium.learning import Sharded
-from harmonium.machine import BoltzmannMachine
-from harmonium.training.batch_source import RowBatches
+from harmonium.learning import Rule, Sharded
+from harmonium.machine import BoltzmannMachine, require_distribution
+from harmonium.training.batch_source import RowBatches, check_rows
 from harmonium.training.divergence import TrainingDiverged
 from harmonium.training.history import CLIPPED, History, Record
-from harmonium.training.optimizers import Ascent
+from harmonium.training.lbfgs import check_search
+from harmonium.training.optimizers import Ascent, RunningAverage, factors_of
 from harmonium.training.schedules import as_schedule, depends_on_total
 from harmonium.training.seeds import stream_seed
-from harmonium.training.settings import Settings
+from harmonium.training.settings import Settings, move
 
 Status = Literal["completed", "stopped", "interrupted"]
 
@@ -102,48 +105,79 @@ class TrainingRun:
         return _html.table(f"Run, {self.status}", rows)
 
 
-@dataclass
+@final
 class TrainingState:
-    """The state of a run between two updates.
+    """The parts of a run and its state between two updates.
 
     Attributes:
+        rule: Rule of the settings; with ``distributed`` in shards.
+        group: processes that train; one without ``distributed``.
+        learned: Parameters that learn, by their names in the machine.
+        total: Updates of the run.
+        average: Running average of the parameters, which follows every update; None: there is none.
+        callbacks: those of this process.
         rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
             process from then on.
         limit: of the monitor of divergence, which it finds where the run begins.
+
+    Raises:
+        TypeError, ValueError: as ``train``. Nothing was trained.
     """
 
-    machine: BoltzmannMachine
-    averaged: BoltzmannMachine | None
-    optimizer: Ascent
-    generator: torch.Generator
-    callbacks: Sequence[Any]
-    rule: Any
-    batches: RowBatches
-    history: History = field(default_factory=History)
-    rule_state: Any = None
-    step: int = 0
-    seconds: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)
-    stopped: bool = False
-    limit: float | None = None
+    def __init__(self, machine: BoltzmannMachine, X: Any, settings: Settings) -> None:
+        shards = as_shards(settings.distributed, settings.shards)
+        self.machine, self.settings = machine, settings
+        self.group = Group() if shards is None else shards.group
+        self.rule: Any = settings.rule if shards is None else Sharded(settings.rule, shards)
+        move(machine, settings.device)
+        self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
+        if not self.learned:
+            raise ValueError("machine: expected a parameter with requires_grad=True, received none")
+        require_distribution(machine.hamiltonian())
+        if isinstance(settings.rule, Rule) and settings.rule.condition_on is not None:
+            machine.check_condition(settings.rule.condition_on)
+        rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
+        factors = factors_of(settings.rates, self.learned)
+        self.optimizer = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
+        if self.optimizer.search:
+            check_search(settings.rule, settings.schedule, settings.clip_norm, radius)
+        rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
+        self.batches = RowBatches(
+            rows,
+            sys.maxsize if self.optimizer.search else settings.batch_size,
+            settings.root,
+            _checks.weights(settings.weights, "weights", len(rows)),
+            observed=settings.transform is None and check_rows(machine, rows, "X"),
+            checked=settings.transform is None and rows.in_memory,
+        )
+        updates = settings.updates
+        self.total = self.batches.updates(int(settings.epochs or 1)) if updates is None else int(updates)
+        self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
+        self.generator = _random.as_generator(stream_seed(settings.root, "rule"), machine.device)
+        self.callbacks: Sequence[Any] = ()
+        self.history, self.rule_state = History(), cast(Any, None)
+        if settings.rule_state is not None:
+            self.begin_from(settings.rule_state)
+        self.step, self.seconds, self.stopped = 0, 0.0, False
+        self.metrics, self.limit = dict[str, float](), cast(float | None, None)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state as a checkpoint keeps it; all processes of a run make this call together."""
-        return self._content(self.whole_rule_state())
+    @property
+    def averaged(self) -> BoltzmannMachine | None:
+        """A machine with the running average of the parameters, where there is one."""
+        return None if self.average is None else self.average.machine
 
     def whole_rule_state(self) -> Any:
         """Returns what the rule keeps, of all shards; all processes of a run make this call together."""
         return self.rule.whole_state(self.rule_state) if isinstance(self.rule, Sharded) else self.rule_state
 
-    def _content(self, rule_state: Any) -> dict[str, Any]:
-        """Returns the state of a run whose rule keeps ``rule_state``."""
+    def content(self, rule_state: Any) -> dict[str, Any]:
+        """Returns the state as a checkpoint keeps it, of a rule that keeps ``rule_state`` of all shards."""
         return {
             "step": self.step,
             "seconds": self.seconds,
             "stopped": self.stopped,
             "limit": self.limit,
             "metrics": dict(self.metrics),
-            "threads": torch.get_num_threads(),
             "products": backends.backend_name(),
             "history": self.history.state_dict(),
             "generator": self.generator.get_state(),
@@ -152,7 +186,7 @@ class TrainingState:
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "rule": rule_state,
-            "callbacks": [[type(x).__name__, x.state_dict()] for x in self._stateful],
+            "callbacks": [callback.state_dict() for callback in _stateful(self.callbacks)],
         }
 
     def begin_from(self, rule_state: Any) -> None:
@@ -169,9 +203,8 @@ class TrainingState:
         """Takes over the state of a checkpoint, as ``read_checkpoint`` returns it for these settings.
 
         Raises:
-            ValueError: the callbacks that keep a state are not those of the checkpoint.
-            Exception: whatever else a damaged state leads to. Parameters of another machine, or numbers that
-                are not finite, leave the machine as it was.
+            Exception: whatever a damaged state leads to. Parameters of another machine, or numbers that are
+                not finite, leave the machine as it was.
         """
         machines = {"machine": self.machine, "averaged": self.averaged}
         for name, machine in machines.items():
@@ -181,7 +214,7 @@ class TrainingState:
             raise problem
         self.begin_from(content["rule"])
         self.optimizer.load_state_dict(content["optimizer"])
-        for callback, (_, state) in zip(self._stateful, content["callbacks"], strict=True):
+        for callback, state in zip(_stateful(self.callbacks), content["callbacks"], strict=True):
             callback.load_state_dict(_move(state, self.machine.device))
         settings = content.get("settings", {})
         if self.generator.device.type == settings.get("device", "cpu") == "cpu":
@@ -196,30 +229,18 @@ class TrainingState:
             if machine is not None:
                 machine.load_state_dict(content[name])
 
-    def require_callbacks(self, content: dict[str, Any]) -> None:
-        """Refuses to go on with other callbacks.
-
-        Raises:
-            ValueError: the callbacks that keep a state are not those of the checkpoint.
-        """
-        kinds = [kind for kind, _ in content["callbacks"]]
-        received = [type(callback).__name__ for callback in self._stateful]
-        if kinds != received:
-            raise ValueError(
-                f"callbacks: the checkpoint holds the state of {kinds}, this call has {received}"
-            )
-
-    def follow(self, group: Group) -> None:
+    def follow(self) -> None:
         """Takes over the state of rank 0 in a sharded run, and of the rule's the shards of this process."""
-        if group.size > 1:
-            content = group.broadcast(self._content(self.rule_state))
-            if not group.is_rank_zero:
+        if self.group.size > 1:
+            content = self.group.broadcast(self.content(self.rule_state))
+            if not self.group.is_rank_zero:
                 self.load_state_dict({**content, "callbacks": []})
         self.rule_state = self.rule.local_state(self.rule_state)
 
-    @property
-    def _stateful(self) -> list[Any]:
-        return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
+
+def _stateful(callbacks: Sequence[Any]) -> list[Any]:
+    """Returns the callbacks of which checkpoints keep a state."""
+    return [callback for callback in callbacks if hasattr(callback, "state_dict")]
 
 
 def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
@@ -245,13 +266,13 @@ def _move(value: Any, device: torch.device) -> Any:
     return map_leaves(lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, value)
 
 
-def fingerprint(settings: Settings, state: TrainingState, total: int, engine: str) -> dict[str, Any]:
+def fingerprint(state: TrainingState, engine: str) -> dict[str, Any]:
     """Returns all that determines the bits of a run, as numbers and strings by the name of the argument.
 
     Data are identified by their shape and three rows, their weights by a digest of all, callables by their
     names: two lambdas look alike.
     """
-    machine, optimizer = state.machine, state.optimizer.optimizer
+    machine, optimizer, settings = state.machine, state.optimizer.optimizer, state.settings
     content = settings.as_dict()
     del content["updates"], content["epochs"]
     if not isinstance(settings.optimizer, str):
@@ -266,9 +287,15 @@ def fingerprint(settings: Settings, state: TrainingState, total: int, engine: st
         "requires_grad": [name for name, parameter in machine.named_parameters() if parameter.requires_grad],
         "dtype": str(machine.dtype),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "updates": total,
+        "updates": state.total,
         "engine": engine,
     }
+
+
+def fingerprint_here(state: TrainingState) -> dict[str, Any]:
+    """Returns what of the process that writes has to be alike on resuming, and may differ in others."""
+    kinds = [type(callback).__name__ for callback in _stateful(state.callbacks)]
+    return {"callbacks": kinds or None, "threads": torch.get_num_threads()}
 
 
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
@@ -288,16 +315,16 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuses to resume with other settings, but for the device and the engine, which make other bits.
+    """Refuses to resume with other settings, but for the device, engine and threads, which make other bits.
 
     Warns:
-        RuntimeWarning: another device or engine.
+        RuntimeWarning: another device, engine or number of threads.
 
     Raises:
         ValueError: naming the first setting that differs.
     """
     for name, value in now.items():
-        if name in ("device", "engine") and saved.get(name) != value:
+        if name in ("device", "engine", "threads") and saved.get(name) != value:
             _checks.warn(
                 f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
                 "distribution but not in the same bits",

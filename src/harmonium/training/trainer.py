@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,28 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, final
 
-from harmonium import _checks, _random
+from harmonium import _checks
 from harmonium._progress import show_progress
-from harmonium._storage import CHECKPOINT
-from harmonium.distributed import Group, as_shards
 from harmonium.ladder import KeptLadder, Ladder
-from harmonium.learning import Rule, Sharded
-from harmonium.machine import BoltzmannMachine, require_distribution
-from harmonium.training.batch_source import digest, make_batch_source
+from harmonium.learning import Sharded
+from harmonium.machine import BoltzmannMachine
+from harmonium.training.batch_source import digest
 from harmonium.training.callbacks import STOP, Update, offer, wants
-from harmonium.training.checkpoint import read_checkpoint
+from harmonium.training.checkpoint import read_last
 from harmonium.training.compiled_updates import CompiledUpdates, served
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged, warn_of_saddle
 from harmonium.training.history import Record, Validation
-from harmonium.training.lbfgs import check_search
-from harmonium.training.optimizers import Ascent, RunningAverage, factors_of
 from harmonium.training.preconditioner import make_preconditioner
 from harmonium.training.recorded_updates import RecordedUpdates, find_obstacle
-from harmonium.training.run_directory import PREVIOUS, RunDirectory
+from harmonium.training.run_directory import RunDirectory
 from harmonium.training.run_toml import describe
 from harmonium.training.seeds import stream_seed
-from harmonium.training.settings import Settings, move, with_settings
-from harmonium.training.state import TrainingRun, TrainingState, find_problem, fingerprint, require_one_run
+from harmonium.training.settings import Settings, with_settings
+from harmonium.training.state import (
+    TrainingRun,
+    TrainingState,
+    find_problem,
+    fingerprint,
+    fingerprint_here,
+    require_one_run,
+)
 from harmonium.training.terminal import Interruption
 from harmonium.training.updates import Due, Made, OneByOne, Updates
 
@@ -104,11 +106,10 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
 
 def _find_attempt(settings: Settings) -> int:
     """Returns how often the rate of the run that a folder holds was lowered; 0 where it holds none."""
-    for name in (CHECKPOINT, PREVIOUS):
-        with suppress(OSError, ValueError):
-            saved = read_checkpoint(Path(str(settings.run_dir)) / name)["settings"].get("learning_rate")
-            rates = [settings.slower_rate(number) for number in range(_TIMES + 1)]
-            return rates.index(saved) if saved in rates else 0
+    with suppress(OSError, ValueError):  # damaged, or of no attempt: the run itself will say so
+        content, *_ = read_last(Path(str(settings.run_dir)))
+        saved: Any = content["settings"].get("learning_rate") if content else None
+        return [settings.slower_rate(number) for number in range(_TIMES + 1)].index(saved)
     return 0
 
 
@@ -141,91 +142,55 @@ class Run:
         notes: Mapping[int, Mapping[str, float]] | None = None,
         spent: float = 0.0,
     ) -> None:
-        parts = as_shards(settings.distributed, settings.shards)
-        self.machine, self.settings, self.show = machine, settings, show
-        self.notes = notes or {}
-        self.run_dir = settings.run_dir
-        rule: Any = settings.rule
-        seed = settings.root
-        self.sharded = None if parts is None else Sharded(rule, parts)
-        self.group = Group() if parts is None else parts.group
-        move(machine, settings.device)
+        self.settings, self.show, self.notes, self.run_dir = settings, show, notes or {}, settings.run_dir
+        state = self.state = TrainingState(machine, X, settings)
+        self.sharded = state.rule if isinstance(state.rule, Sharded) else None
+        leads = state.group.is_rank_zero
+        self.progress = settings.progress if leads else False
+        self.keeper: KeptLadder | None = None
+        if leads:
+            state.callbacks = tuple(settings.callbacks)
+        if leads and settings.ladder is not False:
+            kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
+            self.keeper = KeptLadder(kept, partial(stream_seed, settings.root, "ladder"))
+            state.callbacks = (*state.callbacks, self.keeper)
         self.evaluate = Validation(
             settings.validation, settings.validation_weights, settings.metrics, machine
         )
-        self.progress = settings.progress if self.group.is_rank_zero else False
-        self.callbacks = tuple(settings.callbacks) if self.group.is_rank_zero else ()
-        self.keeper: KeptLadder | None = None
-        if self.group.is_rank_zero and settings.ladder is not False:
-            kept = Ladder() if isinstance(settings.ladder, bool) else settings.ladder
-            self.keeper = KeptLadder(kept, partial(stream_seed, seed, "ladder"))
-            self.callbacks = (*self.callbacks, self.keeper)
-        self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
-        if not self.learned:
-            raise ValueError("machine: expected a parameter with requires_grad=True, received none")
-        require_distribution(machine.hamiltonian())
-        rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
-        factors = factors_of(settings.rates, self.learned)
-        ascent = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
-        if ascent.search:
-            check_search(rule, settings.schedule, settings.clip_norm, radius)
-        size = sys.maxsize if ascent.search else settings.batch_size
-        feed = make_batch_source(
-            machine, X, settings.weights, size, seed, transformed=settings.transform is not None
-        )
-        epochs, updates = settings.epochs, settings.updates
-        self.total = feed.updates(int(epochs or 1)) if updates is None else int(updates)
-        self.evaluate_every = settings.evaluate_every or feed.per_epoch
-        self.record_every = settings.record_every or max(1, min(100, self.total // 100))
-        self.checkpoint_every = settings.checkpoint_every
-        self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
-        averaged = None if self.average is None else self.average.machine
+        self.evaluate_every = settings.evaluate_every or state.batches.per_epoch
+        self.record_every = settings.record_every or max(1, min(100, state.total // 100))
         judged = self.judged
-        for callback in self.callbacks:
+        for callback in state.callbacks:
             offer(callback, "begin", judged, tuple(self.evaluate.metrics))
-        self.state = TrainingState(
-            machine=machine,
-            averaged=averaged,
-            optimizer=ascent,
-            generator=_random.as_generator(stream_seed(seed, "rule"), machine.device),
-            callbacks=self.callbacks,
-            rule=self.sharded or rule,
-            batches=feed,
-        )
         if earlier:
-            self.state.history.records = [*earlier]
-            self.state.step, self.state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
-        self.state.seconds = max(self.state.seconds, spent)
-        if settings.rule_state is not None:
-            self.state.begin_from(settings.rule_state)
-        compiled = served(self.state, settings, self.total, ascent)
-        self.obstacle = find_obstacle(self.state, settings, self.total)
+            state.history.records = [*earlier]
+            state.step, state.seconds = earlier[-1]["step"], earlier[-1]["seconds"]
+        state.seconds = max(state.seconds, spent)
+        self.obstacle = find_obstacle(state)
         recorded = RecordedUpdates if self.obstacle is None else OneByOne
-        self.engine: type[Updates] = CompiledUpdates if compiled else recorded
-        if isinstance(rule, Rule) and rule.condition_on is not None:
-            machine.check_condition(rule.condition_on)
+        self.engine: type[Updates] = CompiledUpdates if served(state) else recorded
         self.directory: RunDirectory | None = None
         self.updates: Updates
         self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
-        self.made = Made(ascent.learning_rate, 0.0, {}, None)
+        self.made = Made(state.optimizer.learning_rate, 0.0, {}, None)
 
     @property
     def judged(self) -> BoltzmannMachine:
         """The machine as metrics, callbacks, files and the result have it."""
-        machine = self.machine if self.average is None else self.average.machine
+        machine = self.state.averaged or self.state.machine
         return machine if self.show is None else self.show(machine)
 
     def train(self) -> TrainingRun:
         """Makes all updates that are left; to be called once."""
-        state, group = self.state, self.group
+        state, group, every = self.state, self.state.group, self.settings.checkpoint_every
         try:
             self.prepare()
             started = self.started = time.perf_counter() - state.seconds
-            shown = show_progress(self.total, state.step, self.progress, whole=not state.optimizer.search)
+            shown = show_progress(state.total, state.step, self.progress, whole=not state.optimizer.search)
             with Interruption() as interruption, shown as bar:
                 saved_at = time.perf_counter()
                 state.stopped, halted = group.all_reduce_any(state.stopped, interruption.signal is not None)
-                while state.step < self.total and not state.stopped and not halted:
+                while state.step < state.total and not state.stopped and not halted:
                     self.step()
                     stops = self.record()
                     if bar:
@@ -240,19 +205,19 @@ class Run:
                         stops, halted, overdue = self.agree(stops, halted, overdue)
                     if stops:
                         self.stop()
-                    if state.step % self.checkpoint_every == 0 if self.checkpoint_every else overdue:
+                    if overdue if every is None else state.step % every == 0:
                         self.save()
                         saved_at, self.holds = time.perf_counter(), False
                 self.save()
                 rule_state = state.whole_rule_state()
-            finished = state.stopped or state.step == self.total
+            finished = state.stopped or state.step == state.total
             signal = max(group.all_gather(interruption.signal or 0)) or None
             machine = self.finish() if finished else self.judged
         finally:
             self.close()
         return TrainingRun(
-            machine=machine if self.average is None else self.machine,
-            averaged_machine=None if self.average is None else machine,
+            machine=machine if state.average is None else state.machine,
+            averaged_machine=None if state.average is None else machine,
             ladder=None if self.keeper is None else self.keeper.ladder,
             history=state.history.records,
             status="stopped" if state.stopped else "completed" if finished else "interrupted",
@@ -267,15 +232,16 @@ class Run:
 
     def prepare(self) -> None:
         """Opens the folder of the run and goes to where it has come."""
-        state, group, settings = self.state, self.group, self.settings
+        state, group, settings = self.state, self.state.group, self.settings
         if self.run_dir is not None or self.sharded:
-            identity = fingerprint(settings, state, self.total, self.engine.engine)
+            identity = fingerprint(state, self.engine.engine)
             require_one_run(group.all_gather(identity))
         if self.sharded:
             require_one_run(group.all_gather({"first batch": digest(state.batches.take(0).v)}))
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
+                    identity |= fingerprint_here(state)
                     text, resume = settings.run_file or describe(settings), settings.resume
                     self.directory = RunDirectory(
                         self.run_dir, identity, text, resume=resume, overwrite=settings.overwrite
@@ -286,38 +252,39 @@ class Run:
         search = state.optimizer.search
         if search and settings.transform is None:
             search.preconditioner = make_preconditioner(
-                self.machine, self.learned, settings.pulls(), state.batches.take(0)
+                state.machine, state.learned, settings.pulls(), state.batches.take(0)
             )
             if search.preconditioner and not search.state:  # the gauge of least penalty, to begin with
-                search.preconditioner.settle_(*self.learned.values())
+                search.preconditioner.settle_(*state.learned.values())
         if self.sharded:
-            state.follow(group)
+            state.follow()
         if state.step == 0 and group.is_rank_zero and settings.transform is None:
-            warn_of_saddle(self.machine, state.batches)
+            warn_of_saddle(state.machine, state.batches)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
         slack = max(1.0, getattr(settings.rule, "temperature", 1.0)) / density if density else math.inf
-        self.monitor = DivergenceMonitor(self.machine, self.learned, state.step, slack, state.limit)
-        self.updates = self.engine(state, settings, self.total, state.optimizer, self.monitor, self.average)
+        self.monitor = DivergenceMonitor(state.machine, state.learned, state.step, slack, state.limit)
+        self.updates = self.engine(state, self.monitor)
 
     def step(self) -> None:
         """Makes the next update, or many at once where nothing else is due between them, and checks it."""
         self.made, step, monitor = self.updates.make(self.due), self.state.step, self.monitor
         self.require_sound(self.made.problem)
-        if step == self.total or monitor.is_due(step):
-            self.require_sound(monitor.check(step, whole=step == self.total))
+        if step == self.state.total or monitor.is_due(step):
+            self.require_sound(monitor.check(step, whole=step == self.state.total))
             self.require_sound(monitor.check_growth(step, self.made.norm, self.state.history.records))
 
     def due_records(self, step: int) -> tuple[bool, bool]:
         """Returns whether metrics are evaluated after so many updates, and whether a record is made."""
-        last = step == self.total
+        last = step == self.state.total
         evaluating = bool(self.evaluate.metrics) and (last or step % self.evaluate_every == 0)
         return evaluating, evaluating or last or step % self.record_every == 0
 
     def due(self, step: int) -> Due:
         """Returns what is due after so many updates: a record or check, and what reads the machine itself."""
-        saves = self.checkpoint_every is not None and step % self.checkpoint_every == 0
-        seen = any(wants(callback, step, self.total) for callback in self.callbacks)
+        every = self.settings.checkpoint_every
+        saves = every is not None and step % every == 0
+        seen = any(wants(callback, step, self.state.total) for callback in self.state.callbacks)
         evaluating, recording = self.due_records(step)
         return Due(recording or self.monitor.is_due(step), self.holds or seen or saves or evaluating)
 
@@ -329,19 +296,19 @@ class Run:
         if made.stop:
             _checks.warn(f"rule: stopped after {state.step} updates: {made.stop}", RuntimeWarning)
         stops = False
-        if self.callbacks and not self.updates.ahead:  # else none of them wants this update
+        if state.callbacks and not self.updates.ahead:  # else none of them wants this update
             update = Update(
                 step=state.step,
-                total=self.total,
+                total=state.total,
                 epoch=state.batches.epoch(state.step),
-                machine=self.machine if self.show is None else self.judged,
+                machine=state.machine if self.show is None else self.judged,
                 learning_rate=made.rate,
                 gradient_norm=made.norm,
                 diagnostics=made.diagnostics,
                 metrics=values,
                 averaged=state.averaged,
             )
-            stops = any([callback(update) is STOP for callback in self.callbacks])
+            stops = any([callback(update) is STOP for callback in state.callbacks])
         search = state.optimizer.search
         return stops or made.stop is not None or (search is not None and search.converged)
 
@@ -352,9 +319,9 @@ class Run:
         """
         assert self.sharded
         agreed = self.sharded.agree(*flags)
-        if self.state.step < self.total:
+        if self.state.step < self.state.total:
             return agreed
-        last = self.group.all_reduce_any(*flags)
+        last = self.state.group.all_reduce_any(*flags)
         return [x or y for x, y in zip(agreed, last, strict=True)]
 
     def stop(self) -> None:
@@ -367,7 +334,7 @@ class Run:
         """Adds a record to the history; returns the metrics, where they are to be evaluated."""
         state = self.state
         self.require_sound(self.monitor.check(state.step))
-        values = self.evaluate(self.judged) if evaluating and self.group.is_rank_zero else {}
+        values = self.evaluate(self.judged) if evaluating and state.group.is_rank_zero else {}
         state.metrics.update(values)
         measured = {"weight_norm": self.monitor.weight_norm, **values, **self.notes.get(state.step, {})}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
@@ -381,25 +348,25 @@ class Run:
             return
         state, directory = self.state, self.directory
         state.seconds, state.limit = time.perf_counter() - self.started, self.monitor.limit
-        content = state.state_dict()
+        content = state.content(state.whole_rule_state())
         # Anew: callbacks have had the machine.
         self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
-        with self.group.on_rank_zero():
+        with state.group.on_rank_zero():
             if directory and state.step != directory.saved_step:
                 directory.save(content)
 
     def finish(self) -> BoltzmannMachine:
         """Finishes callbacks, writes the files of a finished run and returns the judged machine."""
-        judged = self.judged
-        if self.group.is_rank_zero:
+        judged, state = self.judged, self.state
+        if state.group.is_rank_zero:
             self.monitor.warn()
-            if self.state.optimizer.search:
-                self.state.optimizer.search.warn()
-            for callback in self.callbacks:
+            if state.optimizer.search:
+                state.optimizer.search.warn()
+            for callback in state.callbacks:
                 offer(callback, "finish", judged)
             if self.directory:
-                averaged = None if self.average is None else judged
-                machine = judged if averaged is None else self.machine
+                averaged = None if state.average is None else judged
+                machine = judged if averaged is None else state.machine
                 ladder = None if self.keeper is None else self.keeper.ladder
                 self.directory.save_machines(machine, averaged, ladder)
         return judged
@@ -410,7 +377,7 @@ class Run:
         if hasattr(self, "updates"):
             self.updates.close()
         try:
-            for callback in self.callbacks:
+            for callback in self.state.callbacks:
                 offer(callback, "close")
         finally:
             if self.directory:
@@ -423,5 +390,5 @@ class Run:
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
             raise replace(
                 problem, step=self.state.step, learning_rate=made.rate, diagnostics=made.diagnostics,
-                checkpoint=checkpoint, clip_norm=self.settings.clip_norm,
+                checkpoint=checkpoint,
             )  # fmt: skip

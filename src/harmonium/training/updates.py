@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
 import torch
@@ -17,11 +16,10 @@ from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
 from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
-from harmonium.training.optimizers import Ascent, RunningAverage, find_direction, global_norm
+from harmonium.training.optimizers import find_direction, global_norm
 from harmonium.training.penalties import pulls_of
 from harmonium.training.schedules import as_schedule
 from harmonium.training.seeds import stream_seed
-from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingState
 
 
@@ -45,30 +43,19 @@ class Due(NamedTuple):
     read: bool
 
 
-@dataclass
 class Updates(ABC):
-    """A way to make the updates of a run, each of which moves its state on.
-
-    Attributes:
-        total: updates of the run.
-        average: the running average of the parameters, which follows every update; None: there is none.
-    """
+    """A way to make the updates of a run, each of which moves its state on."""
 
     engine: ClassVar[str]
     """The name of the way in the record of a run; the bits of a run depend on it."""
 
-    state: TrainingState
-    settings: Settings
-    total: int
-    climber: Ascent
-    monitor: DivergenceMonitor
-    average: RunningAverage | None
-
-    def __post_init__(self) -> None:
-        self.parametrisation, self.device = Parametrisation(self.state.machine), self.state.machine.device
+    def __init__(self, state: TrainingState, monitor: DivergenceMonitor) -> None:
+        self.state, self.settings, self.monitor = state, state.settings, monitor
+        self.climber, self.average, self.total = state.optimizer, state.average, state.total
+        self.parametrisation, self.device = Parametrisation(state.machine), state.machine.device
         if self.parametrisation.rewrites:  # large matrices, of which there is no second copy
-            self.monitor.hamiltonian = self.parametrisation.hamiltonian
-        self.pulls = pulls_of(self.state.machine, self.settings.pulls())
+            monitor.hamiltonian = self.parametrisation.hamiltonian
+        self.pulls = pulls_of(state.machine, self.settings.pulls())
         self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
 
     @abstractmethod
@@ -83,6 +70,13 @@ class Updates(ABC):
     def ahead(self) -> bool:
         """True if the machine has gone further than the state says, by updates that ``make`` returns next."""
         return False
+
+    def count(self, due: Callable[[int], Due], first: int, most: int) -> int:
+        """Returns after how many updates, from ``first`` earlier ones on, something else is due."""
+        count = 1
+        while count < min(self.total - first, most) and not any(due(first + count)):
+            count += 1
+        return count
 
     def note_clip(self, norm: float | Tensor) -> dict[str, Any]:
         """Returns whether a gradient of this norm is clipped, 1 or 0, by its name; else nothing."""
@@ -154,17 +148,12 @@ class OneByOne(Updates):
         return made
 
     def _take(self) -> Batch:
-        """Returns the rows of the next update; of shards, those of this process where nobody else looks."""
-        state, settings, step = self.state, self.settings, self.state.step
-        looks = self.monitor.v is None or self.monitor.is_due(step + 1) or step + 1 == self.total
-        if isinstance(state.rule, Sharded) and not looks and settings.transform is None:
-            own = state.rule.shards.own_rows(state.batches.size, "batch_size")
-            if batch := state.batches.take_part(step, own):
-                return batch
-        batch = state.batches.take(step)
-        if settings.transform is not None:
-            noise = _random.as_generator(stream_seed(settings.root, "transform", step))
-            batch = batch._replace(v=settings.transform(batch.v, noise))
+        """Returns the rows of the next update."""
+        state, transform = self.state, self.settings.transform
+        batch = state.batches.take(state.step)
+        if transform is not None:
+            noise = _random.as_generator(stream_seed(self.settings.root, "transform", state.step))
+            batch = batch._replace(v=transform(batch.v, noise))
         if not state.batches.checked:
             state.machine.check_batch(batch.v, batch.where, "X")
         self.monitor.watch(batch.v)
@@ -194,7 +183,4 @@ class OneByOne(Updates):
                 v, row_weights, observed = self.settings.rule.checked(state.machine, v, weights)
             elif v.device != self.device:
                 v = _device.to_device(v, self.device)
-            part: dict[str, Any] = {} if batch.of is None else {"rows": batch.of}
-            return rule.estimate(
-                self.parametrisation, v, state.rule_state, generator, row_weights, observed, **part
-            )
+            return rule.estimate(self.parametrisation, v, state.rule_state, generator, row_weights, observed)

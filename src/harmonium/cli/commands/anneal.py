@@ -9,7 +9,6 @@ from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
-from harmonium.cli.runs import load_machine
 from harmonium.exchange import values_of, variables_of
 from harmonium.tasks import MINIMISE_METHODS, minimise
 
@@ -21,37 +20,36 @@ EXAMPLES = (
 
 
 def anneal(
-    source: Annotated[Path, Setting(metavar="MODEL", argument=True)],
+    run: options.Trained,
     out: Path,
     runs: Count = 100,
     sweeps: Count = 1000,
     method: Annotated[str, Setting(MINIMISE_METHODS)] = "auto",
     evidence: options.Evidence | None = None,
-    device: options.Device | None = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Find states of the lowest energy, and write them with their energies.
 
-    Exactly where that takes seconds (trees, strips, narrow lattices), else by simulated annealing.
+    Exactly where that takes seconds (trees, strips, narrow lattices), else by simulated annealing. Of other
+    programs .uai, .qubo and graphs of the Gset collection are read.
 
     Args:
-        source: a run, a machine's file, or a file of another program: .uai, .qubo, a graph of the Gset
-            collection.
         out: file for the states, the lowest first: .csv, .tsv, .parquet or .feather, with a column for each
-            variable in the order of MODEL, or for each unit; categories count from 0.
+            variable in the order of RUN, or for each unit; categories count from 0.
         runs: runs of annealing, each from a state of its own.
         sweeps: sweeps of every run.
         method: how: auto (exact where it takes seconds, else anneal), exact, anneal.
     """
     check_target(out, "out", TABLES, overwrite)
-    machine = load_machine(source, False, options.as_device(device), evidence)[0]
+    coding, source = run.load(evidence=evidence)
+    machine = coding.machine
     with working("searching states of low energy"):
         found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
     variables, values = variables_of(machine), values_of(machine, found.states)
     named = machine.metadata.get("variables") is not None
     labels = [x.label if named else j for j, x in enumerate(variables)]
-    own = [isinstance(label, str) and label not in ("energy", "count") for label in labels]
+    own = (isinstance(label, str) and label not in ("energy", "count") for label in labels)
     names = [str(label) if known else f"x{label}" for label, known in zip(labels, own, strict=True)]
     energies, counts = found.energies.numpy(force=True), found.counts.numpy(force=True)
     write_table(out, {"energy": energies, "count": counts, **dict(zip(names, values.T, strict=True))})

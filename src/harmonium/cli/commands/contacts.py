@@ -63,11 +63,10 @@ def contacts(
             draw_precision(scores, known, folder / _FILES[2], apart=apart, touching=touching)
     result: dict[str, Any] = {"machine": source, "sites": sites, "pairs": len(pairs.scores)}
     if precision is not None:
-        result["precision"] = {
-            f"at {name}": float(precision[number - 1])
-            for name, number in (("L/5", sites // 5), ("L/2", sites // 2), ("L", sites), ("2 L", 2 * sites))
-            if 1 <= number <= len(precision)
-        } | {"of any pair": float(precision[-1])}
+        at = {"L/5": sites // 5, "L/2": sites // 2, "L": sites, "2 L": 2 * sites}
+        ranked = {f"at {name}": k for name, k in at.items() if 1 <= k <= len(precision)}
+        result["precision"] = {name: float(precision[k - 1]) for name, k in ranked.items()}
+        result["precision"]["of any pair"] = float(precision[-1])
     shown = zip(*(values[:_LISTED].tolist() for values in columns.values()), strict=True)
     strongest = Listing(dict(zip(columns, line, strict=True)) for line in shown)
     written = [name for name in _FILES if (folder / name).exists()]

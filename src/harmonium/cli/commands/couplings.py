@@ -53,22 +53,17 @@ def couplings(
 def _columns(potts: BoltzmannMachine, letters: str | None, sites: int, states: int) -> dict[str, Series]:
     """Returns the columns of a table of fields, and below them the couplings of each pair once."""
     hamiltonian = potts.hamiltonian()
-    h = hamiltonian.thetas[0][0].numpy(force=True).reshape(sites, states)
+    h = hamiltonian.thetas[0][0].numpy(force=True)
     J = hamiltonian.J[0].numpy(force=True).reshape(sites, states, sites, states)
-    names = np.array(
-        list(letters) if letters is not None else [str(state) for state in range(states)], object
-    )
-    i, j = np.triu_indices(sites, 1)
-    a, b = (x.flatten() for x in np.indices((states, states)))
-    fields, pairs = sites * states, len(i)
-    columns: list[tuple[str, Any, Any, str]] = [
-        ("i", np.repeat(np.arange(1, sites + 1), states), np.repeat(i + 1, states**2), "int64"),
-        ("j", np.full(fields, np.nan), np.repeat(j + 1, states**2), "int64"),
-        ("a", np.tile(names, sites), np.tile(names[a], pairs), "str"),
-        ("b", np.full(fields, None), np.tile(names[b], pairs), "str"),
-        ("value", h.flatten(), J.transpose(0, 2, 1, 3)[i, j].flatten(), "float64"),
-    ]
-    return {
-        name: Series(name, np.concatenate(parts).astype(object if dtype == "str" else np.float64), dtype)
-        for name, *parts, dtype in columns
+    names = np.array(list(letters or map(str, range(states))), object)
+    site, state = np.indices((sites, states)).reshape(2, -1)
+    pair, a, b = np.indices((sites * (sites - 1) // 2, states, states)).reshape(3, -1)
+    i, j = (each[pair] for each in np.triu_indices(sites, 1))
+    columns = {
+        "i": (np.append(site, i) + 1.0, "int64"),
+        "j": (np.append(np.full(len(site), np.nan), j + 1), "int64"),
+        "a": (names[np.append(state, a)], "str"),
+        "b": (np.append(np.full(len(site), None), names[b]), "str"),
+        "value": (np.append(h, J[i, a, j, b]).astype(np.float64), "float64"),
     }
+    return {name: Series(name, values, dtype) for name, (values, dtype) in columns.items()}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from harmonium._fetch import is_sparse
-from harmonium._settings import Setting
 from harmonium.cli import options
-from harmonium.cli.output import Listing, check_target
+from harmonium.cli.output import Listing
 from harmonium.cli.rows_file import SEQUENCES, TABLES, check_rows_target, spelt, write_array, write_rows
-from harmonium.data import BUILT_IN, DataSet, Rows, read, write_weights
+from harmonium.data import BUILT_IN, DataSet, Rows, read
 from harmonium.data.dataset import dense
 from harmonium.report import image_grid
 from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit, without_units
@@ -23,11 +21,10 @@ from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit, w
 _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 _DRAWN = 100  # rows of a picture
 
-
 EXAMPLES = (
     "harmonium data digits --out digits.png",
     "harmonium data images/ --out images.npz",
-    "harmonium data family.fasta.gz --reweight 0.8 --out-weights family.weights",
+    "harmonium data family.fasta.gz --reweight 0.8",
 )
 LISTED = ("Built-in names:", *(f"{name}: {about}" for name, (_, about) in BUILT_IN.items()))
 
@@ -40,7 +37,6 @@ def data(
     missing_words: options.MissingWords | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
-    out_weights: Annotated[Path | None, Setting(metavar="FILE")] = None,
     overwrite: options.Overwrite = False,
 ) -> dict[str, Any]:
     """Describe DATA; convert them, draw them.
@@ -49,33 +45,25 @@ def data(
         source: a file, a folder of images, or a built-in name.
         out: convert: a file that ends in .npy, .npz, .csv, .tsv, .parquet, .feather, or of sequences in
             .fasta, .fa, .a3m, each also with .gz; .png draws the first 100 images.
-        out_weights: write the weights of --reweight, a number a line, which train --weights, plmc and bmDCA
-            read: a file that ends in .txt, .dat or .weights.
     """
-    if out_weights is not None:
-        if reweight is None:
-            raise ValueError(f"out_weights: expected together with reweight, received {out_weights} alone")
-        check_target(out_weights, "out_weights", (".txt", ".dat", ".weights"), overwrite)
     columns = read_kinds(kinds) if kinds else {}
+    table = out is not None and out.suffix.lower() in TABLES  # labels then keep their place
     dataset = read(
-        source, alphabet=alphabet or "auto", missing_words=missing_words or (), known=without_units(columns)
-    )
+        source, labels_apart=not table, alphabet=alphabet or "auto", missing_words=missing_words or (),
+        known=without_units(columns),
+    )  # fmt: skip
     dataset.warn_of_unseen_words()
     weights = dataset.row_weights(reweight)
-    letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
-    if out is not None:
-        check_rows_target(out, letters, overwrite)
-        picture = out.suffix.lower() == ".png"
-        shape = options.image_shape_of(image_shape, dataset.image_shape, needed=picture)
     result = _describe(dataset, columns)
     if weights is not None:
         result["effective_rows"] = float(weights.sum())
-        if out_weights is not None:
-            write_weights(out_weights, weights, overwrite=True)
-    if out is not None:
-        _convert(replace(dataset, image_shape=shape or None), out, source, missing_words or (), letters)
-    written = [path for path in (out, out_weights) if path is not None]
-    return {**result, "files": written} if written else result
+    if out is None:
+        return result
+    letters = alphabet if dataset.alignment is None else dataset.alignment.alphabet
+    check_rows_target(out, letters, overwrite, ".png")
+    shape = options.image_shape_of(image_shape, dataset.image_shape, needed=out.suffix.lower() == ".png")
+    _convert(replace(dataset, image_shape=shape or None), out, letters)
+    return {**result, "files": [out]}
 
 
 def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +78,6 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
         result["table"] = _columns(dataset, kinds)
     alignment = dataset.alignment
     if alignment is not None:
-        if beside := {str(x.name): len({*x.values[~x.missing].tolist()}) for x in dataset.beside}:
-            result["different"] = beside
         result |= {"alphabet": alignment.alphabet, "gaps": float((alignment.codes == 0).mean())}
         result |= {"read": "; ".join(alignment.notes)} if alignment.notes else {}
     return result
@@ -110,8 +96,6 @@ def _describe_numbers(dataset: DataSet) -> dict[str, Any]:
         "maximum": high,
         "binary": binary,
         "image_shape": None if dataset.image_shape is None else "x".join(map(str, dataset.image_shape)),
-        "in_memory": rows.in_memory,
-        "sparse": is_sparse(dataset.samples),
     }
 
 
@@ -131,24 +115,19 @@ def _columns(dataset: DataSet, kinds: Mapping[str, Any]) -> Listing:
     return found
 
 
-def _convert(
-    dataset: DataSet, out: Path, source: str, missing_words: str | Sequence[str], letters: str | None
-) -> None:
+def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
     """Writes data to a file of another form, labels at their place in a table."""
     suffix, alignment, samples = out.suffix.lower(), dataset.alignment, dataset.samples
-    if suffix in TABLES and not (dataset.beside and alignment is not None):
-        table = read(source, labels_apart=False, missing_words=missing_words, known=dataset.names or ())
-        labels = None if table.labels is None else table.take_label("label")[1]
-        write_rows(out, table.frame(), None, table.names, labels, source=table)
+    if out.name.lower().endswith(SEQUENCES):
+        write_rows(out, dataset.numbers(), source=dataset, alphabet=letters)
     elif suffix in TABLES and alignment is not None:
         frame = spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside)
         write_rows(out, frame, dialect=dataset.dialect)
-    elif out.name.lower().endswith(SEQUENCES):
-        write_rows(out, dataset.numbers(), source=dataset, alphabet=letters)
+    elif suffix in TABLES:
+        labels = None if dataset.labels is None else dataset.take_label("label")[1]
+        write_rows(out, dataset.frame(), dataset.names, labels, source=dataset)
     elif suffix == ".png":
         image_grid(dense(samples[:_DRAWN]), dataset.image_shape, None, out)
-    elif is_sparse(samples) and suffix == ".npz" and dataset.labels is None:
-        write_array(out, samples)
     else:
         array = dataset.numbers() if samples.dtype.kind == "O" else dense(samples)
         write_array(out, array.reshape(len(array), *(dataset.image_shape or (-1,))), dataset.labels)

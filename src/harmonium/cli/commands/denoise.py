@@ -9,20 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium._random import as_generator
-from harmonium._settings import Count, Setting
+from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
-from harmonium.cli.pictures import data_range, images_of, in_words
 from harmonium.cli.rows_file import write_array
-from harmonium.report import image_panels
 from harmonium.tables import Codec
-from harmonium.tasks import DENOISE_METHODS, channel_of, denoise as denoise_rows, noise_in_states
+from harmonium.tasks import DENOISE_METHODS, denoise as denoise_rows, noise_in_states
 
 EXAMPLES = (
-    "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.png",
-    "harmonium denoise runs/digits digits --corrupt --flip-probability 0.1 --out clean.npy",
+    "harmonium denoise runs/digits noisy.npy --flip-probability 0.1 --out clean.npy",
+    "harmonium denoise runs/grey noisy.npy --noise-std 20 --method gibbs --out clean.npy",
 )
+
+_STILL = "converged: some rows still moved after the sweeps allowed; more sweeps help"
 
 
 def denoise(
@@ -33,8 +32,6 @@ def denoise(
     noise_std: float | None = None,
     method: Annotated[str, Setting(DENOISE_METHODS)] = "tap",
     clean: options.OtherData | None = None,
-    corrupt: Annotated[bool, Setting(option="--corrupt")] = False,
-    rows: Count | None = None,
     sweeps: int = 200,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -43,57 +40,30 @@ def denoise(
 
     Args:
         noisy: noisy rows.
-        out: file for the likeliest clean rows: .npy, in the data's units, or .png: given, truth, result.
+        out: file for the likeliest clean rows, in the data's units: .npy.
         flip_probability: of every discrete unit, to be seen in another state.
         noise_std: standard deviation of normal noise, in the data's units.
         method: how rows are cleaned.
         clean: clean rows for the start and the baselines, as the training set.
-        corrupt: DATA is clean: add the noise first, and say what was removed.
-        rows: only the first rows of DATA.
         sweeps: sweeps of every chain; the most that tap, adatap and relaxed_bp take.
     """
     if (flip_probability is None) == (noise_std is None):
         raise ValueError("flip_probability, noise_std: expected one of the two")
-    check_target(out, "out", (".npy", ".png"), overwrite)
+    check_target(out, "out", (".npy",), overwrite)
     coding, source = run.load()
-    if out.suffix.lower() == ".png" and not coding.image_shape:
-        raise ValueError("out: expected a .npy file for data without an image shape, received .png")
     coding.require_generative("denoise", label=False)
-    truth = seen = _read(coding, noisy)[:rows]
+    seen = _read(coding, noisy)
     known = None if clean is None else _read(coding, clean)
     deviation = None if noise_std is None else noise_in_states(noise_std, coding.encoder)
-    generator, layer = as_generator(seed, coding.machine.device), coding.layers[0]
-    if corrupt:
-        channel = channel_of(flip_probability, deviation)
-        channel.check(layer, truth)
-        seen = channel.corrupt(layer, truth, generator)
     with working(f"denoising {len(seen)} rows"):
         found = denoise_rows(
             coding.machine, seen, flip_probability, noise_std=deviation, method=method, clean=known,
-            sweeps=sweeps, seed=generator,
+            sweeps=sweeps, seed=seed,
         )  # fmt: skip
-    panels = {"given": seen, **({"truth": truth} if corrupt else {}), "result": found.mode}
-    images = {name: images_of(coding, states) for name, states in panels.items()}
-    if out.suffix.lower() == ".png":
-        limits = data_range(coding, None if known is None else images_of(coding, known))
-        image_panels(images, coding.image_shape, out, title=f"By {method}{in_words(limits)}", limits=limits)
-    else:
-        write_array(out, images["result"])
-    result: dict[str, Any] = {"machine": source, "file": out, "rows": len(seen), "method": method}
-    for when, x in {"before": seen, "after": found.mode}.items() if corrupt else ():
-        result |= _distance(coding, x, truth, when)
-    if not bool(found.converged.all()):
-        result["notes"] = ["converged: some rows still moved after the sweeps allowed; more sweeps help"]
-    return result
-
-
-def _distance(coding: Codec, x: Tensor, truth: Tensor, when: str) -> dict[str, float]:
-    """Returns the share of units in another state, or the mean square error of real ones, by a name."""
-    if coding.density:
-        off = images_of(coding, x).astype(np.float64) - images_of(coding, truth)
-        return {f"mean_square_error_{when}": float(np.square(off).mean())}
-    by_unit = coding.layers[0].by_unit
-    return {f"wrong_{when}": float((by_unit(x) != by_unit(truth)).any(-1).double().mean())}
+    rows = coding.decode(found.mode.nan_to_num())[0]  # in the units of the data
+    write_array(out, rows if isinstance(rows, np.ndarray) else rows.numbers())
+    notes = [] if bool(found.converged.all()) else [_STILL]
+    return {"machine": source, "file": out, "rows": len(seen), "method": method, "notes": notes}
 
 
 def _read(coding: Codec, source: str) -> Tensor:

@@ -9,10 +9,8 @@ from typing import Annotated, Any, Literal
 from torch import Tensor
 
 from harmonium._settings import Setting
-from harmonium.chains import diagnose
 from harmonium.cli import options
 from harmonium.cli.output import listening, partition_table, working
-from harmonium.coupled import mixing_times
 from harmonium.data import BUILT_IN, DataSet, Rows
 from harmonium.likelihood import BASE_ROWS, find_log_partition
 from harmonium.machine import BoltzmannMachine
@@ -24,14 +22,11 @@ from harmonium.tasks import evaluate_rows
 EXAMPLES = (
     "harmonium evaluate runs/digits digits",
     "harmonium evaluate runs/digits train.npy test.npy --temperatures 10000 --json",
-    "harmonium evaluate runs/digits digits --mixing",
     "harmonium evaluate network.uai --evidence network.uai.evid",
 )
 
 _FEWEST = 100  # whole rows, among others, that make a base
-_LOOK = 256  # sweeps of the chains from noise that are run unasked: RF00379 falls by 0.07 within them
-_CONVERGENCE = ("draws", "r_hat", "ess", "passed")
-_EQUILIBRIUM = ("sweeps", "correlation", "data", "peak", "falls", "rises")
+_LOOK = 256  # sweeps of chains from noise beside an annealed family: RF00379 falls by 0.07 within them
 
 
 def evaluate(
@@ -40,8 +35,6 @@ def evaluate(
     method: Literal["auto", "exact", "ais"] = "auto",
     chains: int = 100,
     temperatures: int = 1000,
-    with_mixing: Annotated[bool, Setting(option="--mixing")] = False,
-    mixing_sweeps: int = 10_000,
     evidence: options.Evidence | None = None,
     unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
@@ -50,26 +43,24 @@ def evaluate(
 
     The likelihood has the rows' standard error, from their spread, and that of ln Z, which shifts all rows
     alike. Independent columns beside it are fitted to the training data, from which annealing starts too; the
-    first DATA stand in for these where they are gone.
+    first DATA stand in for these where they are gone. harmonium report judges how chains mix.
 
     Args:
         data: data to evaluate, such as a training and a test set.
         method: for ln Z: auto (exact where that takes seconds), exact, or ais.
         chains: annealing runs of AIS.
         temperatures: temperatures of AIS.
-        with_mixing: do chains from noise mix, and did training keep to equilibrium?
-        mixing_sweeps: sweeps after which --mixing gives a pair of chains up.
     """
     coding, source = run.load(unknown, evidence)
     machine, names = coding.machine, data or []
     read, rows, training = _read(coding, names)
-    base, weights, notes = _find_base(coding, training, read, rows)
+    base, weights = _find_base(coding, training, read, rows)
     with listening("finding ln Z") as doubts:
         settings: dict[str, Any] = {"chains": chains, "temperatures": temperatures}
         partition = find_log_partition(machine, base, method, **settings, seed=seed)
     settings["base"] = "pilot run of the machine" if base is None else training
     table = partition_table(partition, **settings)
-    notes, results = [*doubts, *([] if table["method"] == "exact" else notes)], list[dict[str, Any]]()
+    notes, results = list(doubts), list[dict[str, Any]]()
     for name in names:
         with working(f"evaluating {name}"):
             found = evaluate_rows(
@@ -78,19 +69,15 @@ def evaluate(
         results.append({"data": name, **found.entries()})
         notes += found.doubts
     if names:
-        notes.append(
-            f"independent_columns_log_likelihood: of columns that nothing joins, fitted to {training}"
-        )
+        notes.append(f"independent_columns_log_likelihood: of independent columns, fitted to {training}")
     if names and "sweeps_from_noise" in machine.metadata:
         notes.append("log_likelihood: the machine has learned a sampler from noise, and no density")
-    # A family that was trained too fast has a tight ln Z too, so that chains are run for sequences unasked.
-    tables = dict[str, Any]()
-    if with_mixing or (coding.alphabet and base is not None and table["method"] != "exact"):
-        sweeps = mixing_sweeps if with_mixing else None
-        tables = _judge_chains(machine, table, base, weights, sweeps, seed, notes)
+    # A family that was trained too fast has a tight ln Z too.
+    if coding.alphabet and base is not None and table["method"] != "exact":
+        notes = [*_judge_annealing(machine, table, base, weights, seed), *notes]
     if table["standard_error"] is None:
         results = [{**row, "log_partition_standard_error": None} for row in results]
-    tables |= {"results": results} if results else {}
+    tables = {"results": results} if results else {}
     return {"machine": source, "log_partition": table, **tables, "notes": list(dict.fromkeys(notes))}
 
 
@@ -114,60 +101,30 @@ def _read(coding: Codec, names: Sequence[str]) -> tuple[dict[str, DataSet], dict
 
 def _find_base(
     coding: Codec, name: str | None, read: dict[str, DataSet], rows: dict[str, Rows]
-) -> tuple[Tensor | None, Tensor | None, list[str]]:
-    """Returns whole rows for the base of annealing, None where they are few, their weights, and notes."""
+) -> tuple[Tensor | None, Tensor | None]:
+    """Returns whole rows for the base of annealing, None where they are few, and their weights."""
     if name is None:
-        return None, None, []
+        return None, None
     every, whole = rows[name], rows[name].spread(BASE_ROWS, whole=True)
-    used = 0 if len(whole) < min(_FEWEST, len(every)) else len(whole)
-    notes = [f"log_partition: the base of annealing is made of whole rows, {used} of {len(every)}"]
-    notes[0] += "" if used else f", as fewer than {_FEWEST} are"
-    if not used:
-        return None, None, notes
+    if len(whole) < min(_FEWEST, len(every)):
+        return None, None
     weights = coding.learned_weights(read[name])
     base = every.take(whole).to(coding.machine.device)
-    return base, None if weights is None else weights[whole], notes if every.missing else []
+    return base, None if weights is None else weights[whole]
 
 
-def _judge_chains(
-    machine: BoltzmannMachine,
-    table: dict[str, Any],
-    base: Tensor | None,
-    weights: Tensor | None,
-    sweeps: int | None,
-    seed: int,
-    notes: list[str],
-) -> dict[str, Any]:
-    """Returns tables on chains from noise; adds notes, and takes an error of ln Z back that chains refute.
-
-    Pairs of chains are run for ``sweeps``; where nobody asks (None), chains beside the rows alone.
-    """
-    tables = dict[str, dict[str, Any]]()
-    if sweeps is not None:
-        with working("running coupled chains until they meet"):
-            times = mixing_times(machine, max_sweeps=sweeps, seed=seed)
-        with working("running chains from noise"):
-            diagnosis = diagnose(machine, sweeps=min(max(40, 2 * sweeps), 2000), seed=seed)
-        notes.append(f"mixing: {verdict.mixing_remark(times).text}")
-        notes.append(f"convergence: {verdict.convergence_remark(diagnosis).text}")
-        tables["mixing"] = {name: value for name, value in times._asdict().items() if name != "meetings"}
-        tables["convergence"] = {name: getattr(diagnosis, name) for name in _CONVERGENCE}
-    most = _LOOK if sweeps is None else min(sweeps, 1000)
+def _judge_annealing(
+    machine: BoltzmannMachine, table: dict[str, Any], base: Tensor, weights: Tensor | None, seed: int
+) -> list[str]:
+    """Takes an error of ln Z back that chains from noise beside the rows refute; returns notes on both."""
     try:
-        if base is None:
-            raise ValueError("it needs DATA with whole rows")
         with working("running chains from noise"):
-            found = resampling(machine, base, weights=weights, sweeps=most, seed=seed)
-        notes.append(f"equilibrium: {verdict.equilibrium_remark(found).text}")
-        values = {name: getattr(found, name) for name in _EQUILIBRIUM}
-        tables["equilibrium"] = {
-            name: x.tolist() if isinstance(x, Tensor) else x for name, x in values.items()
-        }
-    except ValueError as error:
-        notes.append(f"equilibrium: not available, {error}")
-    mixed = tables.get("mixing", {}) | tables.get("equilibrium", {})
-    if (remark := verdict.annealing_remark(table, mixed)) is not None:
-        notes.insert(0, f"log_partition: {remark.text}")
+            found = resampling(machine, base, weights=weights, sweeps=_LOOK, seed=seed)
+    except ValueError as error:  # rows whose pairs of sites are all alike
+        return [f"equilibrium: not available, {error}"]
+    mixed = {"falls": found.falls, "peak": found.peak}
+    remark = verdict.annealing_remark(table, mixed)
     if verdict.unmixed(table, mixed):
         table["standard_error"] = None
-    return {} if sweeps is None else tables
+    said = [] if remark is None else [f"log_partition: {remark.text}"]
+    return [*said, f"equilibrium: {verdict.equilibrium_remark(found).text}"]

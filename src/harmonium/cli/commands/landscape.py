@@ -12,10 +12,8 @@ from harmonium._settings import Count, Setting
 from harmonium._storage import replace_file
 from harmonium.cli import options
 from harmonium.cli.output import note, working
-from harmonium.cli.pictures import data_range, in_words
 from harmonium.meanfield import SOLVERS, Landscape, Status, landscape as explore
 from harmonium.report import basin_map, free_energy_bands, image_panels, solution_maps
-from harmonium.report.images import mean_word
 from harmonium.report.plots import require_figures
 from harmonium.tables import Codec
 
@@ -52,11 +50,10 @@ def landscape(
     coding.require_generative("landscape", label=False)
     dataset = coding.read(data)
     rows = coding.observed_rows(dataset)
-    count = len(rows) if starts is None else min(len(rows), starts)
-    places = torch.linspace(0, len(rows) - 1, count, dtype=torch.float64).round().long()
+    places = rows.spread(len(rows) if starts is None else starts)
     X = rows.take(places).to(coding.machine.device)
     labels = None if dataset.labels is None else torch.as_tensor(dataset.labels[:])[places]
-    with working(f"solving from {count} starts"):
+    with working(f"solving from {len(places)} starts"):
         found = explore(coding.machine, X, solver=solver, max_sweeps=max_sweeps)
     folder.mkdir(parents=True, exist_ok=True)
     with working("drawing"):
@@ -65,44 +62,30 @@ def landscape(
         basin_map(X, found, folder / "basins.png", labels=labels)
         if shape := coding.image_shape or dataset.image_shape:
             _draw_modes(coding, found, shape, folder / "modes.png")
-    record = {
-        "machine": str(source),
-        "data": dataset.name,
-        "settings": {"solver": solver, "max_sweeps": max_sweeps},
-        **summary(found),
-        "free_energies": found.free_energies.tolist(),
-        "counts": found.counts.tolist(),
-        "rows": places.tolist(),
-        "basin": found.basin.tolist(),
-    }
+    result = {"machine": str(source), "data": dataset.name, "solver": solver, **summary(found)}
+    record = result | {name: getattr(found, name).tolist() for name in ("free_energies", "counts", "basin")}
+    record["rows"] = places.tolist()
     replace_file(folder / "landscape.json", (json.dumps(record, indent=1) + "\n").encode())
     if lost := int((found.basin < 0).sum()):
-        note(f"warning: {lost} of {count} starts did not converge and belong to no solution")
-    written = [name for name in _FILES if (folder / name).exists()]
-    return {"machine": source, "data": dataset.name, **summary(found), "folder": folder, "files": written}
+        note(f"warning: {lost} of {len(places)} starts did not converge and belong to no solution")
+    return {**result, "folder": folder, "files": [name for name in _FILES if (folder / name).exists()]}
 
 
 def summary(found: Landscape) -> dict[str, Any]:
     """Returns the numbers of a landscape."""
-    energies, overlaps = found.free_energies, found.overlaps()
-    pairs = len(overlaps) * (len(overlaps) - 1)
     return {
         "starts": len(found.basin),
         "converged": float((found.basin >= 0).double().mean()),
         "unbounded": float((found.status == Status.UNBOUNDED).double().mean()),
-        "solutions": len(energies),
+        "solutions": len(found.free_energies),
         "admissible": None if found.solutions.plefka is None else float(found.admissible.double().mean()),
         "largest_basin": int(found.counts[0]),
-        "mean_free_energy": float(energies.mean()),
-        "least_free_energy": float(energies.min()),
-        "greatest_free_energy": float(energies.max()),
-        "mean_overlap": (float(overlaps.sum()) - len(overlaps)) / pairs if pairs else None,
+        "least_free_energy": float(found.free_energies.min()),
     }
 
 
 def _draw_modes(coding: Codec, found: Landscape, shape: tuple[int, ...], path: Path) -> None:
     """Draws the means of the solutions as images."""
     means = coding.machine.hamiltonian().visible_states(found.solutions.means)
-    modes, limits = coding.encoder.decode(means[:_MODES].cpu().numpy()), data_range(coding)
-    title = f"{mean_word(coding.machine)} of the solutions, those with most starts first{in_words(limits)}"
-    image_panels({"": modes}, shape, path, title=title.capitalize(), limits=limits)
+    modes = coding.encoder.decode(means[:_MODES].cpu().numpy())
+    image_panels({"": modes}, shape, path, title="Means of the solutions, those with most starts first")

@@ -9,18 +9,16 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from harmonium._settings import From0, Setting
 from harmonium.cli import options
 from harmonium.cli.output import Listing, working
 from harmonium.cli.rows_file import write_table
-from harmonium.data import DataSet, Series
+from harmonium.data import DataSet
 from harmonium.likelihood import log_likelihood
 from harmonium.report import draw_mutations
 from harmonium.report.plots import has_figures
-from harmonium.sequences import Mutants, find_sequence, mutate, number_letters, single_mutants
-from harmonium.tables import Codec
+from harmonium.sequences import find_sequence, mutate, number_letters, single_mutants
 from harmonium.tasks import mutations as effects_of
 
 EXAMPLES = (
@@ -28,8 +26,7 @@ EXAMPLES = (
     "harmonium mutations runs/family --wild-type P12345 --data family.a3m --out effects",
 )
 
-_MEASURED = "DMS_score"  # the column of ProteinGym with what was measured
-_FILES = ("mutations.csv", "matrix.csv", "mutations.png")
+_FILES = ("mutations.csv", "mutations.png")
 _LISTED = 10  # mutants that are shown
 _UNTOLD = "mutant: numbered from 1, as the name has no range of its letters; first sets another number"
 
@@ -45,15 +42,14 @@ def mutations(
 ) -> dict[str, Any]:
     """Score every single mutation of a sequence: ln p(mutant) - ln p(sequence).
 
-    Writes mutations.csv (mutant such as A24G, and score, as tables of ProteinGym have them), matrix.csv (a
-    line for every site of the alignment with the number of its residue, a column for every letter) and, with
+    Writes mutations.csv (mutant such as A24G, and score, as tables of ProteinGym have them) and, with
     matplotlib, mutations.png (a heat map). Below 0 a mutant is less likely in the family.
 
     Args:
         wild_type: name of the sequence, or its number from 1; the first one if not given.
         data: file of sequences that has it; the training data if not given.
-        mutants: a .csv or .tsv file with a column mutant, such as A24G:C30D, scored instead of all single
-            mutants, but for stop codons; with a column DMS_score their rank correlation is printed.
+        mutants: a .csv or .tsv file with a column mutant, such as A24G:C30D, scored in its order
+            instead of all single mutants.
         first: number of its first letter; that of a name such as P12345/24-310, or 1, if not given.
         out: folder for the results; RUN/mutations, or beside a machine file, if not given.
     """
@@ -62,21 +58,26 @@ def mutations(
     if letters is None:
         raise ValueError("machine: expected one of sequences, received one of other data")
     folder = options.result_folder(run.run, out, "mutations", _FILES, overwrite)
-    dataset, named = coding.read(data), data or str(coding.source)
-    name, codes, numbers, told = _find(dataset, named, letters, wild_type, first)
-    notes = [] if told else [_UNTOLD]
+    name, codes, numbers, told = _find(
+        coding.read(data), data or str(coding.source), letters, wild_type, first
+    )
     with working("scoring mutants"):
-        effects, singles = effects_of(coding.machine, codes).cpu(), single_mutants(codes, letters, numbers)
+        effects = effects_of(coding.machine, codes).cpu()
         if mutants is None:
-            names, measured = singles.names, None
-            scores = effects[singles.sites, singles.states].numpy()
-            notes += _never_seen(coding, dataset, named, singles)
+            names, sites, states = single_mutants(codes, letters, numbers)
+            scores = effects[sites, states].numpy()
         else:
-            names, measured = _read_mutants(mutants, letters, notes)
-            scores = _scores(coding, codes, mutate(codes, names, letters, numbers))
+            names = _read_mutants(mutants)
+            mutated = np.concatenate([mutate(codes, names, letters, numbers), codes[None]])
+            rows = coding.rows(mutated, torch.float64).all().to(coding.machine.device)
+            values = log_likelihood(coding.machine, rows, 0.0).numpy(force=True)
+            scores = values[:-1] - values[-1]
     folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / _FILES[0], {"mutant": np.array(names), "score": scores})
-    _write_matrix(folder, effects, codes, letters, numbers, name)
+    if has_figures():
+        each, gap = iter(numbers), letters.find("-")
+        shown = [None if code == gap else next(each) for code in codes]
+        draw_mutations(effects, codes, letters, folder / _FILES[1], title=name, numbers=shown)
     order = np.argsort(scores, kind="stable")[:_LISTED]
     return {
         "machine": source,
@@ -85,10 +86,9 @@ def mutations(
         "mutants": len(scores),
         "mean_score": float(scores.mean()),
         "lowest": Listing({"mutant": names[k], "score": float(scores[k])} for k in order),
-        **({} if measured is None else {"spearman": _rank_correlation(scores, measured)}),
         "folder": folder,
         "files": [name for name in _FILES if (folder / name).exists()],
-        **({"notes": notes} if notes else {}),
+        "notes": [] if told else [_UNTOLD],
     }
 
 
@@ -109,32 +109,12 @@ def _find(
     return names[row] or str(row + 1), codes, *number_letters(source, row, names[row], shown, first)
 
 
-def _write_matrix(
-    folder: Path, effects: Tensor, codes: NDArray[np.int64], letters: str, numbers: list[int], name: str
-) -> None:
-    """Writes the scores of all letters at all sites, with the numbers of residues, and draws them."""
-    by_site = np.full(len(codes), np.nan)
-    by_site[codes != letters.find("-")] = numbers
-    matrix: dict[str, Any] = {
-        "site": np.arange(1, len(codes) + 1),
-        "number": Series("number", by_site, "int64"),
-        "letter": np.array([letters[code] for code in codes]),
-    }
-    columns = {letter: effects[:, state].numpy() for state, letter in enumerate(letters)}
-    write_table(folder / _FILES[1], {**matrix, **columns})
-    if has_figures():
-        shown = [None if np.isnan(number) else int(number) for number in by_site]
-        draw_mutations(effects, codes, letters, folder / _FILES[2], title=name, numbers=shown)
-
-
-def _read_mutants(
-    path: Path, alphabet: str, notes: list[str]
-) -> tuple[list[str], NDArray[np.float64] | None]:
-    """Returns names of mutants in a table, without stop codons, which a note counts, and what was measured.
+def _read_mutants(path: Path) -> list[str]:
+    """Returns the names of mutants in a table.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no column of mutants, a row without one, or text for what was measured.
+        ValueError: no column of mutants.
     """
     if not path.is_file():
         raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
@@ -145,46 +125,4 @@ def _read_mutants(
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
             f"the columns {', '.join(map(repr, rows[0] if rows else ()))}"
         )
-    kept = [row for row in rows if "*" in alphabet or "*" not in (row["mutant"] or "")]
-    if len(kept) < len(rows):
-        notes.append(f"mutant: {len(rows) - len(kept)} of {len(rows)} have a stop codon, and are left out")
-    if not kept:
-        raise ValueError(f"mutants: expected letters in {alphabet!r} in {path}; {notes[-1]}")
-    names = [row["mutant"] or "" for row in kept]
-    if _MEASURED not in rows[0]:
-        return names, None
-    try:
-        return names, np.array([float(row[_MEASURED] or "nan") for row in kept])
-    except ValueError as error:
-        raise ValueError(f"mutants: expected numbers in the column {_MEASURED} of {path}, {error}") from error
-
-
-def _never_seen(coding: Codec, dataset: DataSet, source: str, mutants: Mutants) -> list[str]:
-    """Returns a note where mutants have letters that the training data never show at their sites."""
-    if coding.source != source:
-        if coding.source is None or not Path(coding.source).exists():
-            return []
-        dataset = coding.read(coding.source)
-    codes = dataset.numbers()
-    unseen = sum(bool((codes[:, i] != a).all()) for i, a in zip(mutants.sites, mutants.states, strict=True))
-    note = (
-        f"score: {unseen} of {len(mutants.sites)} mutants have a letter that no sequence of the training "
-        "shows at that site; their scores come from smoothing (a row spread over all letters) and decay"
-    )
-    return [note] if unseen else []
-
-
-def _scores(coding: Codec, codes: NDArray[np.int64], mutants: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Returns ln p(mutant) - ln p(sequence) of mutants, (mutants, sites)."""
-    machine = coding.machine
-    rows = coding.rows(np.concatenate([mutants, codes[None]]), torch.float64).all()
-    values = log_likelihood(machine, rows.to(machine.device), 0.0)
-    return (values[:-1] - values[-1]).numpy(force=True)
-
-
-def _rank_correlation(scores: NDArray[np.float64], measured: NDArray[np.float64]) -> float:
-    """Returns Spearman's correlation of scores with what was measured, over those that have both."""
-    from scipy.stats import spearmanr  # takes part of a second to import
-
-    known = ~np.isnan(measured)
-    return float(spearmanr(scores[known], measured[known]).statistic)
+    return [row["mutant"] or "" for row in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ def predict(
     out: Path,
     column: Annotated[str | None, Setting(metavar="NAME")] = None,
     with_probabilities: Annotated[bool, Setting(option="--probabilities")] = False,
-    method: Literal["auto", "exact", "gibbs"] = "auto",
     sweeps: int = 100,
     chains: int = 10,
     unknown: options.Unknown | None = None,
@@ -46,9 +45,8 @@ def predict(
         out: file for the predictions, a row each: .csv, .tsv, .parquet, .feather.
         column: what to predict; the label if not given.
         with_probabilities: a column more for each value, NAME=VALUE.
-        method: how: auto (exact for rows with few states to sum, else gibbs), exact, gibbs (chains).
-        sweeps: sweeps of every chain.
-        chains: chains of every row.
+        sweeps: sweeps of every chain, where there are too many states to sum.
+        chains: chains of every row there.
     """
     check_target(out, "out", TABLES, overwrite)
     coding, source = run.load(unknown)
@@ -57,10 +55,10 @@ def predict(
             raise ValueError("column: expected a name for a machine that has no label, received none")
         column = str(coding.label.name)
     place, machine = coding.unit_of(column), coding.machine
-    discrete, labelled = machine.layers[place.layer].discrete, isinstance(place.column.coding, Labels)
+    labelled = isinstance(place.column.coding, Labels)
     if place.column is not coding.label:
         warn_of_rough(machine)
-    if with_probabilities and not discrete:
+    if with_probabilities and not machine.layers[place.layer].discrete:
         raise ValueError(
             f"with_probabilities: expected labels or counts in {column!r}, received real numbers"
         )
@@ -69,19 +67,16 @@ def predict(
     truth = states[:, place.states].cpu().numpy().copy()
     with working(f"predicting {len(states)} rows"):
         found = predict_column(
-            machine, states, place.layer, place.unit, method, label=labelled, sweeps=sweeps, chains=chains,
-            seed=seed,
+            machine, states, place.layer, place.unit, label=labelled, sweeps=sweeps, chains=chains, seed=seed
         )  # fmt: skip
     cells, best = _decode(place, found)
     columns = [cells, *(_probabilities(place, found) if with_probabilities else ())]
     write_rows(out, Frame(tuple(columns), TEXT), dialect=dataset.dialect)
     score, notes = score_cells(place, truth, best), list[str]()
-    if found.method == "gibbs" and method == "auto" and discrete:
-        notes.append("method: chains, as there are too many states to count")
     if score and coding.source and Path(coding.source).resolve() == Path(data).resolve():
         notes.append(f"{next(iter(score))}: on the data of the training, which flatters; others tell more")
     result = {"machine": source, "file": out, "rows": len(states), "column": column, "method": found.method}
-    return result | score | ({"notes": notes} if notes else {})
+    return result | score | {"notes": notes}
 
 
 def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:

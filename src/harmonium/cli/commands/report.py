@@ -165,20 +165,19 @@ class _Maker:
     def _look(self, data: str | None, seed: int) -> Subject:
         """Returns the machine with its data, and states from noise for samples."""
         coding, machine = self.coding, self.coding.machine
-        shape, names = coding.image_shape, coding.names
-        read = {} if data is None else {"judged": _read(coding, data)}
-        lacking = "the machine names none"
+        shape, names, training = coding.image_shape, coding.names, None
+        name, rows, weights, lacking = "", None, None, "the machine names none"
+        judged = None if data is None else _read(coding, data)
         if coding.source is not None and coding.source != data:
             try:
-                read["training" if read else "judged"] = _read(coding, coding.source)
+                learned = _read(coding, coding.source)
+                judged, training = (learned, None) if judged is None else (judged, learned[2])
             except (ValueError, OSError, ImportError) as error:
                 lacking = str(error)
-        name, rows, weights = "", None, None
-        if "judged" in read:
-            self.scored, name, rows, weights = read["judged"]
-            shape, names, lacking = shape or self.scored.image_shape or (), names or self.scored.names, ""
-        lacking = lacking and f"This needs whole rows of data: {lacking}; --data FILE gives some."
-        training = read["training"][2] if "training" in read else None
+        if judged is not None:
+            self.scored, name, rows, weights = judged
+            shape, names = shape or self.scored.image_shape or (), names or self.scored.names
+        lacking = "" if judged else f"This needs whole rows of data: {lacking}; --data FILE gives some."
         columns = [each for each in names or () if coding.label is None or each != coding.label.name]
         start = machine.random_states(_IMAGES if shape else _SAMPLES, seed=seed)
         return Subject(
@@ -279,8 +278,6 @@ class _Maker:
             log_partition = find_log_partition(machine, subject.rows, temperatures=temperatures, seed=seed)
         base = subject.data or "pilot run of the machine"
         table = partition_table(log_partition, chains=_ANNEALED, temperatures=temperatures, base=base)
-        if temperatures < self.temperatures:
-            table["shortened"] = f"{temperatures} of {self.temperatures} temperatures"
         mixed, row = self.mixed or None, dict[str, Any]()
         if subject.rows is not None:
             states = Rows.of(subject.rows.cpu(), machine.dtype)
@@ -315,10 +312,8 @@ def _settings(records: Sequence[RunRecord]) -> Section:
     names = dict.fromkeys(name for settings in each for name in settings)
     rows = [[name, *(settings.get(name, "none") for settings in each)] for name in names]
     marked = [len(set(row[1:])) > 1 for row in rows]
-    lead, head = "As recorded when training began, or last went on.", list[str]()
-    if len(records) > 1:
-        lead += " Rows that differ are marked ≠."
-        head = ["", *(f"{record.name} ({i})" for i, record in enumerate(records, 1))]
+    lead = "As recorded when training began, or last went on. Rows that differ between runs are marked ≠."
+    head = ["", *(f"{record.name} ({i})" for i, record in enumerate(records, 1))]
     return Section("settings", "Settings", lead, tables=[Grid(head, rows, marked)])
 
 

@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,11 +15,10 @@ from harmonium._settings import Count, From0, Interval, Setting
 from harmonium.chains import Gibbs, run as run_chains
 from harmonium.cli import options
 from harmonium.cli.output import working
-from harmonium.cli.pictures import data_range, in_words
 from harmonium.cli.rows_file import TABLES, check_rows_target, write_rows
 from harmonium.ladder import Ladder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
-from harmonium.report.images import mean_word
+from harmonium.report import image_panels
 from harmonium.sums import has_posterior
 from harmonium.tables import Codec
 from harmonium.tasks import sample as draw_exactly, usual_sweeps, visible_means
@@ -41,7 +41,7 @@ def sample(
     sweeps: From0 | None = None,
     data: options.OtherData | None = None,
     given: Annotated[list[str] | None, Setting(metavar="COLUMN=VALUE")] = None,
-    means: Annotated[bool | None, Setting(option="--means/--states")] = None,
+    means: Annotated[bool, Setting(option="--means")] = False,
     temperature: Annotated[float, Setting(Interval(0.0, closed="neither"))] = 1.0,
     image_shape: options.ImageShape | None = None,
     seed: options.Seed = 0,
@@ -56,25 +56,25 @@ def sample(
         out: file for the samples: .csv, .tsv, .parquet, .feather, .npz, .npy, .png, a grid, or of sequences
             .fasta, .fa, .a3m, each also with .gz.
         rows: how many rows to draw, each from a chain of its own.
-        sweeps: sweeps of every chain; if not given 1000, or as many as chains from noise have learned by
-            noise_cd.
+        sweeps: sweeps of every chain; if not given 1000, or as many as noise_cd has learned.
         data: rows from which the chains start; noise if not given.
         given: rows with this value in a column or label; repeatable.
-        means: means given the hidden units, or states; if not given means in a .png after noise_cd alone.
+        means: write means given the hidden units in place of states.
         temperature: draw from p^(1/temperature), below 1 likelier rows; of units of two values or categories.
     """
     mover = chains.make_kernel() or Gibbs()
     coding, source = run.load()
-    check_rows_target(out, coding.alphabet, overwrite)
+    check_rows_target(out, coding.alphabet, overwrite, ".png")
     coding.require_generative("sample")
     machine = at_temperature(coding.machine, temperature)
-    if isinstance(mover, Ladder):
-        mover = (machine is coding.machine and run.ladder(machine)) or mover
+    if isinstance(mover, Ladder) and temperature == 1.0:
+        mover = run.ladder(machine) or mover
     held = coding.given(given) if given else None
     if held is None or bool(coding.split(held)[0].isnan().any()):
         warn_of_rough(machine)
     shape = options.image_shape_of(image_shape, coding.image_shape, needed=out.suffix.lower() == ".png")
-    means = _takes_means(coding, out, means)
+    if means and not coding.encoder.takes_means:
+        raise ValueError("means: expected states for bit-planes, whose means are not grey levels")
     generator = as_generator(seed, machine.device)
     clamp = None if held is None else held.repeat(rows, 1).to(machine.device, machine.dtype)
     asked = chains.kernel is not None or sweeps is not None or data is not None or means
@@ -82,17 +82,32 @@ def sample(
     sweeps = 0 if exact else usual_sweeps(machine) if sweeps is None else sweeps
     with working("drawing" if exact else f"sampling {rows} chains for {sweeps} sweeps"):
         if exact:
-            count = rows if clamp is None else 1
-            v = draw_exactly(machine, count, given=clamp, method="exact", seed=generator).rows
+            v = draw_exactly(machine, rows, given=held, method="exact", seed=generator).rows
         else:
-            first = _starts(coding, rows, data, generator)
-            states = run_chains(machine, mover, first, sweeps, clamp, seed=generator)
+            start = machine.hamiltonian().visible_states(machine.random_states(rows, seed=generator))
+            if data is not None:
+                known = coding.observed_rows(coding.read(data))
+                start = known.take(integers(len(known), (rows,), generator).cpu()).to(machine.device)
+            states = run_chains(machine, mover, start, sweeps, clamp, seed=generator)
             v = (visible_means if means else Hamiltonian.visible_states)(machine.hamiltonian(), states)
-    way = "from the exact distribution" if exact else f"{sweeps} sweeps from {data or 'noise'}"
-    notes = _write(out, coding, v.detach(), held, shape, f"{rows} samples, {way}", means)
+    notes = _write(out, coding, v.detach(), held, shape, f"{'Means of ' if means else ''}{rows} samples")
     by = {"method": "exact"} if exact else {"sweeps": sweeps, "kernel": repr(mover), "start": data or "noise"}
-    by["kind"] = "means" if means else "states"
-    return {"machine": source, "file": out, "rows": rows, **by, **notes}
+    return {"machine": source, "file": out, "rows": rows, **by, "notes": notes}
+
+
+def _write(
+    out: Path, coding: Codec, v: Tensor, held: Tensor | None, shape: tuple[int, ...], title: str
+) -> list[str]:
+    """Writes visible states or means, with the cells that are held; returns a note on labels left out."""
+    samples, labels = coding.decode(v if held is None else torch.where(held.isnan(), v.cpu(), held))
+    if out.suffix.lower() == ".png":
+        images = samples if isinstance(samples, np.ndarray) else samples.numbers()
+        image_panels({"": images}, shape, out, title=title)
+    else:
+        write_rows(out, samples, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet)
+    if labels is None or out.suffix.lower() in (*TABLES, ".npz"):
+        return []
+    return [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]
 
 
 def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMachine:
@@ -111,45 +126,6 @@ def at_temperature(machine: BoltzmannMachine, temperature: float) -> BoltzmannMa
                 "for units with two values or categories"
             )
     other = copy.deepcopy(machine)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.div_(temperature)
+    for parameter in other.parameters():
+        parameter.data.div_(temperature)
     return other
-
-
-def _takes_means(coding: Codec, out: Path, means: bool | None) -> bool:
-    """Returns whether to write means, by default of real images of a machine that has learned by noise_cd.
-
-    Raises:
-        ValueError: they were asked for of bit-planes.
-    """
-    if means and not coding.encoder.takes_means:
-        raise ValueError("means: expected states for bit-planes, whose means are not grey levels")
-    usual = coding.density and out.suffix.lower() == ".png" and _NOISE in coding.machine.metadata
-    return usual if means is None else means
-
-
-def _starts(coding: Codec, count: int, data: str | None, generator: torch.Generator) -> Tensor:
-    """Returns visible states of noise, or rows of data drawn with replacement, (count, visible width)."""
-    machine = coding.machine
-    if data is None:
-        noise = machine.random_states(count, seed=generator)
-        return machine.hamiltonian().visible_states(noise).detach()
-    rows = coding.observed_rows(coding.read(data))
-    return rows.take(integers(len(rows), (count,), generator).cpu()).to(machine.device)
-
-
-def _write(
-    out: Path, coding: Codec, v: Tensor, held: Tensor | None, shape: tuple[int, ...], title: str, means: bool
-) -> dict[str, Any]:
-    """Writes visible states or means, with the cells that are held; returns a note on labels left out."""
-    samples, labels = coding.decode(v if held is None else torch.where(held.isnan(), v.cpu(), held))
-    limits = data_range(coding) if out.suffix.lower() == ".png" else None
-    shown = f"{mean_word(coding.machine)} given the hidden units" if means else "drawn states"
-    write_rows(
-        out, samples, shape, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet,
-        title=f"{title}: {shown}{in_words(limits)}", limits=limits,
-    )  # fmt: skip
-    if labels is None or out.suffix.lower() in (*TABLES, ".npz"):
-        return {}
-    return {"notes": [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]}

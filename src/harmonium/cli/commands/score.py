@@ -15,7 +15,6 @@ from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_table
-from harmonium.cli.runs import load_machine
 from harmonium.data import DataSet, Series
 from harmonium.likelihood import CHUNK_ROWS, exact_log_partition, note_rows, score_states
 from harmonium.report import nearest_neighbours
@@ -25,13 +24,8 @@ from harmonium.tasks import unit_offsets, unusual_cells
 
 EXAMPLES = (
     "harmonium score runs/family new.fasta --out scores.csv",
-    "harmonium score runs/family new.fasta --out scores.csv --nearest --against runs/other",
+    "harmonium score runs/family new.fasta --out scores.csv --nearest",
     "harmonium score runs/table rows.csv --out scores.csv --why 3",
-)
-
-_OUTLIERS = (
-    "what rows show and the units of their columns decide it too; --why 3 lists unusual cells; for unusual "
-    "rows see hm.RBMOutlier, on the page Tables under Outliers"
 )
 
 
@@ -39,7 +33,6 @@ def score(
     run: options.Trained,
     data: options.Data,
     out: Path,
-    against: Annotated[Path | None, Setting(metavar="RUN")] = None,
     nearest: Annotated[bool, Setting(option="--nearest")] = False,
     why: Count | None = None,
     seed: options.Seed = 0,
@@ -49,12 +42,9 @@ def score(
 
     The energy is -ln p - ln Z, with one ln Z for all rows: the lower, the more likely.
 
-    harmonium evaluate estimates ln Z.
-
     Args:
         data: rows to score, such as sequences.
         out: file for the scores: .csv, .tsv, .parquet, .feather.
-        against: another machine, for the difference of the two in every row (this one's less the other's).
         nearest: of sequences a column distance: the share of sites in which each differs from the nearest
             one of the training data.
         why: so many cells of each row that make it unusual: cell_1 is the column, value_1 the cell,
@@ -69,21 +59,15 @@ def score(
     if dataset.alignment is not None and any(dataset.alignment.names):
         columns["name"] = np.array(dataset.alignment.names)
     columns[name] = values.numpy()
-    if against is not None:
-        other = Codec.of(load_machine(against, False, options.as_device(run.device))[0])
-        compared, numbers, _ = _score(other, other.read(data))
-        if compared != name:
-            raise ValueError(f"against: expected a machine with {name}, received one with {compared}")
-        columns["difference"] = (values - numbers).numpy()
     if nearest:
         columns["distance"] = _distances(coding, dataset)
-    means = {f"mean_{x}": float(columns[x].mean()) for x in (name, "difference", "distance") if x in columns}
+    means = {f"mean_{x}": float(columns[x].mean()) for x in (name, "distance") if x in columns}
     if why is not None:
         with working("comparing cells with the expected ones"):
             columns |= _unusual(coding, dataset, why, seed)
     write_table(out, columns, dataset.dialect)
-    result = {"machine": source, "data": dataset.name, "rows": len(values), **means, "file": out}
-    return {**result, **({"notes": notes} if notes else {})}
+    said = {"data": dataset.name, "rows": len(values), **means}
+    return {"machine": source, **said, "file": out, "notes": notes}
 
 
 def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
@@ -109,36 +93,27 @@ def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
         values = values + unit_offsets(coding, dataset, rows, machine)
     name = "log_likelihood" if known else "energy"
     notes = note_rows(machine, rows, name)
-    if notes and coding.alphabet is None:
-        notes.append(f"{name}: {_OUTLIERS}")
     if not known:
-        notes.append(
-            "energy: ln Z has too many states to sum, so energies are known but for a constant of the machine"
-        )
+        notes.append("energy: ln Z has too many states to sum; energies are known but for a constant")
     return name, values if known else -values, notes
 
 
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
     """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
-    rows, marks = len(dataset.samples), dataset.dialect
-    given = {} if dataset.texts is None or dataset.alignment is not None else dataset.texts()
+    rows, decimal = len(dataset.samples), dataset.dialect.decimal
     found: dict[str, Any] = {}
     for number in range(1, most + 1):
         found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
         found[f"nats_{number}"] = np.full(rows, np.nan)
     for row, cells in groupby(unusual_cells(coding.machine, dataset, most, seed=seed), key=lambda c: c.row):
         for number, cell in enumerate(cells, 1):
-            column = str(cell.column)
-            value = given[column][row] if column in given else _written(cell.value, marks.decimal)
-            found[f"cell_{number}"][row], found[f"value_{number}"][row] = column, value
-            found[f"expected_{number}"][row] = _written(cell.expected, marks.decimal)
+            values = {"cell": cell.column, "value": cell.value, "expected": cell.expected}
+            for name, value in values.items():
+                real = isinstance(value, float)  # without the digits that rounding leaves
+                text = f"{value:.10g}".replace(".", decimal) if real else str(value)
+                found[f"{name}_{number}"][row] = text
             found[f"nats_{number}"][row] = cell.nats
     return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
-
-
-def _written(value: Any, decimal: str) -> str:
-    """Writes a cell, a number without the digits that rounding leaves."""
-    return f"{value:.10g}".replace(".", decimal) if isinstance(value, float) else str(value)
 
 
 def _distances(coding: Codec, dataset: DataSet) -> NDArray[np.float64]:

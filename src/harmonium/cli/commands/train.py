@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import torch
 import typer
-from torch import Tensor
 
-from harmonium._settings import Setting, list_unused, settings_of
-from harmonium._storage import CHECKPOINT, MACHINE
+from harmonium._settings import Setting, list_unused
+from harmonium._storage import CHECKPOINT
 from harmonium.cli import options, runs
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.settings import TrainSettings, settings_in_force
@@ -27,7 +26,6 @@ from harmonium.report import pair_correlation
 from harmonium.tables import Codec, Fitting, read_kinds, without_units
 from harmonium.tasks import metrics_for
 from harmonium.training import (
-    AVERAGED,
     DECIDED,
     EVENTS,
     Callback,
@@ -35,7 +33,6 @@ from harmonium.training import (
     TrainingRun,
     as_root,
     callbacks,
-    key_of,
     make_rule,
     name_objective,
     refuse_run,
@@ -84,108 +81,79 @@ def train(
     options.set_threads(settings.threads)
     if not (resume or overwrite) and options.is_leading():
         refuse_run(run_dir)
-    if config is not None:
-        stored.warn_of_differences()
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
-    device = options.as_device(settings.device)
+    device, asked = options.as_device(settings.device), settings
     with working("reading the data"):
-        plan = _prepare(settings, stored.kinds)
-    settings = plan.settings
+        settings, fitting, dataset, watch = _prepare(settings, stored.kinds)
     if unused := list_unused(settings, settings.method):
-        names = [f"--{key_of(name, settings_of(TrainSettings)[name]).replace('_', '-')}" for name in unused]
+        names = [f"--{name.replace('_', '-')}" for name in unused]
         note(f"warning: {say_unused(names, settings.method)}")
-    if plan.fitting.exact and not options.is_leading():
+    if fitting.exact and not options.is_leading():
         return {}
     if resume and not overwrite and not run_dir.exists():
         note(f"there is nothing to resume in {run_dir}: a new run starts")
-    again = f"{shlex.join(['harmonium', 'train', '--resume', str(run_dir)])} continues the run"
-    try:
-        run = _fit(plan, device, stored.text(settings), resume=resume, overwrite=overwrite)
-    except KeyboardInterrupt:
-        note(f"interrupted; the last checkpoint in {run_dir}, if any, is kept: {again}")
-        raise
+    watch |= {"device": device, "run_file": stored.text(settings), "resume": resume, "overwrite": overwrite}
+    run = _fit(settings, fitting, watch)
     if not options.is_leading():
         return {}
-    result = _summary(run, plan)
+    result = _summary(run, fitting, dataset, watch["callbacks"])
+    chosen = {name: getattr(settings, name) for name in _SHOWN if getattr(asked, name) is None}
+    said = (f"{name} {value}" for name, value in chosen.items() if value is not None)
+    result["chosen_by_data"] = ", ".join(said)
     if run.status == "interrupted":
-        of = "" if plan.fitting.exact else f" of {plan.fitting.decided['updates']}"
-        note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again}")
+        of = "" if fitting.exact else f" of {fitting.decided['updates']}"
+        again = shlex.join(["harmonium", "train", "--resume", str(run_dir)])
+        note(f"interrupted after {run.updates}{of} updates; {run_dir / CHECKPOINT} is kept: {again} goes on")
         assert run.signal is not None
         raise Unfinished(result, 128 + run.signal)
     with working("comparing with independent columns"):
-        collapse = plan.fitting.find_collapse(run.averaged_machine or run.machine, settings.seed)
+        collapse = fitting.find_collapse(run.averaged_machine or run.machine, settings.seed)
     if collapse is not None:
         verdict = f"{collapse}; a third of --learning-rate, another --seed or --rule cd may help"
         raise Unfinished({**result, "verdict": verdict}, 1)
     return result
 
 
-@final
-@dataclass
-class Plan:
-    """A training that can begin.
+def _prepare(
+    settings: TrainSettings, kinds: Mapping[str, Any]
+) -> tuple[TrainSettings, Fitting, DataSet, dict[str, Any]]:
+    """Reads the data, begins a machine or goes on with one, and plans how it learns.
 
-    Attributes:
-        settings: what is in force, the data's choices included.
-        fitting: the machine with its rows, and how it learns.
-        dataset: what was read.
-        metrics: Metrics by name, the one to follow first; None: there are none.
-        validation: Rows that they judge.
-        chosen: settings that nobody gave, by the data, as they are in force.
-        watchers: callbacks that end a run.
+    Returns:
+        The settings with the data's choices, the machine with its rows, what was read, and the metrics,
+        validation and callbacks of ``harmonium.train``.
     """
-
-    settings: TrainSettings
-    fitting: Fitting
-    dataset: DataSet
-    metrics: dict[str, Any] | None
-    validation: Tensor | None
-    chosen: dict[str, Any]
-    watchers: list[Callback]
-
-
-def _check(settings: TrainSettings) -> None:
-    """Refuses settings that do not go together before the data are read, which may take long."""
-    settings.hidden_layers()
     if settings.until_correlation is not None and settings.early_stopping is not None:
         raise ValueError(
             f"early_stopping: expected none with --until-correlation, received {settings.early_stopping}; "
             "either of them ends the run and chooses its machine"
         )
-    if settings.from_run is None:
-        settings.share(settings.label)
-    centred = bool(settings.centred)
-    told: dict[str, Any] = {} if settings.sweeps is None else {"sweeps": settings.sweeps}
-    rule, optimizer, told = settings.rule or "pcd", settings.optimizer, {"centred": centred, **told}
-    settings.with_rule_options(lambda own: make_rule(rule, optimizer, batch_size=None, **told, **own))
-
-
-def _prepare(settings: TrainSettings, kinds: Mapping[str, Any]) -> Plan:
-    """Reads the data, begins a machine or goes on with one, and plans how it learns."""
-    _check(settings)
-    fitting, dataset, asked = *_begin(settings, kinds), settings
-    settings, recipe = _settle(settings, fitting), fitting.recipe
-    by_data = (name for name in _SHOWN if getattr(asked, name) is None)
-    chosen = {name: value for name in by_data if (value := getattr(settings, name)) is not None}
-    held, metrics, watchers = _held_out(fitting.machine, settings), None, list[Callback]()
+    rule, centred = settings.rule or "pcd", bool(settings.centred)
+    told: dict[str, Any] = {"batch_size": None, "centred": centred}
+    told |= {} if settings.sweeps is None else {"sweeps": settings.sweeps}
+    # Mistakes of rules are told before data are read, which may take long, and where sums are exact too.
+    settings.with_rule_options(lambda own: make_rule(rule, settings.optimizer, **told, **own))
+    fitting, dataset = _begin(settings, kinds)
+    settings = _settle(settings, fitting)
+    held, metrics, watchers = _held_out(fitting.machine, settings), dict[str, Any](), list[Callback]()
+    validation = None if held is None else held.all()
     if held is not None:
         # Where hidden units can be summed out, the likelihood itself is at hand.
         likely = "likelihood" if fitting.exact and fitting.share is None else None
         metrics = metrics_for(fitting.machine, held, settings.metric or likely, seed=settings.seed)
-    validation = None if held is None else held.all()
-    if settings.early_stopping is not None and metrics is not None and not fitting.exact:
+    if settings.early_stopping is not None and not fitting.exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     if settings.until_correlation is not None and not fitting.exact:
-        rows, goal = fitting.rows, settings.until_correlation
-        agreement = pair_correlation(recipe.machine, rows, fitting.weights, seed=settings.seed)
-        metrics = {**agreement, **(metrics or {})}
+        rows = fitting.rows
+        metrics = pair_correlation(fitting.machine, rows, fitting.weights, seed=settings.seed) | metrics
         validation = rows.take(rows.spread(1)) if held is None else validation
         every = settings.evaluate_every or max(1, fitting.decided["updates"] // _LOOKS)
-        settings = replace(settings, evaluate_every=every)
+        settings, goal = replace(settings, evaluate_every=every), settings.until_correlation
         watchers.append(callbacks.EarlyStopping("pair_correlation", _PATIENCE, _RISE, target=goal))
     if settings.tensorboard:
         watchers.append(callbacks.TensorBoard(Path(str(settings.run_dir)) / EVENTS))
-    return Plan(settings, fitting, dataset, metrics, validation, chosen, watchers)
+    watch = {"metrics": metrics or None, "validation": validation, "callbacks": watchers}
+    return settings, fitting, dataset, watch
 
 
 def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
@@ -211,81 +179,61 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     )
 
 
-def _fit(plan: Plan, device: torch.device, text: str, *, resume: bool, overwrite: bool) -> TrainingRun:
-    """Trains the machine of a plan, by exact sums or by chains, in its folder."""
-    settings, fitting = plan.settings, plan.fitting
-    every = settings.evaluate_every
-    watch: dict[str, Any] = {
+def _fit(settings: TrainSettings, fitting: Fitting, watch: dict[str, Any]) -> TrainingRun:
+    """Trains a machine as planned, by exact sums or by chains, in its folder."""
+    given: dict[str, Any] = {each.name: getattr(settings, each.name) for each in fields(Steps)}
+    given |= watch | {
         "seed": stream_seed(as_root(settings.seed), "train"),
-        "device": device,
-        "validation": plan.validation,
-        "metrics": plan.metrics,
-        "evaluate_every": every or (sys.maxsize if fitting.exact else None),  # the end at any rate
-        "callbacks": plan.watchers,
+        "evaluate_every": settings.evaluate_every or (sys.maxsize if fitting.exact else None),  # the end
         "run_dir": settings.run_dir,
         "checkpoint_every": settings.checkpoint_every,
-        "run_file": text,
-        "resume": resume,
-        "overwrite": overwrite,
     }
     if fitting.exact:
         with working("summing over the hidden units"):
-            return fitting.train(**watch)
-    steps = {each.name: getattr(settings, each.name) for each in fields(Steps)}
-    shards: dict[str, Any] = (
-        {} if settings.shards is None else {"distributed": "auto", "shards": settings.shards}
-    )
-    with init_process_group(device):
-        return fitting.train(**steps, **shards, **watch)
+            return fitting.train(**given)
+    if settings.shards is not None:
+        given |= {"distributed": "auto", "shards": settings.shards}
+    with init_process_group(watch["device"]):
+        return fitting.train(**given)
 
 
 def _held_out(machine: BoltzmannMachine, settings: TrainSettings) -> Rows | None:
     """Reads the rows of --validation."""
     if settings.validation is None:
         for name in ("metric", "early_stopping"):
-            value = getattr(settings, name)
-            if value is not None:
+            if (value := getattr(settings, name)) is not None:
                 raise ValueError(f"{name}: expected together with --validation, received {value} without")
         return None
     codec = Codec.of(machine)
     return codec.observed_rows(codec.read(settings.validation), missing=True)
 
 
-def _summary(run: TrainingRun, plan: Plan) -> dict[str, Any]:
+def _summary(
+    run: TrainingRun, fitting: Fitting, dataset: DataSet, watchers: Sequence[Callback]
+) -> dict[str, Any]:
     """Returns the outcome of a run."""
     assert run.run_dir is not None
-    fitting = plan.fitting
     best: dict[str, Any] = {}
-    for each in plan.watchers:
+    for each in watchers:
         if isinstance(each, callbacks.EarlyStopping) and each.best is not None:
             best = {"best": {each.metric: each.best, "updates": each.best_step}}
+    learned = {"training": "exact, by sums over the hidden states"}
+    if fitting.rule is not None:
+        learned = {"rule": fitting.rule.name, "bias": fitting.rule.bias}
     return {
         "run": run.run_dir,
         "status": run.status,
         "updates": run.updates,
         "seconds": round(run.seconds, 3),
-        **({} if run.clipped is None else {"clipped": round(run.clipped, 4)}),
-        "data": plan.dataset.name,
-        "rows": int(plan.dataset.samples.shape[0]),
+        "data": dataset.name,
+        "rows": int(dataset.samples.shape[0]),
         **({} if fitting.weights is None else {"effective_rows": float(fitting.weights.sum())}),
         "layers": [str(layer) for layer in run.machine.layers],
-        **(
-            {"training": "exact, by sums over the hidden states"}
-            if fitting.rule is None
-            else {"rule": fitting.rule.name, "bias": fitting.rule.bias}
-        ),
+        **learned,
         "metrics": run.metrics,
         **best,
-        "files": [name for name in (MACHINE, AVERAGED, CHECKPOINT) if (run.run_dir / name).exists()],
-        "chosen_by_data": ", ".join(_in_words(*each) for each in plan.chosen.items()),
         "next": shlex.join(["harmonium", "report", str(run.run_dir)]),
     }
-
-
-def _in_words(name: str, value: Any) -> str:
-    """Returns a setting with its value for one line."""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return f"{name.replace('_', ' ')} {'+'.join(value) if isinstance(value, list) else text}"
 
 
 def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, DataSet]:
@@ -329,16 +277,12 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         share=settings.share(label),
         std=settings.initial_std,
         seed=as_root(settings.seed),
-        kind=settings.hidden_kind,
-        n_states=settings.hidden_states,
         method=settings.method,
         init=settings.init,
         steered=bool(list_unused(settings, "exact")),
     )
-    about = _description(dataset, data, settings)
-    if settings.missing_words is not None:
-        about["missing_words"] = split_words(settings.missing_words)
-    fitting.machine.metadata["data"] = about
+    words = None if settings.missing_words is None else split_words(settings.missing_words)
+    fitting.machine.metadata["data"] = _description(dataset, settings, dataset.names, words)
     return fitting, dataset
 
 
@@ -361,23 +305,23 @@ def _go_on(settings: TrainSettings) -> tuple[Fitting, DataSet]:
             f"DATA: expected labels in a column {label!r}, which the machine learns to tell, received none; "
             "--objective joint learns of rows without them"
         )
-    about = _description(dataset, data, settings)
-    if codec.names is not None:
-        about["names"] = list(codec.names)
-    if codec.missing_words:
-        about["missing_words"] = list(codec.missing_words)
-    machine.metadata["data"] = about
+    names = dataset.names if codec.names is None else codec.names
+    machine.metadata["data"] = _description(dataset, settings, names, codec.missing_words or None)
     return fitting, dataset
 
 
-def _description(dataset: DataSet, source: str, settings: TrainSettings) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": dataset.name, "source": source, "image_shape": dataset.image_shape}
-    if settings.reweight is not None:
-        about["reweight"] = settings.reweight
-    if settings.weights is not None:
-        about["weights"] = str(settings.weights)
-    if dataset.dialect != Dialect():
-        about["dialect"] = list(dataset.dialect)
-    if dataset.alignment is not None and dataset.alignment.ambiguous:
-        about["ambiguous"] = dataset.alignment.ambiguous_share
-    return about if dataset.names is None else {**about, "names": list(dataset.names)}
+def _description(
+    dataset: DataSet, settings: TrainSettings, names: Sequence[str] | None, words: Sequence[str] | None
+) -> dict[str, Any]:
+    """Returns what a machine remembers of the data that it learns, by which others are read."""
+    alignment, plain = dataset.alignment, dataset.dialect == Dialect()
+    known = {
+        "reweight": settings.reweight,
+        "weights": None if settings.weights is None else str(settings.weights),
+        "dialect": None if plain else list(dataset.dialect),
+        "ambiguous": alignment.ambiguous_share if alignment is not None and alignment.ambiguous else None,
+        "names": None if names is None else list(names),
+        "missing_words": None if words is None else list(words),
+    }
+    about = {"name": dataset.name, "source": str(settings.data), "image_shape": dataset.image_shape}
+    return about | {name: value for name, value in known.items() if value is not None}
