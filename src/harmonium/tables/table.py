@@ -22,8 +22,9 @@ from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables.cells import few, shown
 from harmonium.tables.column import IGNORE, ColumnCodec, chosen_kinds, kind_of
 from harmonium.tables.constant import Constant
-from harmonium.tables.left_out import question_of, without_unit
+from harmonium.tables.kinds import without_unit
 from harmonium.tables.quantiles import Quantiles
+from harmonium.tables.questions import question_of
 
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"
