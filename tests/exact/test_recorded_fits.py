@@ -16,11 +16,11 @@ from harmonium.training import Objective
 
 torch.set_num_threads(1)
 # Mean ln p of the rows in nats, and the norm of all couplings.
-REAL = [-3.8252935, 0.5262580]
-BIRDS = [-6.5168546, 8.6794009]
-MIXED = [-5.0125204, 7.2766865]
-HYBRID = [-7.2146120, 12.4094676]
-DISCRIMINATIVE = [-8.8911849, 12.3951445]
+REAL = [-4.1882725, 0.1518382]
+BIRDS = [-6.5156728, 8.7220055]
+MIXED = [-5.009649, 7.2721085]
+HYBRID = [-7.0068648, 7.4965929]
+DISCRIMINATIVE = [-8.0456993, 11.352617]
 
 
 def real_columns() -> tuple[hm.BoltzmannMachine, Tensor, None]:

@@ -184,8 +184,8 @@ class Intervals:
         ordered, count = errors.sort(0).values, (~errors.isnan()).sum(0)
         at = torch.arange(1, _LEVELS, dtype=torch.float64).unsqueeze(1) / _LEVELS * (count + 1) - 1
         below = at.long().clamp(0, len(ordered) - 1)
-        ends = [ordered.gather(0, k) for k in (below, (below + 1).clamp(max=len(ordered) - 1))]
-        between = torch.where(at > below, torch.lerp(*ends, at - below), ends[0])
+        lower, upper = (ordered.gather(0, k) for k in (below, (below + 1).clamp(max=len(ordered) - 1)))
+        between = torch.where(at > below, torch.lerp(lower, upper, at - below), lower)
         told = (at > -1e-9) & (at < count - 1 + 1e-9)
         return cls(between.masked_fill(~told, torch.nan), floor)
 

@@ -52,7 +52,9 @@ class Schedule(NamedTuple):
 
 
 _ROWS = Schedule(7, 0.1, 100, 0.015)
-_LABELS = Schedule(4, 0.05, 60, 0.0075)  # of ln p(y | x), which few rows tell less of
+# Of ln p(y | x), which few rows tell less of. At half the rate training ends before it leaves the regression
+# for labels that depend on the sign of a product.
+_LABELS = Schedule(4, 0.2, 60, 0.0075)
 _ROWS_OF_INTERVALS = 200  # from which on at least as many are held out as intervals of cells need
 _SECONDS = 20.0  # of the updates of joined columns, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
