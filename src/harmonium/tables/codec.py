@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
+from harmonium._rows import refuse_blank
 from harmonium.data import (
     BINARISE,
     LABELS,
@@ -485,12 +486,15 @@ class Codec:
             with naming(data):
                 if isinstance(encoder, Table):
                     first = index.start if isinstance(index, slice) else 0
+                    if shown == "data":  # a label that was never seen is no missing cell
+                        blank = np.where(blank_rows(block, encoder), np.nan, 0.0)
+                        refuse_blank(torch.from_numpy(blank).unsqueeze(1), start=first)
                     states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        columns = {"nothing": 0, "anything": width, "data": data_width}
+        columns = {"nothing": 0, "anything": width, "data": 0 if encoder.tabular else data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     @_naming_data
