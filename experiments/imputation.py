@@ -48,7 +48,8 @@ def trained(out: Path) -> hm.BoltzmannMachine:
     machine = hm.BoltzmannMachine([hm.Bernoulli(784), hm.Bernoulli(500)], seed=0)
     hm.machine.init_visible_biases_(machine, hm.data.Rows.of(hm.data.bernoulli_binarise(grey, 0)))
     run = hm.train(
-        machine, hm.data.Rows.of(grey).encoded(hm.data.Scale()), transform=hm.data.bernoulli_binarise,
+        machine, hm.tables.Codec(hm.data.Standardise(0.0, 255.0), ()).rows(grey, keep=False),
+        transform=hm.data.bernoulli_binarise,
         rule=hm.rules.centred(hm.rules.pcd(1, chains=100)), updates=SETTINGS["updates"], batch_size=100,
         learning_rate=0.05, schedule="linear", averaging=0.999, seed=0, run_dir=out / "rbm", resume=True,
     ).whole()  # fmt: skip

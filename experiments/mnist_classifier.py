@@ -31,7 +31,7 @@ def images(name: str) -> tuple[Tensor, Tensor]:
     """Grey levels in [0, 1] beside one-hot labels, (rows, 794), and the labels."""
     data = hm.data.read(name)
     labels = torch.from_numpy(np.asarray(data.labels).astype(np.int64))
-    grey = hm.data.Scale().encode(torch.from_numpy(np.array(data.samples)))
+    grey = hm.data.Standardise(0.0, 255.0).encode(torch.from_numpy(np.array(data.samples)))
     return torch.cat([grey, torch.eye(10)[labels]], 1), labels
 
 

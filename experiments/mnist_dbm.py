@@ -126,7 +126,7 @@ def main() -> None:
         "resume": True,
         "transform": hm.data.bernoulli_binarise,
     }
-    rows = hm.data.Rows.of(grey).encoded(hm.data.Scale())
+    rows = hm.tables.Codec(hm.data.Standardise(0.0, 255.0), ()).rows(grey, keep=False)
 
     def learned(machine: hm.BoltzmannMachine, phase: str, **own: Any) -> hm.TrainingRun:
         run = hm.train(machine, rows, run_dir=out / phase, **{**settings, **own})

@@ -112,7 +112,9 @@ def main() -> None:
     begun = time.process_time()
     run = hm.train(
         machine,
-        hm.data.Rows.of(grey).encoded(hm.data.Scale()) if arguments.pixels == "redrawn" else X,
+        hm.tables.Codec(hm.data.Standardise(0.0, 255.0), ()).rows(grey, keep=False)
+        if arguments.pixels == "redrawn"
+        else X,
         transform=hm.data.bernoulli_binarise if arguments.pixels == "redrawn" else None,
         rule=rule,
         updates=budget["updates"],

@@ -147,9 +147,9 @@ class Lateral:
     def _folded(self) -> hm.BoltzmannMachine:
         """The machine of standardised columns x = centre + root u, with u the Gaussian units of the RBM."""
         machine = deepcopy(self.rbm.machine_).double()
-        codings = [column.coding for column in self.rbm.encoder_.columns[: len(self.numbers)]]
-        centre = self.mean + self.root @ np.array([coding.mean for coding in codings])
-        root = torch.from_numpy(self.root * np.array([coding.scale for coding in codings]))
+        lines = self.rbm.encoder_.columns[: len(self.numbers)]
+        centre = self.mean + self.root @ np.array([line.mean for line in lines])
+        root = torch.from_numpy(self.root * np.array([line.scale for line in lines]))
         hamiltonian, first, hidden = machine.hamiltonian(), machine.visible[0], len(machine.layers) - 1
         back, at = torch.linalg.inv(root), torch.from_numpy(centre)
         J = {edge: hamiltonian.J[number].detach() for number, edge in enumerate(machine.edges)}

@@ -21,7 +21,7 @@ from scipy import sparse
 
 import harmonium as hm
 from harmonium.cli.runs import load_machine
-from harmonium.data import Rows, Scale, Standardise, read
+from harmonium.data import Rows, Standardise, read
 from harmonium.tables import Codec
 from harmonium.tables.codec import naming
 
@@ -122,7 +122,10 @@ def _machines() -> list[hm.BoltzmannMachine]:
             visible=[1, 0],
         ),
     ]
-    machines[0].metadata = {"encoder": Scale().to_dict(), "data": {"source": "x.npy", "image_shape": [3, 1]}}
+    machines[0].metadata = {
+        "encoder": Standardise(0.0, 255.0).to_dict(),
+        "data": {"source": "x.npy", "image_shape": [3, 1]},
+    }
     machines[1].metadata = {"encoder": Standardise((0.0, 1.0, 2.0), (1.0, 1.0, 0.5)).to_dict()}
     return machines
 

@@ -117,7 +117,7 @@ def test_nats_of_the_labels_and_counts_of_a_table(hidden: int) -> None:
     table = pandas.DataFrame({"text": texts, "kind": random.choice([*"abc"], len(texts))})
     table["visits"], table["member"] = random.integers(0, 4, len(texts)), random.random(len(texts)) < 0.5
     codec, machine = table_machine(table, hidden)
-    assert any(column.coding.rare for column in codec.columns() if column.name == "text")
+    assert any(getattr(column, "rare", ()) for column in codec.columns() if column.name == "text")
     rows = table.iloc[:5].copy()
     rows.iloc[1, 1], rows.iloc[2, 2], rows.iloc[3, 1] = None, None, "new"
     cells = {(cell.row, cell.column): cell for cell in hm.tasks.unusual_cells(machine, rows, max_cells=4)}

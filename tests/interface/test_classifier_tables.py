@@ -92,7 +92,7 @@ def test_scores_of_what_a_row_shows(trees) -> None:
     machine = trees._fitted.double()
     v = torch.from_numpy(trees.encoder_.encode(HOLED))
     blank = torch.full((ROWS, 3), torch.nan, dtype=torch.float64)
-    slopes = np.nansum(trees.encoder_.log_slopes_at(v.numpy()), 1)
+    slopes = np.nansum(trees.encoder_.log_jacobian(v.numpy()), 1)
     weights = log_weights(machine.hamiltonian(), torch.cat([v, blank], 1)).detach().numpy()
     codec = Codec(trees.encoder_, trees.encoder_.layers)
     shares = codec.log_shares(HOLED, trees.machine_).sum(1).numpy()
@@ -144,7 +144,7 @@ def test_file_and_machine(trees, tmp_path) -> None:
     np.testing.assert_array_equal(again.score_samples(HOLED), trees.score_samples(HOLED))
     assert again.get_params()["joint"] == 0.3 and list(again.feature_names_in_) == list(FRAME)
     machine = hm.load(tmp_path / "trees.safetensors")
-    assert machine.metadata["label"]["coding"]["values"] == ["ash", "beech", "cedar"]
+    assert machine.metadata["label"]["values"] == ["ash", "beech", "cedar"]
     numbered = small(epochs=1, objective="discriminative").fit(FRAME, GROUP)
     copy = RBMClassifier.from_machine(numbered.machine_)
     assert copy.classes_.dtype.kind == "i" and copy.classes_.tolist() == [0, 1, 2]

@@ -32,7 +32,7 @@ def test_a_run_is_written_and_summarised(cli: CommandLine, tmp_path: Path) -> No
     assert {"machine.safetensors", "checkpoint.safetensors"} < {x.name for x in (tmp_path / "run").iterdir()}
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert machine.metadata["data"] == {"name": BARS, "source": BARS, "image_shape": [4, 4]}
-    assert machine.metadata["encoder"] == {"kind": "Identity"}
+    assert machine.metadata["encoder"] == {"codec": "Identity"}
 
 
 def test_the_summary_is_readable_without_json(cli: CommandLine, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_machines(
     result = cli.train(BARS, tmp_path / "run", *options)
     machine = hm.load(tmp_path / "run" / "machine.safetensors")
     assert [str(layer) for layer in machine.layers] == result["layers"] == layers
-    assert machine.metadata["encoder"]["kind"] == encoder
+    assert machine.metadata["encoder"]["codec"] == encoder
 
 
 @pytest.mark.parametrize("binarise", ["threshold", "sample", "bit-planes", "gray-planes"])

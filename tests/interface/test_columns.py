@@ -14,10 +14,8 @@ import pytest
 
 import harmonium as hm
 from harmonium.cli import output
-from harmonium.data import Series, Standardise, encoder_from_dict
-from harmonium.tables import Column, Table
-from harmonium.tables.labels import OneOf
-from harmonium.tables.numbers import Logarithm, Quantiles
+from harmonium.data import Series, encoder_from_dict
+from harmonium.tables import ColumnCodec as Column, Line, Logarithm, OneOf, Quantiles, Table
 
 from .command_line import CommandLine
 
@@ -187,9 +185,9 @@ def test_cells_without_a_state_are_improbable_and_new_labels_tell_nothing_of_oth
         scores = rbm.score_samples(new)
     assert len(said) == 1
     holes, largest = new.mask(new == "x"), new.replace({"opinion": {17: FRAME["opinion"].max()}})
-    support = next(column for column in rbm.encoder_.columns if column.name == "kind").support
+    kind = next(column for column in rbm.encoder_.columns if column.name == "kind")
     rest = rbm.score_samples(holes)
-    np.testing.assert_allclose(scores[1], rest[1] + np.log(support.unseen), rtol=1e-12)
+    np.testing.assert_allclose(scores[1], rest[1] + np.log(1 / (kind.seen + 1)), rtol=1e-12)
     np.testing.assert_array_equal(np.delete(scores, 1), np.delete(rest, 1))
     assert scores[2] < rbm.score_samples(largest.mask(new == "x"))[2] - 1
     with pytest.warns(UserWarning, match="as missing"):
@@ -211,14 +209,14 @@ def test_cells_without_a_state_are_improbable_and_new_labels_tell_nothing_of_oth
 
 def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None:
     column = Column.fit(cells_of([1.0, 2, 3, 5, 7] * 10))
-    assert column.kind == "binomial" and column.coding.n_states == 7
+    assert column.kind == "binomial" and column.n_states == 7
     cells = cells_of([1.0, 4, 6, 7, 8, 0, 2.5])
     np.testing.assert_array_equal(column.encode(cells)[:, 0], [0, 3, 5, 6, 6, 0, 2])  # or the nearest
     states = column.encode(cells, beyond="line")[:, 0]
     np.testing.assert_array_equal(states, [0, 3, 5, 6, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(column.decode(np.array([[0.0], [3.4], [6.0]])), [1, 4, 7])
     spaced = Column.fit(cells_of([-50.0, 0, 100, 150] * 10))
-    assert spaced.coding.n_states == 5 and spaced.decode(np.array([[2.2]])).tolist() == [50]
+    assert spaced.n_states == 5 and spaced.decode(np.array([[2.2]])).tolist() == [50]
     ranks = Column.fit(cells_of([0.5, 1, 5000] * 10))
     assert ranks.kind == "binomial" and ranks.encode(cells_of([5000.0, 0.5]))[:, 0].tolist() == [2, 0]
     assert ranks.decode(np.array([[1.2], [1.6]])).tolist() == [1000.8, 3000.4]  # means between ranks
@@ -226,43 +224,45 @@ def test_few_whole_numbers_know_their_order_and_take_what_lies_between() -> None
     assert np.isnan(ranks.encode(cells_of([2.0]), beyond="line")).all()
     assert ranks.encode(cells_of([2.0, 4000.0]))[:, 0].tolist() == [1, 2]
     asked = Column.fit(cells_of([1.0, 2, 3] * 10), {"kind": "binomial", "largest": 9})
-    assert asked.coding.n_states == 10 and asked.encode(cells_of([0.0]))[0, 0] == 0
+    assert asked.n_states == 10 and asked.encode(cells_of([0.0]))[0, 0] == 0
 
 
-@pytest.mark.parametrize("made", [Logarithm.fit, Quantiles.normal, Quantiles.beside_zero])
+@pytest.mark.parametrize(
+    "made", [(Logarithm, hm.Gaussian), (Quantiles, hm.Gaussian), (Quantiles, hm.TruncatedGaussBernoulli)]
+)
 def test_curves_go_there_and_back_and_have_the_slopes_of_differences(made: Any) -> None:
     positive = np.exp(np.random.default_rng(2).normal(1, 1, 200))
-    coding = made(cells_of(positive))
-    beyond = positive.max() * (1 if "zero" in made.__name__ else 2)
+    kind, unit = made
+    coding = kind(name="x", kind=unit.kind, **kind.fields_of(cells_of(positive), unit, None))
+    beyond = positive.max() * (2 if unit.gaussian else 1)
     new = np.unique([*positive[::7], positive.min() / 2, beyond])
-    states = coding.encode(new[:, None])
-    np.testing.assert_allclose(coding.decode(states)[:, 0], new)
+    states = coding.states_of(new)
+    np.testing.assert_allclose(coding.cells_of(states), new)
     step = 1e-7 * new
-    moved = coding.encode((new - step)[:, None])
-    slopes = np.log((states - moved)[:, 0] / step)
-    inside = np.abs(slopes - coding.log_slopes_at(states)[:, 0]) < 1e-3
+    slopes = np.log((states - coding.states_of(new - step)) / step)
+    inside = np.abs(slopes - coding.log_slopes_of(states)) < 1e-3
     assert inside.mean() > 0.8  # all but those at a point, where the slope changes
-    assert np.all(np.diff(states[:, 0]) > 0)
-    assert np.isnan(coding.encode(np.array([[np.nan]]))).all()
+    assert np.all(np.diff(states) > 0)
+    assert np.isnan(coding.states_of(np.array([np.nan]))).all()
 
 
 @pytest.mark.parametrize(
     ("draw", "expected"),
     [
-        (lambda r: r.normal(100, 5, 500), Standardise),
+        (lambda r: r.normal(100, 5, 500), Line),
         (lambda r: np.exp(r.normal(3, 1, 500)), Logarithm),
         (lambda r: r.random(500), Quantiles),
         (lambda r: -np.exp(r.normal(3, 1, 500)), Quantiles),
-        (lambda r: np.round(r.normal(100, 5, 500)), Standardise),
+        (lambda r: np.round(r.normal(100, 5, 500)), Line),
         (lambda r: np.where(r.random(500) < 0.3, 100.0, r.normal(100, 5, 500)), Quantiles),
     ],
 )
 def test_the_transform_is_the_likeliest(draw: Any, expected: type) -> None:
     for seed in range(5):
         column = Column.fit(cells_of(draw(np.random.default_rng(seed))))
-        assert column.kind == "gaussian" and type(column.coding) is expected
+        assert column.kind == "gaussian" and type(column) is expected
     plain = Column.fit(cells_of(draw(np.random.default_rng(0))), "gaussian")
-    assert type(plain.coding) is Standardise
+    assert type(plain) is Line
 
 
 def test_numbers_of_many_cells_are_values_by_themselves() -> None:
@@ -270,27 +270,27 @@ def test_numbers_of_many_cells_are_values_by_themselves() -> None:
     rng = np.random.default_rng(4)
     x = np.round(rng.normal(0, 900, 3000), 2)
     x[rng.random(3000) < 0.45], x[rng.random(3000) < 0.2] = 0.0, 250.0
-    coding = Column.fit(cells_of(x)).coding
+    coding = Column.fit(cells_of(x))
     assert isinstance(coding, Quantiles) and [*coding.common] == [0.0, 250.0]
     assert encoder_from_dict(json.loads(json.dumps(coding.to_dict()))) == coding
     new = np.unique([*x, -0.01, 0.01, 249.99, 250.01, 9e3])
-    states = coding.encode(new[:, None])
-    assert np.all(np.diff(states[:, 0]) > 0)
-    np.testing.assert_allclose(coding.decode(states)[:, 0], new, rtol=1e-9, atol=1e-9)
-    normal = coding.decode(rng.standard_normal((100_000, 1)))[:, 0]
+    states = coding.states_of(new)
+    assert np.all(np.diff(states) > 0)
+    np.testing.assert_allclose(coding.cells_of(states), new, rtol=1e-9, atol=1e-9)
+    normal = coding.cells_of(rng.standard_normal(100_000))
     for number in coding.common:
         assert np.mean(normal == number) == pytest.approx(np.mean(x == number), abs=0.006)
     # The density of the others, integrated between the points, and the probabilities of the common ones.
     grid = np.unique(np.concatenate([np.linspace(-9e3, 9e3, 200_001), np.array(coding.points)]))
-    middles = ((grid[1:] + grid[:-1]) / 2)[:, None]
-    density = np.exp(coding.log_slopes_at(s := coding.encode(middles)) - s**2 / 2) / np.sqrt(2 * np.pi)
-    at = coding.encode(np.array([*coding.common])[:, None])
-    masses = np.exp(coding.log_slopes_at(at) - at**2 / 2) / np.sqrt(2 * np.pi)
-    assert (density[:, 0] * np.diff(grid)).sum() + masses.sum() == pytest.approx(1, abs=2e-3)  # the gaps
+    middles = (grid[1:] + grid[:-1]) / 2
+    density = np.exp(coding.log_slopes_of(s := coding.states_of(middles)) - s**2 / 2) / np.sqrt(2 * np.pi)
+    at = coding.states_of(np.array([*coding.common]))
+    masses = np.exp(coding.log_slopes_of(at) - at**2 / 2) / np.sqrt(2 * np.pi)
+    assert (density * np.diff(grid)).sum() + masses.sum() == pytest.approx(1, abs=2e-3)  # the gaps
     few = Column.fit(cells_of(np.where(rng.random(300) < 0.5, 3.5, np.resize(np.arange(19) + 0.25, 300))))
-    assert not getattr(few.coding, "common", ())
+    assert not getattr(few, "common", ())
     small = np.append(np.arange(30) % 29 + 0.5, [7.5] * 6)  # by chance
-    assert not getattr(Column.fit(cells_of(small)).coding, "common", ())
+    assert not getattr(Column.fit(cells_of(small)), "common", ())
 
 
 def test_densities_and_probabilities_of_a_column_add_to_1_also_after_training() -> None:
@@ -312,9 +312,9 @@ def test_densities_and_probabilities_of_a_column_add_to_1_also_after_training() 
 
 def test_a_transform_is_asked_for_by_name() -> None:
     values = cells_of(np.exp(RANDOM.normal(size=40)))
-    for name, coding in (("none", Standardise), ("log", Logarithm), ("quantile", Quantiles)):
+    for name, coding in (("none", Line), ("log", Logarithm), ("quantile", Quantiles)):
         found = Column.fit(values, {"kind": "gaussian", "transform": name})
-        assert type(found.coding) is coding
+        assert type(found) is coding
     with pytest.raises(ValueError, match="transform: expected one of auto, log, none, quantile"):
         Column.fit(values, {"kind": "gaussian", "transform": "root"})
     with pytest.raises(ValueError, match='expected positive numbers, or whole ones from 0, for "log"'):
@@ -325,7 +325,7 @@ def test_densities_of_rows_are_those_of_the_data() -> None:
     """One column, whose density is integrated over all numbers."""
     frame = pandas.DataFrame({"x": np.exp(RANDOM.normal(size=300)), "y": RANDOM.random(300)})
     model = hm.RBM(**SMALL).fit(frame)
-    assert {type(column.coding) for column in model.encoder_.columns} == {Logarithm, Quantiles}
+    assert {type(column) for column in model.encoder_.columns} == {Logarithm, Quantiles}
     x, y = np.geomspace(1e-4, 1e4, 150), np.linspace(-1.5, 2.5, 1500)  # steps of the quantiles' slopes
     grid = pandas.DataFrame({"x": np.repeat(x, 1500), "y": np.tile(y, 150)})
     p = np.exp(model.score_samples(grid)).reshape(150, 1500)
@@ -347,11 +347,11 @@ def test_draws_stay_in_the_range_and_are_whole_where_the_rows_are(rbm: Any) -> N
 def test_exact_zeros_have_a_unit_that_knows_them(rbm: Any) -> None:
     column = next(column for column in rbm.encoder_.columns if column.name == "rain")
     assert column.kind == "truncated_gauss_bernoulli"
-    states = column.encode(cells_of([0.0, 0.5, column.coding.points[-1], 1e9, -1.0]))[:, 0]
-    last = column.coding.states[-1]  # which leaves room for one cell beyond the largest
+    states = column.encode(cells_of([0.0, 0.5, column.points[-1], 1e9, -1.0]))[:, 0]
+    last = column.states[-1]  # which leaves room for one cell beyond the largest
     assert 0.99 < last < 1 and states[0] == 0 and 0 < states[1] < last
     assert states[2:].tolist() == [last, last, 0]  # or the nearest
-    assert column.coding.log_slopes_at(np.array([[0.0]]))[0, 0] == 0  # a probability there
+    assert column.log_slopes_of(np.array([0.0]))[0] == 0  # a probability there
 
 
 # Dates and times
@@ -422,7 +422,7 @@ def test_rare_labels_share_a_state_and_come_back_as_often_as_they_were() -> None
     common = [f"c{i}" for i in range(20) for _ in range(10)]
     rare = ["r0"] * 4 + ["r1"] * 2 + ["r2", "r3"]
     column = Column.fit(cells_of([*common, *rare]))
-    assert isinstance(column.coding, OneOf) and column.coding.rare and column.coding.n_states == 21
+    assert isinstance(column, OneOf) and column.rare and column.n_states == 21
     states = column.encode(cells_of(["c0", "r2", "never seen"]))
     assert states[0, 0] == 1 and states[1:, -1].tolist() == [1, 1]
     back = column.decode(np.repeat(states[1:2], 80, 0), drawn="rows").tolist()
@@ -430,8 +430,8 @@ def test_rare_labels_share_a_state_and_come_back_as_often_as_they_were() -> None
     assert set(back) == set(rare)
     again = Column.from_dict(json.loads(json.dumps(column.to_dict())))
     assert again == column
-    assert not Column.fit(cells_of([*common, *rare]), "categorical").coding.rare
-    assert not Column.fit(cells_of(common)).coding.rare
+    assert not Column.fit(cells_of([*common, *rare]), "categorical").rare
+    assert not Column.fit(cells_of(common)).rare
 
 
 # The command

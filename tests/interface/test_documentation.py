@@ -23,7 +23,6 @@ from harmonium.chains import Kernel
 from harmonium.couplings import Coupling
 from harmonium.data import Encoder
 from harmonium.layers import Layer
-from harmonium.tables import codings
 
 from .faces import names_of
 
@@ -80,7 +79,7 @@ LEFT_OUT = [
 def own_kinds() -> Iterator[None]:
     """A page may make units, couplings, kernels and codings of its own, which no other test is to meet."""
     registries = [kinds.registry for kinds in (Layer, Coupling, Kernel, Encoder)]
-    before = [(names, dict(names)) for names in (*registries, codings.FITS, codings.TRANSFORMS)]
+    before = [(names, dict(names)) for names in registries]
     yield
     for registry, kept in before:
         for kind in registry.keys() - kept.keys():

@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import harmonium as hm
 from harmonium.estimators import RBM, RBMOutlier
+from harmonium.tables.beyond import tails_of
 
 torch.set_num_threads(1)
 
@@ -57,15 +58,15 @@ def test_tables_and_rows_that_are_not_whole() -> None:
     far = pandas.DataFrame({"size": [5.0, 15.0, -5.0], "kind": None})
     np.testing.assert_array_equal(judge.predict(far), [1, -1, -1])
     whole = holed.dropna()
-    unit = np.log(judge.encoder_.columns[0].coding.scale)  # of sizes, which are judged as they are coded
+    unit = np.log(judge.encoder_.columns[0].scale)  # of sizes, which are judged as they are coded
     apart = judge.score_samples(whole) + unit - judge.offset_
     np.testing.assert_allclose(judge.decision_function(whole), apart)
     # The mean of ln p over what p(kind | size) says the kind may be; its draws are ten.
     column, kept = judge.encoder_.columns[0], judge._fitted.numbers  # 15 and -5 are beyond the others
-    within = far.assign(size=far["size"].clip(*column.support.ends))
+    within = far.assign(size=far["size"].clip(*column.ends))
     p = np.exp([judge.score_samples(within.assign(kind=kind)) for kind in "ab"])
     expected = (p / p.sum(0) * np.log(p)).sum(0) + unit - judge.offset_
-    shares = -sum(x.rate * x.distances(far["size"]) for x in column.support.tails(column.coding))
+    shares = sum(x.log_falls(far["size"]) for x in tails_of(column))
     expected += shares + (kept["fall"] - 1) * (shares - kept["least_share"]).clip(upper=0)
     np.testing.assert_allclose(judge.decision_function(far), expected, atol=1.0)
     assert np.isfinite(small(epochs=2).fit(holed[holed.isna().any(axis=1)]).offset_)

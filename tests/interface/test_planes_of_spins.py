@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.data import BitPlanes, Compose, OneHot, Standardise, encoder_from_dict
+from harmonium.data import BitPlanes, encoder_from_dict
 from harmonium.tables import Codec
 
 from .command_line import CommandLine
@@ -69,12 +69,10 @@ def test_likelihoods_are_those_of_the_bits() -> None:
         assert bool((codec.log_slopes(states) == 0).all())
 
 
-def test_what_changes_the_number_of_columns_stands_once() -> None:
-    both = Compose((BitPlanes(), Standardise(0.5, 0.5)))
-    assert both.width == 8 and both.log_slopes(3) == (0.0, 0.0, 0.0)
-    assert both.spread(np.array([[True, False]])).tolist() == [[True, False] * 8]
-    with pytest.raises(ValueError, match=r"encoders: expected at most one .* received BitPlanes.*OneHot"):
-        Compose((BitPlanes(), OneHot(2)))
+def test_planes_of_other_states_have_no_slope() -> None:
+    planes = BitPlanes(states=(-1.0, 1.0))
+    assert planes.width == 8 and planes.log_jacobian(np.ones((1, 24))).tolist() == [[0.0, 0.0, 0.0]]
+    assert planes.spread(np.array([[True, False]])).tolist() == [[True, False] * 8]
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "categorical", "binomial"])

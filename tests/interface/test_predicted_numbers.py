@@ -49,9 +49,9 @@ def hamiltonian(rbm: RBM, rows: pandas.DataFrame, column: str, values: np.ndarra
     """
     table, hamiltonian = rbm.encoder_, rbm._fitted.double().hamiltonian()
     known, v = table.columns[[c.name for c in table.columns].index(column)], table.encode(rows)
-    start = sum(c.coding.width for c in table.columns[: table.columns.index(known)])
-    place, weights = slice(start, start + known.coding.width), []
-    for state in known.coding.encode(values[:, None]):
+    start = sum(c.width for c in table.columns[: table.columns.index(known)])
+    place, weights = slice(start, start + known.width), []
+    for state in known.states_of(values)[:, None]:
         v[:, place] = state
         weights.append(log_weights(hamiltonian, torch.from_numpy(v)).numpy())
     scores = np.stack(weights, 1)

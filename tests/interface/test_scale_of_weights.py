@@ -119,10 +119,8 @@ def test_scaled_weights_make_one_code(weights: str) -> None:
     tables = [Table.fit(X, weights=scale * w) for scale in (1, 1000, 1e-3)]
     scales = [Standardise.fit(X, weights=torch.as_tensor(scale * w)) for scale in (1.0, 1000.0, 1e-3)]
     for j, column in enumerate(tables[0].columns):
-        for other in (table.columns[j].coding for table in tables[1:]):
-            assert (other.mean, other.scale) == pytest.approx(
-                (column.coding.mean, column.coding.scale), rel=1e-12
-            )
+        for other in (table.columns[j] for table in tables[1:]):
+            assert (other.mean, other.scale) == pytest.approx((column.mean, column.scale), rel=1e-12)
     for other in scales[1:]:
         assert other.mean == pytest.approx(scales[0].mean, rel=1e-12)
         assert other.scale == pytest.approx(scales[0].scale, rel=1e-12)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Never, Self, final
 
 import numpy as np
@@ -24,7 +24,6 @@ from harmonium.data.transforms import (
     Values,
     bernoulli_binarise,
     cast,
-    check_uint8,
     from_bit_planes,
     is_floating,
     library,
@@ -49,8 +48,6 @@ class Encoder(ABC):
     """True if ``encode`` reads uint8 as grey levels, 0 to 255."""
     tabular: ClassVar[bool] = False
     """True if it encodes a ``Frame``, by its columns; else arrays."""
-    curved: bool = False
-    """True if the slope of ``encode`` differs from state to state."""
     takes_means: ClassVar[bool] = True
     """True if ``decode`` takes means of states too."""
     width: int = 1
@@ -73,6 +70,14 @@ class Encoder(ABC):
     def decode(self, X: Values) -> Values:
         """Machine states in the units of the data; each encoder says what is restored and what is lost."""
 
+    @abstractmethod
+    def log_jacobian(self, states: Array) -> Array:
+        """Returns ln |slope| of ``encode`` where it makes these states, (rows, columns); NaN where missing.
+
+        Add those of the observed entries to a log-likelihood of encoded rows to have it in the units of the
+        data. They are 0 for discrete states, where probabilities are of the states themselves.
+        """
+
     def encode_cells(self, X: Any) -> Array:
         """Returns the states of rows, (rows, columns), in which NaN is a missing cell, and of its whole unit.
 
@@ -88,35 +93,14 @@ class Encoder(ABC):
         states = self.encode(np.where(hole, observed[0] if len(observed) else 0.0, X))
         return np.where(self.spread(hole), np.nan, states)
 
-    def expected(self) -> str:
-        """Describes the cells of a column that have a state."""
-        return "a number"
-
     def spread(self, entries: Array) -> Array:
         """Returns something of every entry of data, (rows, columns), for every state that encodes it."""
-        return entries if self.width == 1 else np.repeat(entries, self.width, 1)
-
-    @abstractmethod
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        """ln |slope| of ``encode`` in each of ``width`` columns of data.
-
-        Add those of the observed entries to a log-likelihood of encoded rows to have it in the units of the
-        data. They are 0 for encoders into discrete states, where probabilities are of the states themselves.
-        """
-
-    def log_slopes_at(self, states: Array) -> Array:
-        """ln |slope| of ``encode`` where it makes these states, (rows, columns); NaN where missing."""
-        first = states[:, :: self.width]
-        return np.where(np.isnan(first), np.nan, self.log_slopes(first.shape[1]))
-
-    def log_abs_det(self, width: int) -> float:
-        """ln |det| of ``encode`` on rows of ``width`` columns, the sum of ``log_slopes``."""
-        return math.fsum(self.log_slopes(width))
+        return np.repeat(entries, self.width, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """The encoder in plain JSON types, for :func:`encoder_from_dict`."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
-        return {"kind": type(self).__name__, **{name: _plain(value) for name, value in values.items()}}
+        return {"codec": type(self).__name__, **{name: _plain(value) for name, value in values.items()}}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
@@ -125,7 +109,7 @@ class Encoder(ABC):
         Raises:
             TypeError, ValueError: fields out of range.
         """
-        return cls(**values)
+        return cls(**{name: tuple(x) if isinstance(x, list) else x for name, x in values.items()})
 
 
 def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
@@ -133,16 +117,16 @@ def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
 
     Raises:
         TypeError: not a mapping.
-        ValueError: an unknown kind, or fields that are missing, unknown or out of range.
+        ValueError: an unknown codec, or fields that are missing, unknown or out of range.
     """
     if not isinstance(description, Mapping):
         raise TypeError(f"description: expected a mapping, received {type(description).__name__}")
     values = dict(description)
-    kind = Encoder.registry.get(str(values.pop("kind", None)))
+    kind = Encoder.registry.get(str(values.pop("codec", None)))
     if kind is None:
         raise ValueError(
-            f"description: expected a kind among {', '.join(Encoder.registry)}, "
-            f"received {description.get('kind')!r}"
+            f"description: expected a codec among {', '.join(Encoder.registry)}, "
+            f"received {description.get('codec')!r}"
         )
     expected = {field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
     if set(values) != expected:
@@ -156,32 +140,31 @@ def encoder_from_dict(description: Mapping[str, Any]) -> Encoder:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "to_dict"):
+    if isinstance(value, Encoder):
         return value.to_dict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and math.isinf(value) else value  # as JSON has no infinity
 
 
-class Unstretched(Encoder, ABC):
+class _Discrete(Encoder, ABC):
     """Encoders that stretch nothing, so that densities and probabilities are those of the states."""
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (0.0,) * width
-
-
-class _Kept(Unstretched, ABC):
-    """Encoders whose states are in the units of the data, as far as they go."""
-
-    def decode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        return X
+    def log_jacobian(self, states: Array) -> Array:
+        first = states[:, :: self.width]
+        return np.where(np.isnan(first), np.nan, 0.0)
 
 
 @final
 @dataclass(frozen=True)
-class Identity(_Kept):
+class Identity(_Discrete):
     """The data as they are. ``decode`` restores everything."""
 
     def encode(self, X: Values) -> Values:
+        _checks.numeric(X, "X")
+        return X
+
+    def decode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
         return X
 
@@ -197,8 +180,6 @@ class Standardise(Encoder):
     Args:
         mean: a number, or one per column.
         scale: positive, in the same form as ``mean``.
-        low: the least state, below which there is none (NaN); None: no bound.
-        high: the largest state; None: no bound.
 
     Raises:
         ValueError: values that are not finite, a scale that is not positive, or forms that differ.
@@ -206,8 +187,6 @@ class Standardise(Encoder):
 
     mean: float | tuple[float, ...]
     scale: float | tuple[float, ...]
-    low: float | None = None
-    high: float | None = None
 
     def __post_init__(self) -> None:
         mean, scale = np.asarray(self.mean, dtype=np.float64), np.asarray(self.scale, dtype=np.float64)
@@ -235,9 +214,8 @@ class Standardise(Encoder):
         Raises:
             TypeError, ValueError: as :meth:`Rows.of`.
         """
-        return cls.from_moments(
-            *(X if isinstance(X, Rows) else Rows.of(X)).mean_variance(weights), per_column
-        )
+        rows = X if isinstance(X, Rows) else Rows.of(X)
+        return cls.from_moments(*rows.mean_variance(weights), per_column)
 
     @classmethod
     def from_moments(cls, mean: Tensor, variance: Tensor, per_column: bool = True) -> Standardise:
@@ -247,33 +225,22 @@ class Standardise(Encoder):
         scale = torch.where(variance > 0, variance.sqrt(), 1.0)
         return cls(mean.cpu().numpy(), scale.cpu().numpy())  # type: ignore[arg-type]
 
-    def of_column(self, j: int) -> Standardise:
-        """Returns the encoder of column j alone."""
-        mean, scale = (x[j] if isinstance(x, tuple) else x for x in (self.mean, self.scale))
-        return Standardise(mean, scale, self.low, self.high)
-
-    def expected(self) -> str:
-        if self.high is not None and not isinstance(self.mean, tuple) and not isinstance(self.scale, tuple):
-            return f"a number in [{self.mean:g}, {self.mean + self.scale:g}] as in fit"
-        return "a number" if self.low is None else "a number from 0"
+    @classmethod
+    def of_bits(cls, low: float, high: float) -> Standardise:
+        """Returns the encoder that makes the two states of a unit of 0 and 1."""
+        return cls(-low / (high - low), 1 / (high - low))
 
     def encode(self, X: Values) -> Values:
         values = self._floating(X)
-        states = _float_like((values - like(self.mean, values)) / like(self.scale, values), X)
-        for bound, sign in ((self.low, 1), (self.high, -1)):
-            if bound is not None:
-                states = library(X).where(sign * states >= sign * bound, states, math.nan)
-        return states
+        return _float_like((values - like(self.mean, values)) / like(self.scale, values), X)
 
     def decode(self, X: Values) -> Values:
         values = self._floating(X)
         return _float_like(values * like(self.scale, values) + like(self.mean, values), X)
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        scales = (self.scale,) * width if isinstance(self.scale, float) else self.scale
-        if width != len(scales):
-            raise ValueError(f"width: expected {len(scales)}, received {width}")
-        return tuple(-math.log(scale) for scale in scales)
+    def log_jacobian(self, states: Array) -> Array:
+        slopes: Array = np.where(np.isnan(self._floating(states)), np.nan, -np.log(self.scale))
+        return slopes
 
     def _floating(self, X: Any) -> Any:
         _checks.numeric(X, "X")
@@ -283,62 +250,57 @@ class Standardise(Encoder):
         return cast(X, X.dtype if is_floating(X) else library(X).float64)
 
 
-@final
 @dataclass(frozen=True)
-class Scale(Encoder):
-    """uint8 grey levels 0..255 as float32 intensities in [0, 1].
-
-    ``decode`` rounds to the nearest level and clips to 0..255; it restores every level exactly.
-    """
+class _Bits(_Discrete, ABC):
+    """Encoders of grey levels as the two states of units, 0 and 1 unless others are asked for."""
 
     reads_levels: ClassVar[bool] = True
+    states: tuple[float, float] = field(default=(0.0, 1.0), kw_only=True)
 
     def encode(self, X: Values) -> Values:
-        _checks.numeric(X, "X")
-        check_uint8(X)
-        intensities: Values = cast(X, library(X).float32) / 255
-        return intensities
+        bits = self.bits_of(X)
+        return bits if self.states == (0.0, 1.0) else Standardise.of_bits(*self.states).encode(bits)
 
     def decode(self, X: Values) -> Values:
         _checks.numeric(X, "X")
-        values: Any = cast(X, library(X).float32)
-        refuse_where(values != values, X, "numbers")
-        # Clipped first: what lies beyond 0..255, infinity included, has no defined cast to uint8.
-        levels: Values = cast((values.clip(0, 1) * 255).round(), library(X).uint8)
-        return levels
+        return self.levels_of(X if self.states == (0.0, 1.0) else Standardise.of_bits(*self.states).decode(X))
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        return (-math.log(255),) * width
+    @abstractmethod
+    def bits_of(self, X: Values) -> Values:
+        """Returns 0 and 1 for grey levels."""
+
+    def levels_of(self, bits: Values) -> Values:
+        """Returns grey levels of 0 and 1, or these as intensities where levels are lost."""
+        return bits
 
 
 @final
 @dataclass(frozen=True)
-class Threshold(_Kept):
+class Threshold(_Bits):
     """1 above the cut, else 0, as :func:`harmonium.data.threshold` does.
 
-    ``decode`` returns its argument: which side of the cut is known, the intensity is lost.
+    ``decode`` returns 0 and 1: which side of the cut is known, the intensity is lost.
 
     Args:
         at: the cut, in the units of the data; for uint8 as a fraction of 255.
+        states: the two states of units that stand for 0 and 1.
 
     Raises:
         ValueError: a cut that is not finite.
     """
 
-    reads_levels: ClassVar[bool] = True
     at: float = 0.5
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.at):
-            raise ValueError(f"at: expected a finite number, received {self.at}")
+        _checks.real(self.at, "at")
 
-    def encode(self, X: Values) -> Values:
+    def bits_of(self, X: Values) -> Values:
         return threshold(X, self.at)
 
 
 @final
 @dataclass(frozen=True)
-class BernoulliBinarise(_Kept):
+class BernoulliBinarise(_Bits):
     """1 with the intensity as its probability, as :func:`harmonium.data.bernoulli_binarise` does.
 
     Every call starts from the seed, so the same data give the same bits, and two batches encoded apart share
@@ -347,12 +309,12 @@ class BernoulliBinarise(_Kept):
 
     Args:
         seed: an int in [0, 2**63).
+        states: the two states of units that stand for 0 and 1.
 
     Raises:
         TypeError, ValueError: another seed.
     """
 
-    reads_levels: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     seed: int = 0
 
@@ -361,22 +323,22 @@ class BernoulliBinarise(_Kept):
             raise TypeError("seed: expected an int, which can be stored, received a torch.Generator")
         as_generator(self.seed)
 
-    def encode(self, X: Values) -> Values:
+    def bits_of(self, X: Values) -> Values:
         return bernoulli_binarise(X, self.seed)
 
 
 @final
 @dataclass(frozen=True)
-class BitPlanes(Unstretched):
+class BitPlanes(_Bits):
     """The eight bit-planes of uint8 grey levels, (rows, d) -> (rows, 8 * d), most significant plane first.
 
-    ``decode`` restores every level exactly, from values 0 and 1 only.
+    ``decode`` restores every level exactly, from the two states only.
 
     Args:
         gray: whether neighbouring levels are to differ in one bit only (Gray code).
+        states: the two states of units that stand for 0 and 1.
     """
 
-    reads_levels: ClassVar[bool] = True
     takes_means: ClassVar[bool] = False
     gray: bool = False
     width = 8
@@ -384,14 +346,14 @@ class BitPlanes(Unstretched):
     def spread(self, entries: Array) -> Array:
         return np.tile(entries, 8)
 
-    def encode(self, X: Values) -> Values:
+    def bits_of(self, X: Values) -> Values:
         return to_bit_planes(X, self.gray)
 
-    def decode(self, X: Values) -> Values:
-        return from_bit_planes(X, self.gray)
+    def levels_of(self, bits: Values) -> Values:
+        return from_bit_planes(bits, self.gray)
 
 
-class _Blocks(Unstretched, ABC):
+class _Blocks(_Discrete, ABC):
     """Encoders of integers 0..q-1 as one-hot blocks of ``width`` = q columns."""
 
     def encode(self, X: Values) -> Values:
@@ -476,73 +438,14 @@ class Letters(_Blocks):
         )
 
 
-@final
-@dataclass(frozen=True)
-class Compose(Encoder):
-    """Encoders one after the other; ``decode`` goes back through them in reverse and loses what each loses.
-
-    Args:
-        encoders: At least one encoder, of which at most one changes the number of columns.
-
-    Raises:
-        TypeError: something that is not an encoder.
-        ValueError: none, or several bit-planes or one-hot blocks.
-    """
-
-    encoders: tuple[Encoder, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "encoders", tuple(self.encoders))
-        for encoder in self.encoders:
-            if not isinstance(encoder, Encoder):
-                raise TypeError(f"encoders: expected encoders, received {type(encoder).__name__}")
-        if not self.encoders:
-            raise ValueError("encoders: expected at least one, received none")
-        wide = [str(encoder) for encoder in self.encoders if encoder.width != 1]
-        if len(wide) > 1:
-            raise ValueError(
-                "encoders: expected at most one that changes the number of columns (BitPlanes, OneHot, "
-                f"Letters), received {', '.join(wide)}"
-            )
-        object.__setattr__(self, "draws", any(encoder.draws for encoder in self.encoders))
-        object.__setattr__(self, "reads_levels", self.encoders[0].reads_levels)
-        object.__setattr__(self, "takes_means", all(encoder.takes_means for encoder in self.encoders))
-        object.__setattr__(self, "width", math.prod(encoder.width for encoder in self.encoders))
-
-    def spread(self, entries: Array) -> Array:
-        for encoder in self.encoders:
-            entries = encoder.spread(entries)
-        return entries
-
-    def encode(self, X: Values) -> Values:
-        for encoder in self.encoders:
-            X = encoder.encode(X)
-        return X
-
-    def decode(self, X: Values) -> Values:
-        for encoder in reversed(self.encoders):
-            X = encoder.decode(X)
-        return X
-
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        if self.width != 1:
-            return (0.0,) * width  # whose states are discrete
-        parts = [encoder.log_slopes(width) for encoder in self.encoders]
-        return tuple(math.fsum(slopes) for slopes in zip(*parts, strict=True))
-
-    @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Self:
-        return cls(tuple(encoder_from_dict(item) for item in values["encoders"]))
-
-
-BINARISERS: dict[str, Callable[[int], Encoder]] = {
-    "none": lambda seed: Identity(),
-    "threshold": lambda seed: Threshold(),
-    "sample": BernoulliBinarise,
-    "bit-planes": lambda seed: BitPlanes(),
-    "gray-planes": lambda seed: BitPlanes(gray=True),
+BINARISERS: dict[str, Callable[[tuple[float, float], int], Encoder]] = {
+    "none": lambda states, seed: Identity(),
+    "threshold": lambda states, seed: Threshold(states=states),
+    "sample": lambda states, seed: BernoulliBinarise(seed, states=states),
+    "bit-planes": lambda states, seed: BitPlanes(states=states),
+    "gray-planes": lambda states, seed: BitPlanes(gray=True, states=states),
 }
-"""Make 0 and 1 of grey levels, from the seed of their draws."""
+"""Make the two states of units of grey levels, from the seed of their draws."""
 BINARISE = tuple(BINARISERS)
 
 

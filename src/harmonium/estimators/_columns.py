@@ -15,7 +15,7 @@ from harmonium.data import frame_of, is_frame
 from harmonium.data.frame import series_of
 from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, taken
-from harmonium.tables import Column, Labels, Table
+from harmonium.tables import ColumnCodec, Table
 from harmonium.tasks import ColumnPrediction, predict_column
 
 _CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
@@ -83,7 +83,7 @@ class ColumnProbabilities(NamedTuple):
 def ask(fitted: Fitted, v: Tensor, j: int, method: str, **how: Any) -> ColumnPrediction:
     """Returns the states of a column given the rest of rows, as visible states; see ``predict_column``."""
     known = _column(fitted, j)
-    label = None if known is None else isinstance(known.coding, Labels)
+    label = None if known is None else bool(known.values)
     about: dict[str, Any] = {"label": label, "chains": _CHAINS, **how}
     return predict_column(fitted.machine, v, *_place(fitted, j), method, **about)
 
@@ -92,7 +92,7 @@ def cells_of(fitted: Fitted, v: Tensor, j: int, states: Tensor, *, rounded: bool
     """Returns cells of a column, (rows,), of states of its unit beside those of the others, v."""
     known = _column(fitted, j)
     if known is not None:
-        rounded |= isinstance(known.coding, Labels)
+        rounded |= bool(known.values)
         cells: Array = known.decode(states.cpu().numpy(), rounded=rounded)
         return cells
     layer, unit = _place(fitted, j)
@@ -111,16 +111,16 @@ def probabilities_of(fitted: Fitted, v: Tensor, j: int, told: ColumnPrediction) 
         )
     p, known = told.probabilities.cpu().numpy(), _column(fitted, j)
     states = fitted.machine.layers[_place(fitted, j)[0]].values()
-    if known is None or not isinstance(known.coding, Labels):
+    if known is None or not known.values:
         alike = v[:1].nan_to_num(0.0).expand(len(states), -1)
         return ColumnProbabilities(tuple(cells_of(fitted, alike, j, states, rounded=True).tolist()), p)
-    labels = series_of(known.name, list(known.coding.labels), known.dtype)
+    labels = series_of(known.name, list(known.labels), known.dtype)
     places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
     p = p[:, places] * np.exp(known.log_shares(labels))  # rare labels share a state
-    return ColumnProbabilities(tuple(known.coding.labels), p / p.sum(1, keepdims=True))
+    return ColumnProbabilities(tuple(known.labels), p / p.sum(1, keepdims=True))
 
 
-def _column(fitted: Fitted, j: int) -> Column | None:
+def _column(fitted: Fitted, j: int) -> ColumnCodec | None:
     """Returns a column of a table; None: there is no table."""
     return fitted.encoder.columns[j] if isinstance(fitted.encoder, Table) else None
 

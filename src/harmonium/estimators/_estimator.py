@@ -32,7 +32,7 @@ from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import UNKNOWN, Table
+from harmonium.tables import UNKNOWN, CellInterval, Table, find_intervals
 from harmonium.tasks import unobserved
 from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
 
@@ -390,6 +390,34 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         X, done, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
         return [self._require_fitted().fill(X, states, drawn="cells") for states in done.draws]
+
+    def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
+        """Finds where every missing cell lies: intervals of numbers, and sets of labels.
+
+        They are conformal: errors of hidden cells of rows that training held out tell how wide they are. So
+        they hold the share that is asked for of cells that are missing as those were hidden, at random,
+        whatever the machine's distribution is; of cells that are missing for what they are they may hold
+        more or less. ``pandas.DataFrame`` makes a table of the list.
+
+        Args:
+            X: as in ``impute``.
+            interval: Share of the missing cells to hold, above 0 and at most 0.99.
+            random_state: int, ``RandomState``, or None for that of the estimator: of draws, of columns along
+                curves.
+
+        Returns:
+            ``CellInterval`` of every missing cell, by row and column: with the row's number, the column, the
+            mean or the most probable label, the ends of the interval, and the labels of the set.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or a machine without held-out rows: trained by chains
+                (``method``), or from fewer than 200 rows.
+        """
+        fitted = self._require_fitted()
+        fitted.require_density("intervals")
+        X = self._validated(X, sparse=False)
+        seed = fitted.generator(self._random(random_state), "impute")
+        return find_intervals(fitted.machine, fitted.encoder, fitted.visible(X), interval, seed)
 
     def _completions(
         self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any

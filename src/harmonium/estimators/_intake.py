@@ -19,7 +19,7 @@ from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
-from harmonium.tables import Codec, Column, OneOf, Table, blank_rows, warn_of_blank
+from harmonium.tables import Codec, ColumnCodec, OneOf, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
 
@@ -174,16 +174,16 @@ def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str =
     return states
 
 
-def column_of(classes: Array) -> Column:
+def column_of(classes: Array) -> ColumnCodec:
     """The classes as a column of a table, which a machine's metadata keep."""
     values = [float(x) if isinstance(x, int) and not isinstance(x, bool) else x for x in classes.tolist()]
-    return Column("label", str(classes.dtype), "categorical", OneOf(tuple(values)))
+    return OneOf(name="label", dtype=str(classes.dtype), kind="categorical", values=tuple(values))
 
 
 def classes_of(description: Any) -> Array:
     """The classes of a column that a machine's metadata have."""
     _checks.instance(description, "label", Mapping, "the description of a column")
-    column = Column.from_dict(description)
+    column = ColumnCodec.from_dict(description)
     classes = np.array(column.values)
     try:
         return classes.astype(column.dtype)

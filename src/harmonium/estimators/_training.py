@@ -22,7 +22,7 @@ from harmonium.estimators._fitted import Fitted, Progress
 from harmonium.estimators._intake import fit_codec
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
-from harmonium.tables import Codec, Column, Fitting
+from harmonium.tables import Codec, ColumnCodec, Fitting
 from harmonium.training import (
     IMAGES,
     OPTIMIZERS,
@@ -105,7 +105,7 @@ class Training:
     # A machine to train
     # ----------------------------------------------------------------------------
 
-    def _begin(self, X: Any, weights: Tensor | None, label: tuple[Column, Tensor] | None) -> Fitted:
+    def _begin(self, X: Any, weights: Tensor | None, label: tuple[ColumnCodec, Tensor] | None) -> Fitted:
         """Makes a new machine, and sets its parameters."""
         options, whole = self.options, self.whole
         std, plain = options.initial_std, type(options).initial_std
@@ -137,7 +137,7 @@ class Training:
         )
         return Fitted(self.fitting.machine, seed, structure_of(options, self.fitting.machine))
 
-    def _go_on(self, earlier: Fitted, X: Any, label: tuple[Column, Tensor] | None) -> Fitted:
+    def _go_on(self, earlier: Fitted, X: Any, label: tuple[ColumnCodec, Tensor] | None) -> Fitted:
         """Returns a copy of an earlier machine, if the parameters are those that it was begun with.
 
         The columns of a table have then seen the rows X too.
@@ -169,7 +169,7 @@ class Training:
         X: Any,
         weights: Tensor | None,
         earlier: Fitted | None,
-        label: tuple[Column, Tensor] | None = None,
+        label: tuple[ColumnCodec, Tensor] | None = None,
     ) -> Fitted:
         """Trains a new machine, or a copy of an earlier one, and returns it; ``end`` is to follow.
 

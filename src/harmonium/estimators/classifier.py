@@ -76,7 +76,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         classes_: the labels, sorted.
         machine_: the trained ``BoltzmannMachine``; its layers are those of the data, the label and the hidden
             units. Its metadata have the encoder of X, under "label" the column of the classes
-            (``harmonium.tables.column.Column``), and "objective".
+            (``harmonium.tables.ColumnCodec``), and "objective".
         encoder_, history_, n_updates_, n_features_in_, feature_names_in_: see ``RBM``.
 
     Examples:

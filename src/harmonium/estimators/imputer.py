@@ -15,6 +15,7 @@ from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import take_tables
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
+from harmonium.tables import CellInterval
 
 
 @final
@@ -118,6 +119,21 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed = self.random_state if random_state is None else random_state
         completed: list[Any] = self.estimator_.imputations(X, draws, random_state=seed)
         return completed
+
+    def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
+        """Finds where every missing cell lies, see ``RBM.intervals``.
+
+        Args:
+            X: as in ``transform``.
+            interval: Share of the missing cells to hold, above 0 and at most 0.99.
+            random_state: None: that of the imputer.
+
+        Raises:
+            ValueError: as ``RBM.intervals``.
+        """
+        check_is_fitted(self)
+        seed = self.random_state if random_state is None else random_state
+        return self.estimator_.intervals(X, interval, random_state=seed)
 
     def __sklearn_tags__(self) -> Tags:
         return take_tables(super().__sklearn_tags__())

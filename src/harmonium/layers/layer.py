@@ -62,8 +62,8 @@ class Layer(nn.Module, ABC):
     short: ClassVar[bool] = False
     """True if all states are -1, 0 or 1, so that products with them need no more than 8 bits."""
     coding: ClassVar[str] = "states"
-    """The encoding by ``harmonium.tables`` of a data column for visible units of this kind, one of its
-    ``codings.FITS``:
+    """The encoding by ``harmonium.tables`` of a data column for visible units of this kind, which a
+    ``ColumnCodec`` serves:
 
     - "states": into numbers that are states as they are, two labels into the states of a unit with two, and
       as many labels as there are states, in their order, into these;

@@ -9,7 +9,7 @@ from harmonium import _checks
 from harmonium._rows import Moments
 from harmonium.data import Encoder, Rows, Standardise
 from harmonium.layers import Layer
-from harmonium.tables.codings import Seen, fit_array, states_of
+from harmonium.tables.column import Seen, codecs_for, states_of
 from harmonium.training import is_table
 
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
@@ -30,7 +30,7 @@ def visible_for(
             "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
             numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
             "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
-            Other kinds take what their ``coding`` says.
+            Other kinds take what the codecs of their ``coding`` do.
         weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
         images: whether grey levels, numbers in [0, 1] or whole ones up to 255, are pixels in more columns
             than a table of one kind has. Gaussian units then have one mean and one deviation for all, so that
@@ -56,7 +56,10 @@ def visible_for(
     if kind == "auto":
         pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
         kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
-    n_states, encoder = fit_array(kind, seen)
+    try:
+        n_states, encoder = codecs_for(kind)[0].of_array(Layer.registry[kind], seen)
+    except ValueError as error:
+        raise ValueError(f'X: for visible="{kind}": {error}') from error
     layer = Layer.registry[kind].plain(rows.width, n_states)
     grey = seen.low >= 0 and seen.high <= (255 if seen.uncounted is None else 1)
     if images and grey and layer.gaussian and not is_table(encoder, [layer], len(rows)):

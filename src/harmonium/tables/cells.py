@@ -45,9 +45,9 @@ def numbers_of(cells: Series) -> Array:
     return seen
 
 
-def weights_of(cells: Series, weights: Array | float) -> Array | None:
+def weights_of(cells: Series, weights: Array | None) -> Array | None:
     """Returns the weights of the cells that are not missing; None: all count alike."""
-    return weights[~cells.missing] if isinstance(weights, np.ndarray) else None
+    return None if weights is None else weights[~cells.missing]
 
 
 def few(values: Sequence[Any], most: int = 5) -> str:
@@ -60,3 +60,9 @@ def shown(value: Any) -> str:
     value = value.item() if isinstance(value, np.generic) else value
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return repr(int(value) if whole else value)
+
+
+def mean_deviation(x: Array, weights: Array | None) -> tuple[float, float]:
+    """Returns the weighted mean and standard deviation, the latter 1 where it would be 0."""
+    mean = np.average(x, weights=weights)
+    return float(mean), float(np.sqrt(np.average((x - mean) ** 2, weights=weights))) or 1.0

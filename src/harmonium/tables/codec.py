@@ -15,10 +15,10 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
+from harmonium._rows import refuse_blank
 from harmonium.data import (
     BINARISE,
     LABELS,
-    Compose,
     DataSet,
     Encoder,
     Frame,
@@ -40,9 +40,10 @@ from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
-from harmonium.tables.codings import encoder_of_bits, states_of
-from harmonium.tables.column import Column
-from harmonium.tables.labels import Numbered, OneOf
+from harmonium.tables.column import ColumnCodec, states_of
+from harmonium.tables.labels import OneOf
+from harmonium.tables.line import Line
+from harmonium.tables.numbered import Numbered
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _P = ParamSpec("_P")
@@ -75,7 +76,7 @@ def _naming_data(method: Callable[_P, _T]) -> Callable[_P, _T]:
 class Place(NamedTuple):
     """The place of a column: its unit in a visible layer, and the columns of that unit's states."""
 
-    column: Column
+    column: ColumnCodec
     layer: int
     unit: int
     states: slice
@@ -100,7 +101,7 @@ class Codec:
 
     encoder: Encoder
     layers: Sequence[Layer]
-    label: Column | None = None
+    label: ColumnCodec | None = None
     names: tuple[str, ...] | None = None
     missing_words: tuple[str, ...] = ()
     _machine: BoltzmannMachine | None = None
@@ -164,38 +165,22 @@ class Codec:
             table = Table.fit(frame, chosen, unknown=unknown, weights=weights)
             return cls(table, table.layers)
         if binarise != "none":
-            return cls._of_levels(X, visible, BINARISERS[binarise](seed), weights, missing)
+            kind = "bernoulli" if visible == "auto" else visible
+            two_values = Layer.registry[kind].two_values
+            if two_values is None:
+                pairs = ", ".join(name for name, layer in Layer.registry.items() if layer.two_values)
+                raise ValueError(
+                    f"visible: expected auto or one of {pairs} for binarised data, received {visible}"
+                )
+            bits = BINARISERS[binarise](two_values, seed)
+            return cls(bits, [Layer.registry[kind].plain(Rows.of(X).width * bits.width)])
         rows = Codec(Identity(), ()).rows(X, torch.float64, missing=missing, keep=False)
         layer, encoder = visible_for(rows, visible, weights, images=images)
         return cls(encoder, [layer])
 
-    @classmethod
-    def _of_levels(cls, X: Any, visible: str, bits: Encoder, weights: Tensor | None, missing: bool) -> Self:
-        """Returns the codec of grey levels, which become 0 and 1 first, as is known without a look."""
-        kind = "bernoulli" if visible == "auto" else visible
-        two_values = Layer.registry[kind].two_values
-        if bits.width != 1 and two_values is None:
-            pairs = ", ".join(name for name, layer in Layer.registry.items() if layer.two_values is not None)
-            raise ValueError(f"visible: expected auto or one of {pairs} for bit-planes, received {visible}")
-        if two_values is not None:
-            layer = Layer.registry[kind].plain(Rows.of(X).width * bits.width)
-            encoder = encoder_of_bits(*two_values)
-        else:
-            rows = Codec(bits, ()).rows(X, torch.float64, missing=missing, keep=False)
-            layer, encoder = visible_for(rows, visible, weights)
-        return cls(bits if isinstance(encoder, Identity) else Compose((bits, encoder)), [layer])
-
-    def with_label(self, cells: Series) -> Self:
-        """Returns the codec with a column of labels beside the others, a unit of one state for each label.
-
-        Raises:
-            ValueError: fewer than two labels, or real numbers.
-        """
-        return self.beside(Column.fit_label(cells))
-
-    def beside(self, label: Column) -> Self:
+    def beside(self, label: ColumnCodec) -> Self:
         """Returns the codec with this column as the label, a unit of one state for each of its values."""
-        layer = Layer.registry[label.kind].plain(1, label.coding.n_states)
+        layer = Layer.registry[label.kind].plain(1, label.n_states)
         return replace(self, label=label, layers=[*self.layers, layer])
 
     @classmethod
@@ -215,10 +200,10 @@ class Codec:
             part, stored = "encoder", about.get("encoder")
             encoder = Identity() if stored is None else encoder_from_dict(stored)
             part, stored = "label", about.get("label")
-            label = None if stored is None else Column.from_dict(stored)
+            label = None if stored is None else ColumnCodec.from_dict(stored)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{damaged}, {part} {error}") from error
-        if label is not None and layers[-1].width != label.coding.width:
+        if label is not None and layers[-1].width != label.width:
             raise ValueError(f"{damaged}, expected a label of its last visible layer")
         names = _stored(machine, "names", None, _are_words)
         words = _stored(machine, "missing_words", (), _are_words)
@@ -312,7 +297,7 @@ class Codec:
     @property
     def label_width(self) -> int:
         """States of the label; 0 where there is none."""
-        return 0 if self.label is None else self.label.coding.width
+        return 0 if self.label is None else self.label.width
 
     @property
     def density(self) -> bool:
@@ -328,27 +313,26 @@ class Codec:
         """Lists the names of the columns but the label; none where they had none."""
         return [name for name in self.names or () if self.label is None or name != self.label.name]
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[ColumnCodec]:
         """Lists the columns but the label, one for each unit; none where units are parts of columns.
 
         Those of sequences are their sites, by their numbers from 1.
         """
-        if isinstance(self.encoder, Table):
-            return list(self.encoder.columns)
-        if isinstance(self.encoder, Letters):
-            letters = OneOf(tuple(self.encoder.alphabet))
-            sites = range(1, self.layers[0].n_units + 1)
-            return [Column(str(site), "str", self.layers[0].kind, letters) for site in sites]
-        layer = self.layers[0]
-        codings: list[Encoder] = []
-        if isinstance(self.encoder, Standardise):
-            codings = [self.encoder.of_column(j) for j in range(layer.n_units)]
-        elif isinstance(self.encoder, Identity) and layer.coding == "states":
-            codings = [Numbered(states_of(layer.kind), states_of(layer.kind))] * layer.n_units
-        names = self.own_names()
-        column_names = names if len(names) == layer.n_units else [str(j) for j in range(layer.n_units)]
-        named = zip(column_names, codings, strict=False)
-        return [Column(name, "float64", layer.kind, coding) for name, coding in named]
+        encoder, layer = self.encoder, self.layers[0]
+        if isinstance(encoder, Table):
+            return list(encoder.columns)
+        units, names = range(layer.n_units), self.own_names()
+        if isinstance(encoder, Letters):
+            letters = tuple(encoder.alphabet)
+            return [OneOf(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
+        named = names if len(names) == layer.n_units else [str(j) for j in units]
+        if isinstance(encoder, Standardise):
+            mean, scale = (np.broadcast_to(x, layer.n_units).tolist() for x in (encoder.mean, encoder.scale))
+            return [Line(name=named[j], kind=layer.kind, mean=mean[j], scale=scale[j]) for j in units]
+        if isinstance(encoder, Identity) and layer.coding == "states":
+            states = states_of(layer.kind)
+            return [Numbered(name=name, kind=layer.kind, values=states, states=states) for name in named]
+        return []
 
     def unit_of(self, column: str) -> Place:
         """Finds the visible unit of a column.
@@ -381,51 +365,39 @@ class Codec:
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
     def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
-        """Returns ln |slope| of the encoder, summed over units of each row, (rows,) float64.
+        """Returns ln |slope| of the encoder, summed over observed units of each row, (rows,) float64.
 
         It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
-        (rows, units) bool, are of the data without the label; None: what each row shows.
+        (rows, units) bool, are those of the data to sum over; None: all.
         """
-        if units is None:
-            parts = zip(torch.split(states, [x.width for x in self.layers], 1), self.layers, strict=True)
-            units = torch.cat([~x[:, :: layer.width // layer.n_units].isnan() for x, layer in parts], 1)
-            units = units[:, : units.shape[1] - (self.label is not None)]
         if not self.density:
-            return units.new_zeros(len(units), dtype=torch.float64)
-        data_states = states[:, : states.shape[1] - self.label_width].double().cpu().numpy()
-        slopes = torch.from_numpy(self.encoder.log_slopes_at(data_states))
-        return torch.where(units, slopes.to(units.device), 0.0).sum(1)
+            return states.new_zeros(len(states), dtype=torch.float64)
+        slopes = self.encoder.log_jacobian(self.split(states)[0].double().cpu().numpy())
+        found = torch.from_numpy(slopes).nan_to_num(0.0).to(states.device)
+        return (found if units is None else torch.where(units, found, 0.0)).sum(1)
 
-    def log_shares(
-        self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None, beyond: str = "tail"
-    ) -> Tensor | None:
+    def log_shares(self, X: Any, machine: BoltzmannMachine, beyond: str = "tail") -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
 
         With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
-        over each column is 1 (``Column.log_shares``, ``log_masses``).
+        over each column is 1 (``ColumnCodec.log_shares``, ``log_masses``).
 
         Args:
             X: a ``Frame`` or a data frame for a ``Table``, or a ``DataSet``.
             machine: Machine of the states.
-            masses: ``log_masses`` of the columns, (units of the data,); None: they are found.
             beyond: as of the states, see ``rows``.
         """
         table = self.encoder
         if not isinstance(table, Table):
             return None
         frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
-        shares = torch.from_numpy(table.log_shares(frame, beyond))
-        missing = torch.from_numpy(np.column_stack([frame.columns[j].missing for j in table.order(frame)]))
-        masses = log_masses(table, machine) if masses is None else masses
-        return shares - torch.where(missing, 0.0, masses.cpu())
+        missing = np.column_stack([frame.columns[j].missing for j in table.order(frame)])
+        masses = np.where(missing, 0.0, log_masses(table, machine).cpu().numpy())
+        return torch.from_numpy(table.log_shares(frame, beyond) - masses)
 
     def within(self, states: Tensor) -> Tensor:
         """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""
-        if not isinstance(self.encoder, Table):
-            return states
-        low, high = (x.to(states) for x in self.encoder.ends_of_states())
-        width = len(low)
-        return torch.cat([states[:, :width].clamp(low, high), states[:, width:]], 1)
+        return self.encoder.within(states) if isinstance(self.encoder, Table) else states
 
     def widened(self, X: Any) -> Self:
         """Returns the codec of columns that have seen further rows, as of ``log_shares``, too."""
@@ -514,12 +486,15 @@ class Codec:
             with naming(data):
                 if isinstance(encoder, Table):
                     first = index.start if isinstance(index, slice) else 0
+                    if shown == "data":  # a label that was never seen is no missing cell
+                        blank = np.where(blank_rows(block, encoder), np.nan, 0.0)
+                        refuse_blank(torch.from_numpy(blank).unsqueeze(1), start=first)
                     states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        columns = {"nothing": 0, "anything": width, "data": data_width}
+        columns = {"nothing": 0, "anything": width, "data": 0 if encoder.tabular else data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     @_naming_data
@@ -667,8 +642,8 @@ class Codec:
             dataset: the data.
             absent: (rows, columns) bool, of the columns but the label: what is missing.
             states: (rows, width), completed.
-            rounded: whether to round numbers of whole columns, see ``Column.series``.
-            drawn: see ``Column.decode``.
+            rounded: whether to round numbers of whole columns, see ``ColumnCodec.series``.
+            drawn: see ``ColumnCodec.decode``.
 
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.

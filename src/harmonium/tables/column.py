@@ -1,13 +1,19 @@
-"""One column of a table: its name and type, the kind of its unit, and the coding between the two."""
+"""Codecs of columns: what a column's cells are, the states of its unit for them, and cells for states."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from functools import cache
+from inspect import signature
+from math import inf
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import (
@@ -25,73 +31,210 @@ from harmonium.data._text_files import is_number
 from harmonium.data.frame import WHOLE, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.cells import few, shown, values_of
-from harmonium.tables.codings import IGNORE, fit_column, options_of
-from harmonium.tables.labels import Constant, Labels, Numbered, OneOf
-from harmonium.tables.numbers import COMMON, FEW_NUMBERS, Counts, Quantiles
-from harmonium.tables.support import Support, Tail
+from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
+from harmonium.tables.cells import few, numbers_of, shown, values_of, weights_of
 
+IGNORE = "ignore"
+"""In place of the kind of a unit: the column has none."""
+MANY_TEXTS = 20
+"""More different texts than these, in more than half of the rows, are names, no categories."""
+COMMON = 0.1
+"""Share of a column's cells with one number, from which on this is a value by itself."""
+FEW_NUMBERS = 20
+"""As many different numbers at most are a coarse scale, on which each is common."""
 _FEW = 10  # different numbers at most, to be taken for counts or labels: as many as ratings usually have
 _REPEATED = 5  # rows for each of them at least: fewer leave the shape of a distribution open
 _STATES = 4 * _FEW  # of a unit for few whole numbers at most, the steps between them included
-MANY_TEXTS = 20  # more different texts than these, in more than half of the rows, are names, no categories
 _RARE = 5  # cells that a label beyond as many texts has to have, for a state of its own
 _LARGEST = 1e150  # numbers at most: float64 holds their squares
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
-_DECLARE = {"values", "largest", "low", "high"}  # options that name the ends of a column
+_DISTINCT = 10  # values at least, to choose a transform by: fewer fit any curve
+_MARGIN, _BEYOND = 0.05, 0.01  # of the range, and of draws beyond it, from which on a curve invents values
 
 
-@final
-@dataclass(frozen=True)
-class Column:
-    """One column of a table.
+class Seen(NamedTuple):
+    """Statistics from one pass over an array.
+
+    Attributes:
+        moments: mean and variance of each column, (width,), NaN where it was never observed.
+        low: the smallest entry, in the dtype of the rows.
+        high: the largest.
+        values: different entries, all of them where they are few.
+        uncounted: an entry that is no whole number from 0; None: there is none.
+    """
+
+    moments: tuple[Tensor, Tensor]
+    low: float
+    high: float
+    values: Sequence[float]
+    uncounted: float | None
+
+    def beside(self, states: Sequence[float] | set[float]) -> float | None:
+        """Returns an entry that is none of some states; None where all are."""
+        return next((value for value in self.values if value not in states), None)
+
+    def largest(self, expected: str) -> int:
+        """Returns the largest entry, at least 1, of whole numbers from 0; ValueError: others are there."""
+        if self.uncounted is not None:
+            raise ValueError(f"expected {expected}, received {self.uncounted:g}")
+        return max(1, int(self.high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnCodec(Encoder, ABC):
+    """One column of a table: its name and type, its unit, and the way between cells and states.
+
+    A kind of column is a final subclass in a file of its own, a dataclass of numbers, text and tuples of
+    them, which registers itself. Units name what they take by ``Layer.coding``, and kinds of columns what
+    they serve. Methods with a body serve discrete states.
 
     Attributes:
         name: Name of the column, or its number.
         dtype: what the column's library calls its type.
         kind: Kind of its unit, a name in ``Layer.registry``; ``IGNORE``: it has none.
-        coding: between cells and states, an encoder of one column.
         declared: whether the column's type names the values.
         ordered: whether their order means something.
-        form: Form of dates and times, which the coding has as numbers; None: it holds none.
+        form: Form of dates and times, which are coded as numbers; None: it holds none.
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
-        support: the cells that were seen, and the probability of others; None: those without a state are
-            missing, and nothing limits what is filled in.
+        seen: Cells that were not missing; 0: nothing is known of what the column may hold.
+        ends: the least and the largest number with a state; None: it has labels, or nothing is known.
+        limits: those of what is filled in or drawn where they were asked for.
     """
 
     name: str | int
-    dtype: str
+    dtype: str = "float64"
     kind: str
-    coding: Encoder
     declared: bool = False
     ordered: bool = False
     form: str | None = None
     step: float | None = None
-    support: Support | None = None
+    seen: int = 0
+    ends: Ends | None = None
+    limits: Ends | None = None
+
+    serves: ClassVar[tuple[str, ...]] = ()
+    """Names of ``Layer.coding`` of the units whose columns may be of this kind."""
+    transform: ClassVar[str | None] = None
+    """Name by which it is chosen among others that serve the same units; None: it is the usual one."""
+    curved: ClassVar[bool] = False
+    """True if the slope of states along cells differs from state to state."""
+    values: ClassVar[tuple[Any, ...]] = ()
+    """Distinct values in the order of their states, labels or numbers; empty for others."""
 
     def __post_init__(self) -> None:
         _checks.instance(self.name, "name", str | int, "text or an int")
         _checks.instance(self.dtype, "dtype", str, "text")
         _checks.one_of(self.kind, "kind", (IGNORE, *Layer.registry))
-        _checks.instance(self.coding, "coding", Encoder, "an Encoder")
+        _checks.instance(self.seen, "seen", int, "a number of cells")
         if self.form is not None:
             check_form(self.form)
+        for name in ("ends", "limits"):
+            if (pair := getattr(self, name)) is not None:
+                low, high = (end if x is None else float(x) for x, end in zip(pair, (-inf, inf), strict=True))
+                if not low <= high:
+                    raise ValueError(f"{name}: expected a lower and an upper number, received {list(pair)}")
+                object.__setattr__(self, name, (low, high))
+
+    # What a kind of column is
+    # ---------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def fields_of(cls, cells: Series, unit: type[Layer], weights: Array | None) -> dict[str, Any]:
+        """Finds the fields of this kind for a column, its ``ends`` where they are not those of the cells.
+
+        Further keywords with the default None are options of the column, for users to give.
+
+        Args:
+            cells: Cells, numbers in place of dates and times, at least one of which is not missing.
+            unit: Kind of the column's unit.
+            weights: Cell weights, (rows,); None means uniform.
+
+        Raises:
+            ValueError: cells that it does not take.
+        """
+
+    @classmethod
+    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
+        """Returns the number of states of a unit, and the encoder of an array of such columns.
+
+        Raises:
+            ValueError: numbers that it does not take, or a kind of column that only tables have.
+        """
+        raise ValueError("expected columns of a table, received an array")
+
+    @abstractmethod
+    def states_of(self, values: Array) -> Array:
+        """Returns the states of values, along a last axis where the width is not 1; NaN: there is none."""
+
+    @abstractmethod
+    def cells_of(self, states: Array) -> Array:
+        """Returns the values of states or means; NaN or None for NaN."""
+
+    @abstractmethod
+    def expected(self) -> str:
+        """Describes the cells that have a state."""
+
+    def log_slopes_of(self, states: Array) -> Array:
+        """Returns ln |slope| of ``states_of`` where it makes these states; 0 where they are discrete."""
+        return np.zeros(states.shape)
+
+    def log_shares_of(self, values: Array, beyond: str) -> Array:
+        """Returns ln p(value | its state), (rows,), see ``log_shares``."""
+        return log_falls(self, values, beyond)
+
+    def nearest(self, numbers: Array) -> Array:
+        """Returns the nearest numbers with a state."""
+        assert self.ends is not None
+        return np.clip(numbers, *self.ends)
+
+    def most_probable(self, states: Array) -> Array:
+        """Returns the most probable values of states or of their probabilities."""
+        return self.cells_of(states)
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """All labels, of which a state may have several."""
+        return self.values
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The least and the largest state that a unit of real numbers has; None: it has no such bound."""
+        return None, None
+
+    @property
+    def grid(self) -> float | None:
+        """Distance of two states in the units of the data; None where states are real, or labels."""
+        return None
+
+    @property
+    def atom(self) -> float | None:
+        """The least real number, where it has a probability in place of a density."""
+        return None
+
+    @property
+    def complexity(self) -> int:
+        """Numbers fitted to the cells beyond a mean and a deviation."""
+        return 1
+
+    # Fitting it to cells
+    # ---------------------------------------------------------------------------------
 
     @classmethod
     def fit(
         cls, cells: Series, kind: str | Mapping[str, Any] | None = None, weights: Array | None = None
-    ) -> Self:
-        """Infers a column's unit and coding from its cells.
+    ) -> ColumnCodec:
+        """Infers a column's unit and its kind of column from its cells.
 
         Args:
             cells: Cells, at least one of which is not missing.
             kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
-                times Gaussian by the likeliest of ``TRANSFORMS``, or with many exact zeros among positive
+                times Gaussian by the likeliest transform, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
                 ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``,
-                the ``limits`` of what is filled in or drawn (``Support``), and the ``form`` of written dates,
-                such as "dd/mm/yyyy".
+                the ``limits`` of what is filled in or drawn, and the ``form`` of written dates, such as
+                "dd/mm/yyyy".
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -100,44 +243,41 @@ class Column:
         where = f"X: column {cells.name!r}"
         if cells.missing.all():
             raise ValueError(f"{where}: expected at least one value, every cell is missing (NaN); drop it")
-        options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
-        asked, limits = options.pop("kind", None), options.pop("limits", None)
-        asked = None if asked == "auto" else asked
-        plain = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
-        form, asked_form = None, options.pop("form", None)
         if cells.numeric and (large := np.abs(cells.values) > _LARGEST).any():
             received = f"{cells.values[large.argmax()]:g} at row {large.argmax()}"
             raise ValueError(
                 f"{where}: expected numbers of at most {_LARGEST:g}, received {received}; correct it, "
                 f'make it missing, or "{IGNORE}" leaves the column out'
             )
+        options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
+        asked, limits, layout = (options.pop(name, None) for name in ("kind", "limits", "form"))
+        asked = None if asked == "auto" else asked
         try:
-            if asked_form is not None:
-                form = _check_layout(cells, asked_form)
-            elif not plain:
-                form = cells.form
+            labels = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
+            form = _check_layout(cells, layout) if layout is not None else None if labels else cells.form
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
-            known = (*options_of(_checks.one_of(chosen, "kind", Layer.registry)), "limits")
-            for option in options.keys() - set(known):
-                takes = ", ".join(known)
-                raise ValueError(f"expected options among {takes}, received {option}={options[option]!r}")
-            coding = fit_column(chosen, numbers, inferred | options, weights)
+            unit = Layer.registry[_checks.one_of(chosen, "kind", Layer.registry)]
             seen = numbers.values[~numbers.missing]
-            whole = not isinstance(coding, Labels) and (form is not None or len(seen) >= _ROUNDED)
-            step = step_of(seen, form) if whole else None
-            if form is not None and isinstance(limits, Sequence) and not isinstance(limits, str):
-                limits = [to_numbers([x], form)[0] if isinstance(x, str) else x for x in limits]
-            support = Support.fit(numbers, coding, step, limits, bool(_DECLARE & options.keys()))
+            about = {"name": name_of(cells), "dtype": cells.dtype, "kind": chosen, "form": form}
+            about |= {"declared": cells.categories is not None, "ordered": cells.ordered, "seen": len(seen)}
+            made = _made(numbers, unit, inferred | options, weights, about)
+            if not made._numeric or made.width > 1:
+                if limits is not None:
+                    raise ValueError(f"limits: expected none for labels, received {limits!r}")
+                return made
+            first, last = float(seen.min()), float(seen.max())
+            low, high = made.ends or (-inf, inf)
+            made = replace(made, ends=(first if low == -inf else low, last if high == inf else high))
+            whole = form is not None or len(seen) >= _ROUNDED or made.values
+            step = step_of(np.array(made.values) if made.values else seen, form) if whole else None
+            return replace(made, step=step, limits=_check_limits(limits, form, first, last))
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
-        declared = cells.categories is not None
-        name = name_of(cells)
-        return cls(name, cells.dtype, chosen, coding, declared, cells.ordered, form, step, support)
 
     @classmethod
-    def fit_label(cls, cells: Series) -> Self:
+    def fit_label(cls, cells: Series) -> ColumnCodec:
         """Returns the column of a label, with a state for each class.
 
         Raises:
@@ -157,89 +297,81 @@ class Column:
             )
         return cls.fit(cells, "categorical")
 
-    @classmethod
-    def ignoring(cls, cells: Series) -> Self:
-        """Returns a column without a unit."""
-        return cls(name_of(cells), cells.dtype, IGNORE, Constant.of(cells))
+    def widened(self, cells: Series) -> Self:
+        """Returns the column that has seen further cells: real numbers may then lie as far out as these."""
+        seen = self._values(cells)[~cells.missing]
+        made = replace(self, seen=self.seen + len(seen)) if self.seen else self
+        if self.ends is None or self.grid is not None or np.isnan(seen).all():
+            return made
+        low, high = (
+            (old, old) if bound is not None else (old, new)
+            for old, bound, new in zip(
+                self.ends, self.bounds, (np.nanmin(seen), np.nanmax(seen)), strict=True
+            )
+        )
+        limits = self.limits and (min(*self.limits, *low), max(*self.limits, *high))
+        return replace(made, ends=(min(low), max(high)), limits=limits)
 
-    @property
-    def learned(self) -> bool:
-        """True if the column has a unit."""
-        return not isinstance(self.coding, Constant)
+    # From cells to states
+    # ---------------------------------------------------------------------------------
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The labels in the order of their states; empty where states are numbers."""
-        return self.coding.values if isinstance(self.coding, Labels) else ()
-
-    @property
-    def categories(self) -> tuple[Any, ...] | None:
-        """The values that the column's type names, if it does."""
-        return self.coding.labels if self.declared and isinstance(self.coding, Labels) else None
-
-    def encode(self, cells: Series, *, beyond: str = "end") -> Array:
+    def encode(self, cells: Series, *, beyond: str = "end") -> Array:  # type: ignore[override]
         """Returns the states of cells, (rows, width) float64.
 
         NaN stands in the whole of a unit where the cell is missing, or a label without a state.
 
         Args:
             cells: Cells of the column.
-            beyond: States of numbers beyond the range seen, one of ``BEYOND``.
+            beyond: States of numbers beyond what was seen: "end", that of the nearest number; "tail", of
+                real numbers their own (``Tail``); "line", those of ``states_of``, NaN where it has none.
         """
         values = self._values(cells)
-        if self.support is not None and self.support.ends is not None:
-            return self.support.states(values, self.coding, beyond)
-        states: Array = self.coding.encode(values[:, None])
-        return states
+        near = self.ends is not None and beyond != "line"
+        states = self.states_of(self.nearest(values) if near else values)
+        for tail in self.open_tails if beyond == "tail" else ():
+            out = tail.distances(values) > 0
+            states[out] = tail.states(values[out])
+        return states.reshape(len(values), self.width)
 
     def log_shares(self, cells: Series, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state), (rows,) float64; 0 where it is missing.
 
         With ln p(state) it is ln p(cell) where states are discrete. Where they are real, add the log of the
-        slope (``log_slopes_at``). ``beyond`` is that of the states, see ``Support``.
+        slope (``log_jacobian``). ``beyond`` is that of the states; those of a tail have no further share.
         """
-        support = self.support
-        if support is None:
+        if not self.seen:
             return np.zeros(len(cells.values))
         values = self._values(cells)
-        if support.ends is not None:
-            shares = support.log_shares(values, self.coding, beyond)
-            strange = np.isnan(values) & ~cells.missing  # text among numbers
-        else:
-            assert isinstance(self.coding, OneOf | Numbered)
-            shares = self.coding.log_shares(values, support.once, support.cells)
-            strange = np.zeros(len(shares), dtype=bool)
-        return np.where(cells.missing, 0.0, np.where(strange, math.log(support.unseen), shares))
+        shares = self.log_shares_of(values, beyond)
+        if values.dtype.kind == "f":  # text among numbers
+            shares = np.where(np.isnan(values), log_unseen(self.seen), shares)
+        return np.where(cells.missing, 0.0, shares)
+
+    def log_jacobian(self, states: Array) -> Array:
+        """Returns ln of the slope of the states along the cells, (rows, 1), at states (rows, width)."""
+        states = states[:, :1]
+        slopes = np.where(np.isnan(states), np.nan, self.log_slopes_of(states))
+        for tail in self.open_tails:
+            slopes = np.where(tail.holds(states), tail.log_slopes(states), slopes)
+        return slopes
 
     @property
     def open_tails(self) -> tuple[Tail, ...]:
         """The ends of the range seen beyond which the unit has states."""
-        if self.support is None or self.support.ends is None or self.support.step is not None:
-            return ()
-        return tuple(tail for tail in self.support.tails(self.coding) if tail.open)
+        return tuple(tail for tail in tails_of(self) if tail.open)
 
-    def log_slopes_at(self, states: Array) -> Array:
-        """Returns ln of the slope of the states along the cells, (rows,), at states (rows, width)."""
-        slopes: Array = self.coding.log_slopes_at(states)[:, 0]
-        for tail in self.open_tails:
-            out = tail.holds(states[:, 0])
-            slopes[out] = tail.log_slopes(states[out, 0])
-        return slopes
-
-    def widened(self, cells: Series) -> Column:
-        """Returns the column that has seen further cells, see ``Support.widened``."""
-        if self.support is None:
-            return self
-        numbers = _in_numbers(cells, self.form)
-        return replace(self, support=self.support.widened(numbers, self.coding))
+    @property
+    def _numeric(self) -> bool:
+        return all(type(value) is float for value in self.values)
 
     def _values(self, cells: Series) -> Array:
-        """Returns cells as the coding reads them, (rows,): labels, or numbers."""
-        numbers = _in_numbers(cells, self.form)
+        """Returns cells as ``states_of`` takes them, (rows,): labels, or numbers."""
         if self.form is None and not any(isinstance(value, str) for value in self.values):
-            numbers = _parsed(numbers)
-        labels = isinstance(self.coding, Labels) and (self.support is None or self.support.ends is None)
-        return numbers.values if labels else _numbers_in(numbers)
+            cells = _parsed(cells)
+        cells = _in_numbers(cells, self.form)
+        if cells.numeric or not self._numeric:
+            return cells.values
+        return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
 
     def parse(self, text: str) -> Series:
         """Returns a cell from its text: one of the labels by how it is written, else a number.
@@ -248,10 +380,7 @@ class Column:
             ValueError: a fraction in a column of whole numbers.
         """
         value = {str(label): label for label in self.values}.get(text, text)
-        try:
-            number: float | None = float(value)
-        except ValueError:
-            number = None
+        number = float(value) if not isinstance(value, str) or is_number(value) else None
         if number is not None and of_whole_numbers(self.dtype) and number % 1 != 0:
             raise ValueError(f"expected a whole number in column {self.name!r}, received {text!r}")
         if number is not None and (not self.values or number in self.values):
@@ -261,75 +390,45 @@ class Column:
     def complain(self, cells: Series, row: int, first: int) -> str:
         """Returns the message about a cell without a state, in a row counted from ``first``."""
         received = cells.values[row : row + 1].tolist()[0]
-        counts = isinstance(self.coding, Labels) and all(
-            type(x) is float and x >= 0 and x.is_integer() for x in (*self.coding.values, received)
-        )
+        numbers = [x for x in (*self.values, received) if type(x) is float and x >= 0 and x.is_integer()]
+        counts = self.values and len(numbers) == len(self.values) + 1
         other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        expected = f"cells of the form {self.form}" if self.form else self.coding.expected()
-        number = self.support is not None and self.support.ends is not None and not isinstance(received, str)
-        takes = "takes the nearest number" if number else "takes such cells as missing"
+        near = self.ends is not None and not isinstance(received, str)
+        takes = "takes the nearest number" if near else "takes such cells as missing"
         return (
-            f"X: column {self.name!r}: expected {expected}, received {shown(received)} "
-            f"at row {first + row}; correct it, or set unknown to missing, which {takes}{other}"
+            f"X: column {self.name!r}: expected "
+            f"{f'cells of the form {self.form}' if self.form else self.expected()}, received "
+            f"{shown(received)} at row {first + row}; correct it, or set unknown to missing, which "
+            f"{takes}{other}"
         )
 
-    def series(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Series:
-        """Returns ``decode`` as a column of a frame; dates and types of whole numbers are always rounded."""
-        whole = rounded or self.form is not None or self.dtype.lower().partition("[")[0] in WHOLE
-        cells = self.decode(states, rounded=whole, drawn=drawn)
-        return Series(self.name, cells, self.dtype, self.categories, self.ordered)
+    # And back
+    # ---------------------------------------------------------------------------------
 
-    @property
-    def ranked(self) -> bool:
-        """True if states are ranks of rising numbers, or two of them: a mean lies between them."""
-        numbers = all(type(value) is float for value in self.values)
-        return isinstance(self.coding, Numbered) and numbers and sorted(self.values) == [*self.values]
-
-    def numbers(self, states: Array) -> Array:
-        """Returns the numbers of states, of any shape, along straight lines between ranks."""
-        if self.ranked:
-            assert isinstance(self.coding, Numbered)
-            between: Array = np.interp(states, self.coding.states[: len(self.values)], self.values)
-            return between
-        found: Array = self.coding.decode(states)
-        return found
-
-    def states_of(self, numbers: Array) -> Array:
-        """Returns the states that ``numbers`` takes for these."""
-        if self.ranked:
-            assert isinstance(self.coding, Numbered)
-            between: Array = np.interp(numbers, self.values, self.coding.states[: len(self.values)])
-            return np.where(np.isnan(numbers), np.nan, between)
-        found: Array = self.coding.encode(numbers)
-        return found
-
-    def decode(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Array:
+    def decode(  # type: ignore[override]
+        self, states: Array, *, rounded: bool = True, drawn: str | None = None
+    ) -> Array:
         """Returns cells (rows,) from states or means; numbers are rounded to what they all were multiples of.
 
         Args:
             states: (rows, width).
             rounded: whether to round.
             drawn: "rows" of states that are drawn, which may lie somewhat beyond what was seen, "cells" of
-                states that are drawn for missing cells, or None of means and most probable states
-                (``Support``).
+                states that are drawn for missing cells, or None of means and most probable states.
         """
-        # A mean of two numbers is rounded to one of them, of more to what they are multiples of.
-        between = self.ranked and (not rounded or (drawn is None and len(self.values) > 2))
-        step = step_of(np.array(self.values), None) if between else self.step
-        if isinstance(self.coding, OneOf) and drawn is None:
-            cells: Array = self.coding.most_probable(states)[:, 0]
-        elif between:
-            cells = self.numbers(states)[:, 0]
+        one = states[:, 0] if self.width == 1 else states
+        if self.ranked and (not rounded or (drawn is None and len(self.values) > 2)):
+            cells = self.numbers(one)  # a mean of two numbers is one of them, of more it lies between
+        elif drawn is None:
+            cells = self.most_probable(np.round(one) if rounded and self.grid is not None else one)
         else:
-            counts = rounded and isinstance(self.coding, Counts)
-            cells = self.coding.decode(np.round(states) if counts else states)[:, 0]
-            for tail in self.open_tails if drawn else ():
-                out = tail.holds(states[:, 0])
-                cells[out] = tail.numbers(states[out, 0])
-        if rounded and step is not None:
-            cells = _round_to(cells, step)
-        limits = self.support and (self.support.drawn if drawn == "rows" else self.support.filled)
-        if limits is not None and cells.dtype.kind == "f":
+            cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
+            for tail in self.open_tails:
+                cells = np.where(tail.holds(one), tail.numbers(one), cells)
+        if rounded and self.step is not None:
+            cells = _round_to(cells, self.step)
+        limits = self.drawn if drawn == "rows" else self.filled
+        if limits is not None:
             cells = np.clip(cells, *limits)
         if self.form is not None:
             return from_numbers(cells, self.form)
@@ -340,45 +439,152 @@ class Column:
         largest = whole.max if whole.bits < 64 else np.nextafter(float(whole.max), 0)
         return np.clip(np.round(cells), whole.min, largest)
 
+    def series(self, states: Array, *, rounded: bool = True, drawn: str | None = None) -> Series:
+        """Returns ``decode`` as a column of a frame; dates and types of whole numbers are always rounded."""
+        whole = rounded or self.form is not None or self.dtype.lower().partition("[")[0] in WHOLE
+        cells = self.decode(states, rounded=whole, drawn=drawn)
+        return Series(self.name, cells, self.dtype, self.categories, self.ordered)
+
+    @property
+    def filled(self) -> Ends | None:
+        """Limits of cells that are filled in; None: there are none."""
+        return self.limits or self.ends
+
+    @property
+    def drawn(self) -> Ends | None:
+        """Limits of cells in rows that are drawn: what was all on one side of 0 stays there."""
+        if self.ends is None or self.grid is not None or self.limits is not None:
+            return self.filled
+        pairs = zip(self.ends, tails_of(self), strict=True)
+        low, high = (x * abs(x) / (abs(x) + 1 / tail.slope) if x else 0.0 for x, tail in pairs)
+        if step := self.step:  # they are cells of the column themselves
+            low = min(math.ceil(low / step - 1e-6) * step, self.ends[0])
+            high = max(math.floor(high / step + 1e-6) * step, self.ends[1])
+        return (low if self.ends[0] >= 0 else -inf), (high if self.ends[1] <= 0 else inf)
+
+    @property
+    def categories(self) -> tuple[Any, ...] | None:
+        """The values that the column's type names, if it does."""
+        return self.labels if self.declared and self.values else None
+
+    @property
+    def learned(self) -> bool:
+        """True if the column has a unit."""
+        return self.kind != IGNORE
+
+    @property
+    def ranked(self) -> bool:
+        """True if states are ranks of rising numbers, or two of them: a mean lies between them."""
+        return self.grid is not None and self.values != () and sorted(self.values) == [*self.values]
+
+    def numbers(self, states: Array) -> Array:
+        """Returns the numbers of states, of any shape, along straight lines between ranks."""
+        if not self.ranked:
+            return self.cells_of(states)
+        between: Array = np.interp(states, self.states_of(np.array(self.values)), self.values)
+        return np.where(np.isnan(states), np.nan, between)
+
+    def between(self, numbers: Array) -> Array:
+        """Returns the states that ``numbers`` takes for these."""
+        if not self.ranked:
+            return self.states_of(numbers)
+        states: Array = np.interp(numbers, self.values, self.states_of(np.array(self.values)))
+        return np.where(np.isnan(numbers), np.nan, states)
+
     def holds(self, cells: Series) -> str:
         """Describes what the column holds, of which some cell is not missing, and how it is coded."""
-        coding = self.coding
-        if isinstance(coding, Labels) and self.form is None:
-            if isinstance(coding, OneOf) and coding.rare:
-                return f"{len(coding.values) - 1} labels, and {len(coding.rare)} rare ones as one"
-            return few(coding.values)
+        if self.values and self.form is None:
+            rare = len(self.labels) - len(self.values) + 1
+            common = f"{len(self.values) - 1} labels, and {rare} rare ones as one"
+            return common if rare > 1 else few(self.values)
         seen = cells.values[~cells.missing]
-        written: Any = "{:.4g}".format if cells.numeric and self.step is None else shown
-        if self.form is not None:
-            numbers = to_numbers(seen.tolist(), self.form)
-            ends = from_numbers(np.array([numbers.min(), numbers.max()]), self.form).tolist()
-        else:
-            ends = [seen.min(), seen.max()]
-        curves = {"Logarithm": ", by the logarithm", "Quantiles": ", by quantiles"}
-        curve = curves.get(type(coding).__name__, "")
-        if isinstance(coding, Quantiles) and coding.common:
-            common: list[Any] = [*coding.common]
-            common = from_numbers(np.array(common), self.form).tolist() if self.form else common
-            curve += f", {few(common)} by itself"
-        return " to ".join(map(str if self.form else written, ends)) + curve
-
-    def to_dict(self) -> dict[str, Any]:
-        """In plain JSON types."""
-        known = {name: x for name, x in vars(self).items() if x is not None}
-        parts = {name: x.to_dict() for name, x in known.items() if name in ("coding", "support")}
-        return known | parts
+        ends = seen if self.form is None else to_numbers(seen.tolist(), self.form)
+        ends = np.array([ends.min(), ends.max()])
+        written: Any = "{:.4g}".format if self.form is None and self.step is None else shown
+        listed = map(written, ends) if self.form is None else map(str, from_numbers(ends, self.form))
+        return " to ".join(listed) + (f", by the transform {self.transform}" if self.curved else "")
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+    def from_dict(cls, description: Mapping[str, Any]) -> ColumnCodec:
         """Rebuilds a column from its description by ``to_dict``.
 
         Raises:
-            TypeError, ValueError: fields that are missing or out of range.
+            TypeError, ValueError: fields that are missing or out of range, or no column.
         """
-        values = dict(description)
-        if "support" in values:
-            values["support"] = Support.from_dict(values["support"])
-        return cls(coding=encoder_from_dict(values.pop("coding", {})), **values)
+        made = encoder_from_dict(description)
+        _checks.instance(made, "column", ColumnCodec, "a ColumnCodec")
+        return made  # type: ignore[return-value]
+
+
+# Fitting a kind of column
+# ---------------------------------------------------------------------------------
+
+
+def codecs_for(kind: str) -> list[type[ColumnCodec]]:
+    """Lists the kinds of columns for units of a kind, the usual one first; ValueError: there are none."""
+    every = [made for made in Encoder.registry.values() if issubclass(made, ColumnCodec)]
+    coding = Layer.registry[kind].coding
+    served = {name for made in every for name in made.serves}
+    _checks.one_of(coding, f"coding of {kind} units", served)
+    serving = [made for made in every if coding in made.serves]
+    return sorted(serving, key=lambda made: (made.transform is not None, made.serves.index(coding)))
+
+
+def _made(
+    cells: Series, unit: type[Layer], options: dict[str, Any], weights: Array | None, about: dict[str, Any]
+) -> ColumnCodec:
+    """Fits the kind of column that options ask for, among those that serve a unit.
+
+    A transform "auto" is that of the likeliest normal states, with the penalty of the Bayesian information
+    criterion, which hardly leaves the range of the cells; one that tells common numbers apart, if there are.
+    """
+    offered = codecs_for(unit.kind)
+    transforms = dict.fromkeys(kind.transform or "none" for kind in offered)
+    known = dict.fromkeys(option for kind in offered for option in _options_of(kind))
+    known |= dict.fromkeys((*(["transform"] if len(transforms) > 1 else ()), "limits"))
+    for option in options.keys() - known:
+        raise ValueError(f"expected options among {', '.join(known)}, received {option}={options[option]!r}")
+    transform = options.pop("transform", None) or "none"
+    automatic = ("auto",) if unit.coding == "standardised" else ()
+    _checks.one_of(transform, "transform", (*automatic, *transforms))
+    if transform != "auto":
+        offered = [kind for kind in offered if transform == (kind.transform or "none")]
+        fits = next(kind for kind in offered if options.keys() <= {*_options_of(kind)} or kind is offered[-1])
+        return fits(**about | fits.fields_of(cells, unit, weights, **options))
+    seen, row_weights = numbers_of(cells), weights_of(cells, weights)
+    rows = len(seen) if row_weights is None else float(row_weights.sum())
+    fitted = list[tuple[float, ColumnCodec]]()
+    for kind in offered if len(np.unique(seen)) >= _DISTINCT else offered[:1]:
+        try:
+            made = kind(**about | kind.fields_of(cells, unit, weights))
+        except ValueError:  # numbers of which it takes no logarithm
+            continue
+        if getattr(made, "common", None):
+            return made
+        states = made.states_of(seen)
+        score = np.average(made.log_slopes_of(states) - 0.5 * states**2, weights=row_weights)
+        fitted.append((float(score) - made.complexity * 0.5 * math.log(rows) / rows, made))
+    likely = [pair for pair in fitted if _share_beyond(pair[1], seen) <= _BEYOND + 2 / rows]
+    return max(likely or fitted[:1], key=lambda pair: pair[0])[1]
+
+
+def _options_of(kind: type[ColumnCodec]) -> list[str]:
+    """Lists the options of a column of a kind, each otherwise inferred from its cells."""
+    return [name for name, p in signature(kind.fields_of).parameters.items() if p.default is None]
+
+
+def _share_beyond(column: ColumnCodec, seen: Array) -> float:
+    """Returns how much of a normal column lies beyond the range of the cells by 5 % of it."""
+    margin = _MARGIN * (seen.max() - seen.min())
+    ends = column.states_of(np.array([seen.min() - margin, seen.max() + margin]))
+    low, high = torch.special.ndtr(torch.from_numpy(ends)).tolist()
+    return float(1 - high + (0.0 if math.isnan(low) else low))
+
+
+@cache
+def states_of(kind: str) -> tuple[float, ...]:
+    """Lists the states of a unit of a kind whose states are numbers."""
+    return tuple(Layer.registry[kind].plain(1).values()[:, 0].tolist())
 
 
 def name_of(cells: Series) -> str | int:
@@ -388,11 +594,7 @@ def name_of(cells: Series) -> str | int:
 
 
 def _check_layout(cells: Series, name: Any) -> str:
-    """Returns the form of a layout that was asked for.
-
-    Raises:
-        ValueError: no such layout, or a cell that is written otherwise.
-    """
+    """Returns the form of a layout; ValueError: there is none, or a cell is written otherwise."""
     form = f"text {name}"
     check_form(form)
     if not cells.numeric:
@@ -403,6 +605,26 @@ def _check_layout(cells: Series, name: Any) -> str:
     return form
 
 
+def _check_limits(limits: Any, form: str | None, first: float, last: float) -> Ends | None:
+    """Returns limits that were given as numbers; ValueError: no two of them around what is there."""
+    if limits is None:
+        return None
+    if isinstance(limits, str) or not isinstance(limits, Sequence) or len(limits) != 2:
+        raise ValueError(f"limits: expected two numbers, such as [0, 120] or [0, inf], received {limits!r}")
+    if form is not None:
+        limits = [to_numbers([x], form)[0] if isinstance(x, str) else x for x in limits]
+    low, high = (
+        end if x is None else x if x in (-inf, inf) else _checks.real(x, "limits")
+        for x, end in zip(limits, (-inf, inf), strict=True)
+    )
+    if not (low <= first and last <= high):
+        raise ValueError(
+            f"limits: expected two numbers around {first:g} to {last:g}, which are there, "
+            f"received {low:g} and {high:g}"
+        )
+    return float(low), float(high)
+
+
 def _in_numbers(cells: Series, form: str | None) -> Series:
     """Returns the cells of a column of dates, times or amounts as numbers."""
     if form is None or cells.numeric:
@@ -411,15 +633,11 @@ def _in_numbers(cells: Series, form: str | None) -> Series:
 
 
 def _parsed(cells: Series) -> Series:
-    """Returns text with its numbers as numbers, for a column that had numbers alone in training."""
+    """Returns text with its numbers as numbers, for a column that had no text in training."""
     if cells.numeric:
         return cells
-    seen = cells.values[~cells.missing].tolist()
-    form = cells.form
-    if form is not None and unit_of(form) == "number":
-        return _in_numbers(cells, form)
-    if not any(isinstance(value, str) and is_number(value) for value in seen):
-        return cells
+    if cells.form is not None and unit_of(cells.form) == "number":
+        return _in_numbers(cells, cells.form)
     values = np.empty(len(cells.values), dtype=object)
     values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
     return replace(cells, values=values)
@@ -433,19 +651,12 @@ def _round_to(cells: Array, step: float) -> Array:
     return rounded
 
 
-def _numbers_in(cells: Series) -> Array:
-    """Returns cells as numbers, (rows,) float64, NaN where one is no number."""
-    if cells.numeric:
-        return cells.values
-    return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], dtype=np.float64)
-
-
 # The choice of a unit
 # ---------------------------------------------------------------------------------
 
 
 def _choose(cells: Series) -> tuple[str, dict[str, Any]]:
-    """Returns the kind of unit for a column, and options of its coding."""
+    """Returns the kind of unit for a column, and options of the column."""
     values, rows = values_of(cells), int((~cells.missing).sum())
     if len(values) <= 2:
         return "bernoulli", {}
@@ -469,11 +680,7 @@ def kind_of(kind: Any) -> Any:
 
 
 def chosen_kinds(frame: Frame, kinds: str | Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """Returns the kinds of columns that are named, by the columns' own names.
-
-    Raises:
-        ValueError: no such column, or no such kind.
-    """
+    """Returns kinds by the columns' own names; ValueError: no such column, or no such kind."""
     names = [cells.name for cells in frame.columns]
     if isinstance(kinds, Mapping):
         if all(isinstance(name, int) for name in names):  # which files of kinds write as text

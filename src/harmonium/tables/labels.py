@@ -1,71 +1,56 @@
-"""Codings of labels as states of one unit, and back, and of a column without a unit."""
+"""Columns of labels, by one-hot states of which rare labels share the last."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Series
-from harmonium.data.encoders import Unstretched
+from harmonium.data import Encoder, OneHot, Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
-from harmonium.tables.cells import few
+from harmonium.layers import Layer
+from harmonium.tables.beyond import log_falls
+from harmonium.tables.cells import all_of, few
+from harmonium.tables.column import ColumnCodec, Seen
 
-_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
+_OTHERS = "other"  # the name of a state that stands for several rare labels
+_COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
+_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
 
 
-class Labels(Unstretched, ABC):
-    """Cells that are one of some ``values``, in the order of the states, at least one."""
-
-    values: tuple[Any, ...]
+@dataclass(frozen=True, kw_only=True)
+class Labels(ColumnCodec, ABC):
+    """Columns of one of some values each, in the order of the states."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "values", tuple(self.values))
         if not self.values:
             raise ValueError("values: expected at least one, received none")
         for value in self.values:
             _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
 
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """All labels, of which a state may have several."""
-        return self.values
-
     def expected(self) -> str:
         return f"one of {few(self.values)} as in fit"
 
     def indices(self, cells: Array) -> Array:
         """Returns the state of every cell, float64; NaN where it is missing or has none."""
-        if cells.dtype.kind == "f" and all(type(value) is float for value in self.values):
-            known = np.array(self.values)
-            order = np.argsort(known)
-            nearest = order[np.searchsorted(known, cells, sorter=order).clip(max=len(known) - 1)]
-            return np.where(known[nearest] == cells, nearest, np.nan)
         index = {value: i for i, value in enumerate(self.values)}
         for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
             index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
-        states = [index.get(value, math.nan) for value in cells.ravel().tolist()]
-        return np.array(states, dtype=np.float64).reshape(cells.shape)
+        states = [index.get(value, math.nan) for value in cells.tolist()]
+        return np.array(states, dtype=np.float64)
 
-    def log_shares(self, cells: Array, once: int, count: int) -> Array:
-        """Returns ln p(label | its state), (rows,); of a label without a state ln p(label).
-
-        Args:
-            cells: Labels, (rows,).
-            once: Number of labels that were seen once, at least 1, as which new ones count (Good and Turing).
-            count: Number of cells that were seen.
-        """
-        unseen = once / (count + once)
-        return np.where(np.isnan(self.indices(cells)), math.log(unseen), math.log1p(-unseen))
-
-    def cells(self, indices: Array, hole: Array) -> Array:
-        """Returns the values of states, missing where there is a hole."""
+    def at(self, indices: Array, hole: Array) -> Array:
+        """Returns the values of states by their numbers, missing where there is a hole."""
         if all(type(value) is float for value in self.values):
             return np.where(hole, np.nan, np.array(self.values)[indices])
         known = np.array([*self.values, None], dtype=object)
@@ -73,57 +58,24 @@ class Labels(Unstretched, ABC):
 
 
 @final
-@dataclass(frozen=True)
-class Numbered(Labels):
-    """Values as states that are numbers, such as the two states of a unit.
-
-    Args:
-        values: Labels, at least one, and no more than there are states.
-        states: Numbers that the unit takes, rising.
-    """
-
-    values: tuple[Any, ...]
-    states: tuple[float, ...] = (0.0, 1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "states", tuple(_checks.real(state, "states") for state in self.states))
-        object.__setattr__(self, "n_states", len(self.states))
-        if len(self.states) < max(2, len(self.values)) or sorted(set(self.states)) != list(self.states):
-            raise ValueError(
-                f"states: expected rising numbers for {len(self.values)} values, received others"
-            )
-
-    def encode(self, X: Any) -> Any:
-        index = self.indices(X)
-        known = ~np.isnan(index)
-        states = np.full(index.shape, np.nan)
-        states[known] = np.array(self.states)[index[known].astype(int)]
-        return states
-
-    def decode(self, X: Any) -> Any:
-        states = np.array(self.states)
-        nearest = np.searchsorted((states[1:] + states[:-1]) / 2, X)
-        return self.cells(np.minimum(nearest, len(self.values) - 1), np.isnan(X))
-
-
-@final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OneOf(Labels):
     """Values as one-hot states; rare ones may share the last state.
 
-    A new value is then a rare one. A state of rare ones comes back as one of them: over the rows of a call
-    each as often as it was seen, and as the most probable value (``most_probable``) the commonest of them.
+    A new label is then a rare one, as if it had been seen once. A state of rare ones comes back as one of
+    them: over the rows of a call each as often as it was seen, and as the most probable value the commonest.
 
-    Args:
+    Attributes:
         values: those with a state of their own, and what the last state is called where there are rare ones.
         rare: the others.
         counts: how often each of these was seen, above 0.
     """
 
-    values: tuple[Any, ...]
+    values: tuple[Any, ...] = ()  # type: ignore[misc]
     rare: tuple[Any, ...] = ()
     counts: tuple[float, ...] = ()
+
+    serves = ("one-hot",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,83 +86,77 @@ class OneOf(Labels):
         for name in ("n_states", "width"):
             object.__setattr__(self, name, max(2, len(self.values)))
 
+    @classmethod
+    def fields_of(
+        cls,
+        cells: Series,
+        unit: type[Layer],
+        weights: Array | None,
+        *,
+        values: Sequence[Any] | None = None,
+        rare: int | None = None,
+    ) -> dict[str, Any]:
+        """Takes the labels in ``values``, or those that are there.
+
+        Labels of fewer than ``rare`` cells share a state, and so do all beyond the ``_COMMON`` commonest.
+        """
+        labels = all_of(cells, values)
+        if rare is None:
+            return {"values": labels}
+        _checks.positive_int(rare, "rare")
+        number = Counter(cells.values[~cells.missing].tolist())
+        limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
+        common = tuple(value for value in labels if number[value] >= limit and value != _OTHERS)[:_COMMON]
+        others = tuple(value for value in labels if value not in common and number[value])
+        if len(others) < 2 or not all(isinstance(value, str) for value in labels):
+            return {"values": labels}
+        counts = tuple(float(number[value]) for value in others)
+        return {"values": (*common, _OTHERS), "rare": others, "counts": counts}
+
+    @classmethod
+    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
+        encoder = OneHot(seen.largest("integers 0..q-1") + 1)
+        return encoder.n_states, encoder
+
     @property
     def labels(self) -> tuple[Any, ...]:
         return (*self.values[:-1], *self.rare) if self.rare else self.values
 
-    def log_shares(self, cells: Array, once: int, count: int) -> Array:
-        if not self.rare:
-            return super().log_shares(cells, once, count)
-        total = sum(self.counts) + once  # a new label is one of the rare ones
-        numbers = dict(zip(self.rare, self.counts, strict=True))
-        index = self.indices(cells)
-        shared = np.isnan(index) | (index == len(self.values) - 1)
-        shares = [numbers.get(x, once) / total for x in cells[shared].tolist()]
-        found = np.zeros(len(cells))
-        found[shared] = np.log(shares)
-        return found
-
-    def encode(self, X: Any) -> Any:
-        index = self.indices(X)
+    def states_of(self, values: Array) -> Array:
+        index = self.indices(values)
         if self.rare:
-            index = np.where(np.isnan(index) & ~missing_in(X), len(self.values) - 1, index)
-        states = np.equal(index[..., None], np.arange(self.width)).astype(np.float64)
+            index = np.where(np.isnan(index) & ~missing_in(values), len(self.values) - 1, index)
+        states = np.equal(index[:, None], np.arange(self.width)).astype(np.float64)
         states[np.isnan(index)] = np.nan
-        return states.reshape(len(X), -1)
+        return states
 
-    def decode(self, X: Any) -> Any:
-        blocks = X.reshape(len(X), -1, self.width)
-        hole = np.isnan(blocks[..., 0])
-        largest = np.where(hole[..., None], 0.0, blocks).argmax(-1)
-        cells = self.cells(np.minimum(largest, len(self.values) - 1), hole)
-        if not self.rare:
-            return cells
-        cells = cells.astype(object)
-        shared = (largest == len(self.values) - 1) & ~hole
-        levels = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1
-        ends = np.cumsum(self.counts)
-        places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
-        cells[shared] = np.array([*self.rare, None], dtype=object)[places]
+    def cells_of(self, states: Array) -> Array:
+        hole = np.isnan(states[:, 0])
+        largest = np.where(hole[:, None], 0.0, states).argmax(1).clip(max=len(self.values) - 1)
+        cells = self.at(largest, hole)
+        if self.rare:
+            shared = (largest == len(self.values) - 1) & ~hole
+            levels, ends = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1, np.cumsum(self.counts)
+            places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
+            cells[shared] = np.array([*self.rare, None], dtype=object)[places]
         return cells
 
-    def most_probable(self, X: Array) -> Array:
-        """Returns the most probable values, (rows, 1), given p of the states, (rows, width)."""
+    def most_probable(self, states: Array) -> Array:
         if not self.rare:
-            return self.decode(X)  # type: ignore[no-any-return]
-        shares = np.ones(self.width)
-        shares[len(self.values) - 1] = max(self.counts) / sum(self.counts)
-        hole = np.isnan(X[:, :1])
-        largest = np.where(hole, 0.0, X * shares).argmax(1)[:, None]
-        known = np.array([*self.values[:-1], self.rare[int(np.argmax(self.counts))], None], dtype=object)
-        return known[np.where(hole, len(known) - 1, np.minimum(largest, len(known) - 2))]
+            return self.cells_of(states)
+        shares, last = np.ones(self.width), len(self.values) - 1
+        shares[last] = max(self.counts) / sum(self.counts)
+        hole = np.isnan(states[:, 0])
+        largest = np.where(hole[:, None], 0.0, states * shares).argmax(1)
+        cells = self.at(largest, hole)
+        cells[(largest == last) & ~hole] = self.rare[int(np.argmax(self.counts))]
+        return cells
 
-
-@final
-@dataclass(frozen=True)
-class Constant(Unstretched):
-    """A column without a unit, of which nothing is learned: no states, and its only value comes back.
-
-    Args:
-        value: the only one; None: there are several, or none, and cells come back missing.
-        numeric: whether the column holds numbers.
-    """
-
-    value: str | float | int | None
-    numeric: bool
-    width = 0
-
-    @classmethod
-    def of(cls, cells: Series) -> Self:
-        """Describes a column that is to be left out."""
-        seen = cells.values[~cells.missing]
-        one = seen[0] if len(seen) and (seen == seen[0]).all() else None
-        value = one.item() if isinstance(one, np.generic) else one
-        return cls(value if isinstance(value, (str, float, int)) else None, cells.numeric)
-
-    def encode(self, X: Any) -> Any:
-        return np.empty((len(X), 0))
-
-    def decode(self, X: Any) -> Any:
-        missing = np.nan if self.numeric else None
-        value = missing if self.value is None else self.value
-        return np.full((len(X), 1), value, float if self.numeric else object)
+    def log_shares_of(self, values: Array, beyond: str) -> Array:
+        if not self.rare:
+            return log_falls(self, values, beyond)
+        index, shares = self.indices(values), np.zeros(len(values))
+        shared = np.isnan(index) | (index == len(self.values) - 1)
+        numbers, total = dict(zip(self.rare, self.counts, strict=True)), sum(self.counts) + 1
+        shares[shared] = np.log([numbers.get(x, 1.0) / total for x in values[shared].tolist()])
+        return shares

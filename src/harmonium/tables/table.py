@@ -20,11 +20,11 @@ from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables.cells import few, shown
-from harmonium.tables.codings import IGNORE
-from harmonium.tables.column import Column, chosen_kinds, kind_of
-from harmonium.tables.labels import Constant
-from harmonium.tables.left_out import question_of, without_unit
-from harmonium.tables.numbers import Quantiles
+from harmonium.tables.column import IGNORE, ColumnCodec, chosen_kinds, kind_of
+from harmonium.tables.constant import Constant
+from harmonium.tables.kinds import without_unit
+from harmonium.tables.quantiles import Quantiles
+from harmonium.tables.questions import question_of
 
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"
@@ -54,23 +54,22 @@ class Table(Encoder):
     Attributes:
         columns: those with a unit, at least one, in the order of their units.
         width: Columns of the states.
-        curved: True if a column is coded along a curve, where the mean of cells is not the mean's cell.
 
     Raises:
         TypeError, ValueError: something else.
     """
 
     tabular: ClassVar[bool] = True
-    all_columns: tuple[Column, ...]
+    all_columns: tuple[ColumnCodec, ...]
     library: str = NUMPY
     unknown: str = "missing"
-    columns: tuple[Column, ...] = field(init=False, repr=False, compare=False)
+    columns: tuple[ColumnCodec, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _checks.one_of(self.unknown, "unknown", UNKNOWN)
         every = tuple(self.all_columns)
-        if not all(isinstance(column, Column) for column in every):
-            raise TypeError("columns: expected Columns, received something else")
+        if not all(isinstance(column, ColumnCodec) for column in every):
+            raise TypeError("columns: expected codecs of columns, received something else")
         learned = [column for column in every if column.learned]
         if not learned:
             raise TypeError("columns: expected at least one with a unit, received none")
@@ -78,8 +77,7 @@ class Table(Encoder):
         object.__setattr__(self, "all_columns", every)
         in_order = sorted(learned, key=lambda column: looks.index(_look(column)))
         object.__setattr__(self, "columns", tuple(in_order))
-        object.__setattr__(self, "width", sum(column.coding.width for column in learned))
-        object.__setattr__(self, "curved", any(column.coding.curved for column in learned))
+        object.__setattr__(self, "width", sum(column.width for column in learned))
         if len(set(self.names)) < len(every):
             raise ValueError(f"columns: expected different names, received {list(self.names)}")
 
@@ -96,9 +94,9 @@ class Table(Encoder):
 
         Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
         repeated numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
-        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``Column.fit``). Columns of
-        one value or none, of row numbers, and of text that hardly repeats are left out, with a warning that
-        names them all.
+        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``ColumnCodec.fit``).
+        Columns of one value or none, of row numbers, and of text that hardly repeats are left out, with a
+        warning that names them all.
 
         Args:
             X: a data frame of pandas, polars or whatever narwhals knows, or an array (rows, columns) of
@@ -143,9 +141,9 @@ class Table(Encoder):
                     learned = "numbers" if cells.numeric or cells.form is not None else "labels"
                     _checks.warn(f"X: column {cells.name!r} is learned as {learned}: {question}")
         columns = [
-            Column.ignoring(cells)
+            Constant.of(cells)
             if cells.name in reasons
-            else Column.fit(cells, chosen.get(cells.name), row_weights)
+            else ColumnCodec.fit(cells, chosen.get(cells.name), row_weights)
             for cells in frame.columns
         ]
         return cls(tuple(columns), frame.library, unknown)
@@ -162,7 +160,7 @@ class Table(Encoder):
         return replace(self, library=next(there, TEXT))
 
     @property
-    def left_out(self) -> tuple[Column, ...]:
+    def left_out(self) -> tuple[ColumnCodec, ...]:
         """The columns without a unit."""
         return tuple(column for column in self.all_columns if not column.learned)
 
@@ -188,7 +186,7 @@ class Table(Encoder):
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
             first: number of the first row, for messages.
-            beyond: see ``Column.encode``.
+            beyond: see ``ColumnCodec.encode``.
             warned: Names of columns whose cells without a state need no further warning, to which those of
                 this call are added; None: no column's.
 
@@ -199,48 +197,31 @@ class Table(Encoder):
             ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
         """
         frame = frame_of(X)
-        return states_of_cells(
-            self.columns,
-            [frame.columns[j] for j in self.order(frame)],
-            self.unknown,
-            first,
-            beyond=beyond,
-            warned=warned,
-        )
+        series = [frame.columns[j] for j in self.order(frame)]
+        return states_of_cells(self.columns, series, self.unknown, first, beyond=beyond, warned=warned)
 
     def log_shares(self, X: Any, beyond: str = "end") -> Array:
-        """Returns ln p(cell | its state), (rows, columns with a unit) float64; 0 where it is missing.
-
-        See ``Column.log_shares``.
-
-        Args:
-            X: a table as in ``encode``.
-            beyond: likewise.
-        """
+        """Returns ln p(cell | its state), (rows, columns with a unit) float64; see ``ColumnCodec``."""
         frame = frame_of(X)
         pairs = zip(self.columns, self.order(frame), strict=True)
         return np.column_stack([column.log_shares(frame.columns[j], beyond) for column, j in pairs])
 
-    def ends_of_states(self) -> tuple[Tensor, Tensor]:
-        """Returns the least and the largest states that training saw, (width,) float64; labels have none."""
-        ends = torch.tensor([[-np.inf], [np.inf]], dtype=torch.float64, device="cpu").repeat(1, self.width)
-        start = 0
+    def within(self, states: Tensor) -> Tensor:
+        """Returns states, (rows, width or more), as they tell of others: beyond a range its end."""
+        parts, start = list[Tensor](), 0
         for column in self.columns:
-            place, start = slice(start, start + column.coding.width), start + column.coding.width
-            if column.support is not None and column.support.ends is not None:
-                states = column.coding.encode(np.array(column.support.ends)[:, None])
-                ends[:, place] = torch.from_numpy(states)
-        return ends[0], ends[1]
+            part, start = states[:, start : start + column.width], start + column.width
+            if column.ends is not None and column.grid is None:
+                part = part.clamp(*column.states_of(np.array(column.ends)).tolist())
+            parts.append(part)
+        return torch.cat([*parts, states[:, start:]], 1)
 
     def widened(self, X: Any) -> Table:
-        """Returns the table of columns that have seen further rows too, see ``Support.widened``."""
+        """Returns the table of columns that have seen further rows too, see ``ColumnCodec.widened``."""
         frame = frame_of(X)
-        wider = dict(zip((c.name for c in self.columns), self.order(frame), strict=True))
-        columns = (
-            column.widened(frame.columns[wider[column.name]]) if column.name in wider else column
-            for column in self.all_columns
-        )
-        return replace(self, all_columns=tuple(columns))
+        pairs = zip(self.columns, self.order(frame), strict=True)
+        wider = {column.name: column.widened(frame.columns[j]) for column, j in pairs}
+        return replace(self, all_columns=tuple(wider.get(c.name, c) for c in self.all_columns))
 
     def decode(self, X: Any) -> Any:
         """States or means of the visible units as rows of the table.
@@ -257,7 +238,7 @@ class Table(Encoder):
         return build(self.frame(X))
 
     def frame(self, X: Any, *, rounded: bool = True, drawn: str | None = "rows") -> Frame:
-        """``decode`` to the columns of cells, with ``rounded`` and ``drawn`` as of ``Column.series``."""
+        """``decode`` to the columns of cells, with ``rounded`` and ``drawn`` as of ``ColumnCodec.series``."""
         parts = self._split(X)
         series = (c.series(parts[c.name], rounded=rounded, drawn=drawn) for c in self.all_columns)
         return Frame(tuple(series), self.library)
@@ -278,13 +259,12 @@ class Table(Encoder):
             name: [x] if isinstance(x, (str, bytes)) or np.ndim(x) == 0 else list(x)
             for name, x in cells.items()
         }
-        rows = max((len(x) for x in listed.values()), default=1)
-        wrong = [name for name, x in listed.items() if len(x) not in (1, rows)]
-        if wrong:
-            raise ValueError(
-                f"given: expected one cell or {rows} in each column, received {len(listed[wrong[0]])} in "
-                f"{wrong[0]!r}"
-            )
+        rows = max(map(len, listed.values()), default=1)
+        for name, x in listed.items():
+            if len(x) not in (1, rows):
+                raise ValueError(
+                    f"given: expected one cell or {rows} in each column, received {len(x)} in {name!r}"
+                )
         columns = []
         for column in self.all_columns:
             x = listed.get(column.name, [None])
@@ -299,8 +279,8 @@ class Table(Encoder):
         Args:
             X: as in ``encode``.
             states: (rows, width), array or tensor.
-            rounded: whether to round numbers of whole columns, see ``Column.series``.
-            drawn: see ``Column.decode``.
+            rounded: whether to round numbers of whole columns, see ``ColumnCodec.series``.
+            drawn: see ``ColumnCodec.decode``.
 
         Returns:
             What X is, a frame or an array, its other cells as they were.
@@ -314,8 +294,8 @@ class Table(Encoder):
         units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
         names = [*self.names] if NUMPY in (self.library, frame.library) else [c.name for c in frame.columns]
         for column, new in zip(self.all_columns, made.columns, strict=True):
-            if isinstance(column.coding, Constant):
-                if column.coding.value is not None and column.name in names:
+            if isinstance(column, Constant):
+                if column.value is not None and column.name in names:
                     place = names.index(column.name)
                     filled[place] = filled[place].filled(new.values)
                 continue
@@ -330,24 +310,13 @@ class Table(Encoder):
             filled[place] = full.filled(new.values)
         return Frame(tuple(filled), frame.library, frame.index)
 
-    def log_slopes(self, width: int) -> tuple[float, ...]:
-        if width != len(self.columns):
-            raise ValueError(f"width: expected {len(self.columns)}, received {width}")
-        for column in self.columns:
-            if column.coding.curved:
-                raise ValueError(
-                    f"X: expected columns of one slope each, column {column.name!r} is coded along a curve; "
-                    'log_slopes_at(states) has its slopes, and "gaussian" for it (visible or kinds) a line'
-                )
-        return tuple(column.coding.log_slopes(1)[0] for column in self.columns)
-
-    def log_slopes_at(self, states: Array) -> Array:
+    def log_jacobian(self, states: Array) -> Array:
         parts = self._split(states)
-        return np.column_stack([c.log_slopes_at(parts[c.name]) for c in self.columns])
+        return np.hstack([c.log_jacobian(parts[c.name]) for c in self.columns])
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
-        columns = tuple(Column.from_dict(column) for column in values["all_columns"])
+        columns = tuple(ColumnCodec.from_dict(column) for column in values["all_columns"])
         return cls(columns, str(values["library"]), values["unknown"])
 
     def order(self, frame: Frame) -> list[int]:
@@ -375,19 +344,19 @@ class Table(Encoder):
         _checks.numeric(x, "X")
         if x.ndim != 2 or x.shape[1] != self.width:
             raise ValueError(f"X: expected (rows, {self.width}) states, received shape {tuple(x.shape)}")
-        ends = np.cumsum([column.coding.width for column in self.columns])[:-1]
+        ends = np.cumsum([column.width for column in self.columns])[:-1]
         parts = np.split(np.asarray(x, dtype=np.float64), ends, axis=1)
         none = {column.name: np.empty((len(x), 0)) for column in self.left_out}
         return none | dict(zip((column.name for column in self.columns), parts, strict=True))
 
 
-def _look(column: Column) -> tuple[str, int]:
+def _look(column: ColumnCodec) -> tuple[str, int]:
     """Returns the kind and the number of states of a column's unit."""
-    return column.kind, column.coding.n_states
+    return column.kind, column.n_states
 
 
 def states_of_cells(
-    columns: Sequence[Column],
+    columns: Sequence[ColumnCodec],
     series: Sequence[Series],
     unknown: str = "error",
     first: int = 0,
@@ -398,14 +367,13 @@ def states_of_cells(
     """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
     parts, strange, warned = [], [], set() if warned is None else warned
     for column, cells in zip(columns, series, strict=True):
-        if unknown == "error":
-            wrong = np.isnan(column.encode(cells, beyond="line")[:, 0]) & ~cells.missing
-            if wrong.any():
-                raise ValueError(column.complain(cells, int(wrong.argmax()), first))
         states = column.encode(cells, beyond=beyond)
-        wrong = np.isnan(states[:, 0]) & ~cells.missing
+        known = column.encode(cells, beyond="line") if unknown == "error" else states
+        wrong = np.isnan(known[:, 0]) & ~cells.missing
+        row = int(wrong.argmax())
+        if wrong.any() and unknown == "error":
+            raise ValueError(column.complain(cells, row, first))
         if wrong.any() and column.name not in warned:
-            row = int(wrong.argmax())
             warned.add(column.name)
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
         parts.append(states)
@@ -435,16 +403,16 @@ def log_masses(table: Table, machine: BoltzmannMachine) -> Tensor:
     hidden_states, start = HiddenStates(machine.hamiltonian().to(torch.float64)), 0
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     for j, column in enumerate(table.columns):
-        place, start = start, start + column.coding.width
-        if not isinstance(column.coding, Quantiles) or not column.coding.common:
+        place, start = start, start + column.width
+        if not isinstance(column, Quantiles) or not column.common:
             continue
-        gaps = np.array([*column.coding.common.values()])
+        gaps = np.array([*column.common.values()])
         middles, halves = gaps.mean(1), np.diff(gaps)[:, 0] / 2
         between = (middles[:, None] + np.outer(halves, nodes)).ravel()
         asked = torch.from_numpy(np.concatenate([middles, between])).to(machine.device)
         density = hidden_states.log_density(place, asked).exp().cpu().numpy()
         at, gap = np.split(density, [len(middles)])
-        inside = at @ np.exp(column.coding.log_slopes_at(middles[:, None])[:, 0])
+        inside = at @ np.exp(column.log_slopes_of(middles))
         masses[j] = float(np.log(1 + inside - halves @ (gap.reshape(-1, _NODES) @ weights)))
     return masses
 

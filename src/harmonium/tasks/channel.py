@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import exp, inf, log
+from math import inf, log
 from typing import final
 
 import numpy as np
@@ -14,7 +14,7 @@ from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium.data import Encoder, Identity, Standardise
 from harmonium.layers import Layer, Theta
-from harmonium.tables import Table
+from harmonium.tables import IGNORE, Line, Table
 
 
 class Channel(ABC):
@@ -153,8 +153,14 @@ def noise_in_states(std: float, encoder: Encoder) -> float | Tensor:
     if isinstance(encoder, Identity):
         return std
     scale: float | tuple[float, ...]
-    if isinstance(encoder, Table) and {column.kind for column in encoder.columns} == {"gaussian"}:
-        scale = tuple(exp(-slope) for slope in encoder.log_slopes(len(encoder.columns)))
+    lines = [c for c in encoder.columns if isinstance(c, Line)] if isinstance(encoder, Table) else []
+    if lines and isinstance(encoder, Table) and set(encoder.kinds.values()) - {IGNORE} == {"gaussian"}:
+        if len(lines) < len(encoder.columns):
+            raise ValueError(
+                "noise_std: expected columns of one scale each, received one that is coded along a curve; "
+                '"gaussian" for it (visible or kinds) is a line'
+            )
+        scale = tuple(line.scale for line in lines)
     elif isinstance(encoder, Standardise):
         scale = encoder.scale
     else:

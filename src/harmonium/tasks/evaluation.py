@@ -23,7 +23,7 @@ from harmonium.likelihood import (
     separate,
 )
 from harmonium.machine import BoltzmannMachine
-from harmonium.tables import Codec, Labels, Place
+from harmonium.tables import Codec, Place
 from harmonium.tasks.prediction import log_probabilities
 
 
@@ -136,9 +136,10 @@ def score_cells(place: Place, truth: NDArray[Any], best: NDArray[Any]) -> dict[s
     known = ~np.isnan(truth[:, 0])
     if not known.any():
         return {}
-    cells, predicted = (place.column.coding.decode(states[known]) for states in (truth, best))
+    shown = (states[known] if place.column.width > 1 else states[known, 0] for states in (truth, best))
+    cells, predicted = map(place.column.cells_of, shown)
     scored = int(known.sum())
-    if isinstance(place.column.coding, Labels):
+    if place.column.values:
         right = float(np.mean([a == b for a, b in zip(cells, predicted, strict=True)]))
         commonest = max(Counter(map(str, cells)).values()) / scored
         return {"accuracy": right, "majority_class_accuracy": commonest, "rows_scored": scored}

@@ -14,7 +14,7 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, texts, write_rows
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT
-from harmonium.tables import Labels, OneOf, Place
+from harmonium.tables import OneOf, Place
 from harmonium.tasks import ColumnPrediction, predict_column, score_cells
 from harmonium.training import warn_of_rough
 
@@ -55,7 +55,7 @@ def predict(
             raise ValueError("column: expected a name for a machine that has no label, received none")
         column = str(coding.label.name)
     place, machine = coding.unit_of(column), coding.machine
-    labelled = isinstance(place.column.coding, Labels)
+    labelled = bool(place.column.values)
     if place.column is not coding.label:
         warn_of_rough(machine)
     if with_probabilities and not machine.layers[place.layer].discrete:
@@ -82,9 +82,9 @@ def predict(
 def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:
     """Returns predicted cells, of labels the most probable ones and of numbers the mean, and their states."""
     column, best = place.column, found.states.cpu().numpy()
-    if isinstance(column.coding, OneOf) and column.coding.rare and found.probabilities is not None:
+    if isinstance(column, OneOf) and column.rare and found.probabilities is not None:
         best = found.probabilities.cpu().numpy()  # of the states, of which labels share one
-    if isinstance(column.coding, Labels):
+    if column.values:
         return Series(column.name, column.decode(best), column.dtype, column.categories), best
     dtype = "float64" if column.form is None else column.dtype
     return Series(column.name, column.decode(best, rounded=False), dtype), best  # a mean is not rounded
@@ -92,10 +92,10 @@ def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]
 
 def _probabilities(place: Place, found: ColumnPrediction) -> list[Series]:
     """Returns a column for each value, NAME=VALUE, with its probability in each row."""
-    column, coding = place.column, place.column.coding
+    column = place.column
     assert found.probabilities is not None
     shown = found.probabilities.cpu().numpy()
-    each = np.arange(shown.shape[1], dtype=np.float64)[:, None]
-    possible = np.array(coding.values) if isinstance(coding, Labels) else coding.decode(each).astype(int)
+    each = np.arange(shown.shape[1], dtype=np.float64)
+    possible = np.array(column.values) if column.values else column.cells_of(each).astype(int)
     names = texts(Series(column.name, possible, column.dtype))
     return [Series(f"{column.name}={name}", shown[:, i], "float64") for i, name in enumerate(names)]

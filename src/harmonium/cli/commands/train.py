@@ -23,7 +23,7 @@ from harmonium.data.beside import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import pair_correlation
-from harmonium.tables import Codec, Fitting, read_kinds, without_units
+from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds, without_units
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     DECIDED,
@@ -266,7 +266,7 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         missing=False,
         images=settings.may_learn_images,
     )
-    codec = codec if labels is None else codec.with_label(labels)
+    codec = codec if labels is None else codec.beside(ColumnCodec.fit_label(labels))
     rest, labels = codec.learnable(rest, labels)
     fitting = Fitting.begin(
         codec,
