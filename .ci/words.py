@@ -17,7 +17,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 
 WORDS = 25  # a sentence on a page for users
-DECISIONS = 25  # pages of decisions, one a theme: more would be a diary
+DECISIONS = 28  # pages of decisions, one a theme: more would be a diary
 WIDTH = 110  # characters of a line there, but in tables, code, comments and addresses
 MEASURED = re.compile(r"docs/(?:experiments\w*|benchmarks)\.md")  # the pages of measured tables: no limits
 

@@ -6,7 +6,6 @@ import struct
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -137,17 +136,7 @@ def _hdf5() -> list[bytes]:
         def words(file: h5py.File) -> None:
             file["samples"], file["labels"] = np.ones((2, 2)), ["a" * 10_000] * 2
 
-        def odd_chunk(content: bytes) -> Any:
-            def write(file: h5py.File) -> None:
-                data = file.create_dataset("samples", (4, 3), "f8", chunks=(4, 3), compression="gzip")
-                data.id.write_direct_chunk((0, 0), content)
-
-            return write
-
-        odd = odd_chunk(b"\x78\x9c" + unfolding(b"", MEGABYTES)[0]), odd_chunk(zlib.compress(bytes(16)))
-        for i, write in enumerate(
-            (link, soft, external, virtual, unwritten, pictures, one_chunk, words, *odd)
-        ):
+        for i, write in enumerate((link, soft, external, virtual, unwritten, pictures, one_chunk, words)):
             with h5py.File(Path(name, f"{i}.h5"), "w") as file:
                 write(file)
             contents.append(Path(name, f"{i}.h5").read_bytes())

@@ -16,7 +16,7 @@ import numpy as np
 import harmonium as hm
 from harmonium.cli.commands.train import _begin
 from harmonium.cli.settings import TrainSettings
-from harmonium.data import DataSet, _frame_files, read
+from harmonium.data import DataSet, read, table_files
 from harmonium.data.frame import Frame, series_of
 from harmonium.tables import Codec, Table, read_kinds
 from harmonium.tables.codec import naming
@@ -78,7 +78,7 @@ def in_a_child(work: Callable[[], bytes]) -> bytes:
 
 def by(library: str) -> Any:
     """Has one library read and write frames, as if others were not installed."""
-    return patch.object(_frame_files, "_LIBRARIES", {library: _LIBRARIES[library]})
+    return patch.object(table_files, "_library", lambda _: library)
 
 
 def _text(names: list[str] | None, rows: list[list[str]], delimiter: str) -> bytes:
@@ -94,7 +94,7 @@ def _frame(library: str, suffix: str) -> bytes:
         series_of("label", ["a", "b", "a", "b"], "str"),
     ]
     with by(library):
-        return _frame_files.frame_bytes(Frame(tuple(columns)), suffix)
+        return table_files.table_bytes(Frame(tuple(columns)), suffix)
 
 
 _TOML = b"""x = "gaussian"

@@ -39,9 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 MISTAKES = {
-    "spaces": (["train", "spaces.csv", "new"], ["line 2, column 1", "'31 60'", r"sep=r'\s+'", "to_csv"]),
+    "spaces": (["train", "spaces.csv", "new"], ["row 0, column 1", "'31 60'", r"--read sep='\s+'"]),
     "a missing option": (["impute", "run", "table.csv"], ["'--out'", "(see harmonium impute --help)"]),
-    "another encoding": (["data", "latin.csv"], ["latin.csv", "UTF-8", "encoding='latin-1'"]),
+    "another encoding": (["data", "latin.csv"], ["latin.csv", "UTF-8", "--read encoding=latin-1"]),
     "a spreadsheet": (["train", "book.xlsx", "new"], ["book.xlsx", "saved as .csv"]),
     "no such label": ([*TRAIN, "--label", "town"], ["--label: ", "'age', 'city', 'score'", "'town'"]),
     "a real label": (
@@ -135,7 +135,6 @@ def test_a_frame_without_a_library_names_one(
     cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "x.parquet").write_bytes(b"PAR1")
-    frames = sys.modules["harmonium.data._frame_files"]
-    monkeypatch.setattr(frames, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["harmonium.data.table_files"], "find_spec", lambda name: None)
     answer = cli.refuse("data", folder / "x.parquet", status=1)
     assert "pip install" in answer and "polars" in answer and ".csv" in answer

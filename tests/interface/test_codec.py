@@ -300,13 +300,13 @@ def test_errors_about_a_data_set_have_its_name() -> None:
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("names", "a"), ("source", 3), ("image_shape", [0, 2]), ("dialect", [";", "x"]), ("missing_words", [1])],
+    [("names", "a"), ("source", 3), ("image_shape", [0, 2]), ("read", [1])],
 )
 def test_damaged_notes_on_the_training_data_are_refused(part: str, value: Any) -> None:
     machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)])
     machine.metadata = {"data": {part: value}}
     with pytest.raises(ValueError, match=f"metadata are damaged, expected {part} of data, received"):
-        getattr(Codec.of(machine), part)
+        getattr(Codec.of(machine), "reading" if part == "read" else part)
 
 
 def test_a_machine_that_has_learned_the_label_alone_is_no_model_of_rows() -> None:

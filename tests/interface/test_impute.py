@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import harmonium as hm
-from harmonium.data import missing_at_random, missing_half, missing_rectangles
+from harmonium.data import missing_at_random, missing_half
 from harmonium.tasks import impute
 
 LAYERS = {
@@ -110,10 +110,3 @@ def test_patterns():
         assert int(half[0].sum()) == 2 * (4 if side in ("upper", "lower") else 5)
     assert bool(missing_half(1, (4, 4), "lower").view(4, 4)[3].all())
     assert bool(missing_half(1, (4, 4), "right").view(4, 4)[:, 3].all())
-    squares = missing_rectangles(50, (6, 7), (2, 3), seed=3).view(50, 6, 7)
-    assert bool((squares.flatten(1).sum(-1) == 6).all())
-    assert bool((squares.any(1).sum(-1) == 3).all())
-    assert bool((squares.any(2).sum(-1) == 2).all())
-    assert len({tuple(s.flatten().tolist()) for s in squares}) > 5
-    with pytest.raises(ValueError, match="size: expected"):
-        missing_rectangles(1, (3, 3), (4, 1))

@@ -172,7 +172,6 @@ CALLS: dict[str, Callable[..., Any]] = {
         torch.arange(400).view(40, 10) % 97, 0.5, **s
     )[1],
     "missing_at_random": lambda **s: hm.data.missing_at_random(9, 9, 0.5, **s),
-    "missing_rectangles": lambda **s: hm.data.missing_rectangles(9, (9, 9), (2, 2), **s),
     "bernoulli_binarise": lambda **s: hm.data.bernoulli_binarise(torch.full((9, 9), 0.5), **s),
     "gaussian_mixture": lambda **s: torch.as_tensor(hm.data.gaussian_mixture(9, **s)),
     "planted_glass": lambda **s: torch.as_tensor(hm.data.planted_glass(4, **s)[1]),
@@ -220,7 +219,7 @@ def test_a_seed_is_an_int_or_a_generator(call: str) -> None:
         assert not torch.equal(shared.get_state(), torch.Generator().manual_seed(5).get_state())
 
 
-@pytest.mark.parametrize("call", sorted(CALLS.keys() - {"missing_at_random", "missing_rectangles"}))
+@pytest.mark.parametrize("call", sorted(CALLS.keys() - {"missing_at_random"}))
 def test_what_is_no_seed_is_named(call: str) -> None:
     if call == "kernel_distance":
         pytest.importorskip("torchmetrics")

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import harmonium as hm
-from harmonium.data import _read_arrays
+from harmonium.data import files
 from harmonium.training.batch_source import RowBatches
 
 RANDOM = np.random.default_rng(0)
@@ -103,12 +103,12 @@ def test_a_large_idx_file_is_mapped(tmp_path, monkeypatch) -> None:
     (tmp_path / "images.idx").write_bytes(b"\0\0\x08\x03" + sides + images.tobytes())
     whole = hm.data.read(tmp_path / "images.idx").samples
     assert hm.data.Rows.of(whole).in_memory
-    monkeypatch.setattr(_read_arrays, "_MAPPED", 300)
+    monkeypatch.setattr(files, "_MAPPED", 300)
     mapped = hm.data.read(tmp_path / "images.idx").samples
     rows = hm.data.Rows.of(mapped)
     assert not rows.in_memory and np.array_equal(mapped, whole)
     assert torch.equal(rows.take(torch.tensor([49, 3])), torch.from_numpy(whole[[49, 3]]).float())
-    monkeypatch.setattr(_read_arrays, "_MAPPED", 301)
+    monkeypatch.setattr(files, "_MAPPED", 301)
     assert hm.data.Rows.of(hm.data.read(tmp_path / "images.idx").samples).in_memory
 
 

@@ -297,7 +297,7 @@ NAMES = [f"person {i}" for i in range(ROWS)]
 
 def test_numbers_that_are_read_as_text_are_not_taken_for_categories_without_a_word() -> None:
     column = [str(k % 15) if k % 15 else "-" for k in range(200)]
-    said = r"'x' is learned as labels: 186 of 200 cells are numbers; missing_words \"-\" takes '-' as"
+    said = r"'x' is learned as labels: 186 of 200 cells are numbers, others are '-'; --read na_values=- takes"
     with pytest.warns(UserWarning, match=said):
         assert Table.fit(pandas.DataFrame({"x": column})).kinds == {"x": "categorical"}
     with warnings.catch_warnings():
@@ -324,8 +324,8 @@ def test_ends_of_a_scale_are_answers(ends: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("cells", "word"),
     [
-        (["$1,234.50", "$20.00", "-", "$3.25"], "amounts, dates or times"),
-        (["31.12.2020", "unknown", "01.01.2021", "14.02.2021"], "amounts, dates or times"),
+        (["$1,234.50", "$20.00", "-", "$3.25"], "numbers"),
+        (["31.12.2020", "unknown", "01.01.2021", "14.02.2021"], "times"),
         (["1.5", "2", "n.a.", "3"], "numbers"),
     ],
 )
@@ -333,9 +333,7 @@ def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: s
     """Also by estimators, whose kinds are "auto" for all columns."""
     frame = pandas.DataFrame({"x": np.resize(cells, 40), "y": np.arange(40) % 2})
     gone = next(cell for cell in cells if not any(map(str.isdigit, cell)))
-    said = (
-        rf"""'x' is learned as labels: 30 of 40 cells are {word}; missing_words "{re.escape(gone)}" takes"""
-    )
+    said = rf"""'x' is learned as labels: 30 of 40 cells are {word}, others are '{re.escape(gone)}'; --read"""
     with pytest.warns(UserWarning, match=said):
         estimator.fit(frame)
 
@@ -353,7 +351,7 @@ def test_words_among_amounts_and_dates_are_asked_about(cells: list[str], word: s
             {"x": [str(i) for i in range(ROWS - 1)] + ["?"]},
             None,
             ValueError,
-            r"'x' \(59 of 60 cells are numbers; missing_words \"\?\" takes '\?' as missing\)",
+            r"'x' \(59 of 60 cells are numbers, others are '\?'; --read 'na_values=\?' takes '\?'",
         ),
         (
             {"x": [np.nan] * 3, "y": [1, 2, 3]},

@@ -49,20 +49,19 @@ Unknown = Annotated[
     ),
 ]
 
-MissingWords = Annotated[
-    str,
+Read = Annotated[
+    list[str],
     Setting(
-        metavar="WORDS",
-        help="Of text files: words for missing cells beside NA and the like, such as ?,-99; semicolons "
-        "between them where a word has a comma. 99 stands for 99.0 too.",
+        metavar="NAME=VALUE",
+        help="Of tables in files: an argument of pandas' reader, such as sep=;, decimal=,, header=none, "
+        "comment=#, encoding=latin-1, sheet_name=2019, or na_values=-99 for missing cells; repeatable.",
     ),
 ]
 Kinds = Annotated[
     str,
     Setting(
         metavar="FILE",
-        help="TOML, or such a line itself: what kinds of units some columns have, and how their "
-        "cells are written.",
+        help="TOML, or such a line itself: what kinds of units some columns have.",
     ),
 ]
 Alphabet = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +14,8 @@ from numpy.typing import NDArray
 from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
-from harmonium.data._frame_files import frame_bytes
-from harmonium.data._text_files import Dialect
 from harmonium.data.frame import TEXT, of_whole_numbers
+from harmonium.data.table_files import table_bytes
 from harmonium.sequences import spell, write_fasta
 
 TABLES = (".csv", ".tsv", ".parquet", ".feather")
@@ -32,18 +30,16 @@ def write_rows(
     labels: Series | None = None,
     *,
     source: DataSet | None = None,
-    dialect: Dialect | None = None,
     alphabet: str | None = None,
 ) -> None:
     """Rows to a file of one of ``SUFFIXES``, or of ``SEQUENCES`` where an alphabet is known.
 
     Sequences with labels are a column of letters in a table, others columns of codes. Labels are a column of
     a table at the place of their name among ``names``, else the last one, and ``labels`` of a ``.npz`` file;
-    other files have no place for them. Text files have the marks of ``dialect``, else those of ``source``;
-    ``.tsv`` files have tabs.
+    other files have no place for them. Names of sequences are those of ``source``.
 
     Raises:
-        ImportError: no library that writes ``.parquet`` or ``.feather`` files.
+        ImportError: no library that writes such files.
         ValueError: text for a file of numbers; the message names the column.
     """
     suffix = path.suffix.lower()
@@ -54,13 +50,7 @@ def write_rows(
     if suffix in TABLES:
         if alphabet is not None and labels is not None and not isinstance(rows, Frame):
             rows, names = spelt(rows, alphabet, source), None
-        frame = _frame(rows, names, labels)
-        if suffix in (".csv", ".tsv"):
-            marks = dialect or (Dialect() if source is None else source.dialect)
-            marks = marks._replace(separator="\t") if suffix == ".tsv" else marks
-            replace_file(path, _as_text(frame, marks).encode())
-        else:
-            replace_file(path, frame_bytes(_named(frame), suffix))
+        replace_file(path, table_bytes(_frame(rows, names, labels), suffix))
         return
     if isinstance(rows, Frame):
         try:
@@ -70,9 +60,7 @@ def write_rows(
     write_array(path, rows, None if labels is None else np.array(labels.values.tolist()))
 
 
-def write_table(
-    path: Path, columns: Mapping[str, NDArray[Any] | Series], dialect: Dialect | None = None
-) -> None:
+def write_table(path: Path, columns: Mapping[str, NDArray[Any] | Series]) -> None:
     """Writes columns of numbers or text to a file of one of ``TABLES``; NaN and None are empty cells."""
     series = []
     for name, values in columns.items():
@@ -81,7 +69,7 @@ def write_table(
             cells = values.astype(object if text else np.float64)
             values = Series(name, cells, "str" if text else str(values.dtype))
         series.append(values)
-    write_rows(path, Frame(tuple(series), TEXT), dialect=dialect)
+    write_rows(path, Frame(tuple(series), TEXT))
 
 
 def write_array(path: Path, rows: Any, labels: NDArray[Any] | None = None) -> None:
@@ -131,33 +119,13 @@ def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Seri
     if labels is not None:
         place = order.index(str(labels.name)) if labels.name in order else len(columns)
         columns.insert(place, labels)
-        columns = list(_named(Frame(tuple(columns))).columns)
     return Frame(tuple(columns), frame.library)
 
 
-def _named(frame: Frame) -> Frame:
-    """A table whose columns have names, as files without a line of names are read."""
-    names = [c.name if isinstance(c.name, str) else f"column {j + 1}" for j, c in enumerate(frame.columns)]
-    columns = (replace(cells, name=name) for cells, name in zip(frame.columns, names, strict=True))
-    return Frame(tuple(columns), frame.library)
-
-
-def _as_text(frame: Frame, marks: Dialect) -> str:
-    """Missing cells are empty; there is a header where the columns have names."""
-    header = [cells.name for cells in frame.columns]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=marks.separator, lineterminator="\n")
-    if all(isinstance(name, str) for name in header):
-        writer.writerow(header)
-    writer.writerows(zip(*(texts(cells, marks.decimal) for cells in frame.columns), strict=True))
-    return buffer.getvalue()
-
-
-def texts(cells: Series, decimal: str = ".") -> list[str]:
+def texts(cells: Series) -> list[str]:
     """The cells of a column, whole numbers without a point where the column's type is theirs."""
     whole = cells.numeric and of_whole_numbers(cells.dtype)
     values = zip(cells.values.tolist(), cells.missing, strict=True)
-    found = [
+    return [
         "" if hole else str(int(value) if whole and value.is_integer() else value) for value, hole in values
     ]
-    return [text.replace(".", decimal) for text in found] if cells.numeric and decimal != "." else found

@@ -80,7 +80,7 @@ class Structure(Checked):
     PANEL: ClassVar[str] = "Machine"
     label: Annotated[str | None, Setting(metavar="COLUMN")] = None
     kinds: options.Kinds | None = None
-    missing_words: options.MissingWords | None = None
+    read: options.Read | None = None
     alphabet: options.Alphabet | None = None
     visible: Annotated[str, Setting(ChainMap(Layer.registry, {"auto": None}))] = "auto"
     hidden: list[str] | None = None

@@ -7,21 +7,6 @@
 """
 
 from harmonium._rows import Rows as Rows
-from harmonium.data._forms import (
-    check_form as check_form,
-    form_of as form_of,
-    from_numbers as from_numbers,
-    layout_in as layout_in,
-    layouts_of as layouts_of,
-    step_of as step_of,
-    to_numbers as to_numbers,
-    unit_of as unit_of,
-)
-from harmonium.data.beside import (
-    read_distances as read_distances,
-    read_weights as read_weights,
-    write_weights as write_weights,
-)
 from harmonium.data.dataset import LABELS as LABELS, DataSet as DataSet
 from harmonium.data.encoders import (
     BINARISE as BINARISE,
@@ -35,7 +20,13 @@ from harmonium.data.encoders import (
     Threshold as Threshold,
     encoder_from_dict as encoder_from_dict,
 )
-from harmonium.data.files import BUILT_IN as BUILT_IN, read as read
+from harmonium.data.files import (
+    BUILT_IN as BUILT_IN,
+    read as read,
+    read_distances as read_distances,
+    read_weights as read_weights,
+    write_weights as write_weights,
+)
 from harmonium.data.frame import (
     Frame as Frame,
     Series as Series,
@@ -47,7 +38,16 @@ from harmonium.data.missing import (
     SIDES as SIDES,
     missing_at_random as missing_at_random,
     missing_half as missing_half,
-    missing_rectangles as missing_rectangles,
+)
+from harmonium.data.readings import as_types as as_types, question_of as question_of
+from harmonium.data.table_files import parse_arguments as parse_arguments
+from harmonium.data.times import (
+    check_form as check_form,
+    form_of as form_of,
+    from_numbers as from_numbers,
+    step_of as step_of,
+    to_numbers as to_numbers,
+    unit_of as unit_of,
 )
 from harmonium.data.toy import (
     bars_and_stripes as bars_and_stripes,

@@ -6,17 +6,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._fetch import is_sparse
-from harmonium.data._text_files import LONG, ColumnType, Dialect, Texts, is_missing
-from harmonium.data.frame import TEXT, Frame, Series, differ_in_kind, frame_of, series_of
+from harmonium.data.frame import LONG, TEXT, Frame, Series, differ_in_kind, frame_of, refuse_twice, series_of
+from harmonium.data.table_files import ColumnType
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment, similarity_weights
 
@@ -41,7 +40,8 @@ class DataSet:
         name: the file's name, or the built-in name.
         names: Names of the columns, or None.
         types: Types of the columns by name, where the file has them; None: what the cells look like.
-        texts: reads the cells of a text file as they are written; None for other files.
+        notes: what was found out about a table as it was read, in words.
+        read: Arguments of pandas' reader for other files like this one.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
         beside: Columns that stand beside sequences, of which one may be the label.
         weights: Row weights, (rows,) float64, that go with the data (``read_weights``); None: none do.
@@ -53,7 +53,8 @@ class DataSet:
     name: str
     names: tuple[str, ...] | None = None
     types: Mapping[str, ColumnType] | None = None
-    texts: Texts | None = None
+    notes: tuple[str, ...] = ()
+    read: Mapping[str, Any] = field(default_factory=dict)
     alignment: Alignment | None = None
     beside: tuple[Series, ...] = ()
     weights: Array | None = None
@@ -62,12 +63,11 @@ class DataSet:
     def of(
         cls,
         samples: Any,
-        labels: Any,
-        name: str,
+        labels: Any = None,
+        name: str = "data",
         names: tuple[str, ...] | None = None,
         types: Mapping[str, ColumnType] | None = None,
-        texts: Texts | None = None,
-        alignment: Alignment | None = None,
+        **parts: Any,
     ) -> DataSet:
         """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
@@ -77,13 +77,7 @@ class DataSet:
         """
         if samples.dtype.kind not in "biuf" and not (names and samples.dtype.kind == "O"):
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
-        twice = [name for name, count in Counter(names or ()).items() if count > 1]
-        if twice:
-            places = " or ".join(str(j + 1) for j, name in enumerate(names or ()) if name == twice[0])
-            raise ValueError(
-                f"expected columns of different names, received {twice[0]!r} twice; rename one, "
-                f"column {places}"
-            )
+        refuse_twice(names or ())
         if names and len(samples) == 0:
             raise ValueError("samples: expected at least one row below the names of columns, received none")
         if samples.ndim < 2 or 0 in samples.shape:
@@ -109,21 +103,7 @@ class DataSet:
                 raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
-        return cls(samples, labels, image_shape, name, names, types, texts, alignment)
-
-    @property
-    def dialect(self) -> Dialect:
-        """The marks of the text file that the data come from; commas and points of other data."""
-        return Dialect() if self.texts is None else self.texts.dialect
-
-    def warn_of_unseen_words(self) -> None:
-        """Warns of words for missing cells that no cell of the text file holds."""
-        unseen = [] if self.texts is None else self.texts.unseen_words()
-        if unseen:
-            _checks.warn(
-                f"{self.name}: no cell is {' or '.join(map(repr, unseen))}, and none is missing for it; "
-                "write the words as they stand there, with semicolons between them if a word has a comma"
-            )
+        return cls(samples, labels, image_shape, name, names, types, **parts)
 
     @property
     def mixed(self) -> bool:
@@ -149,12 +129,12 @@ class DataSet:
         Raises:
             TypeError, ValueError: as ``harmonium.data.frame.frame_of``.
         """
-        samples = dense(self.samples)
-        frame = frame_of(samples, self.names)
+        frame = frame_of(dense(self.samples), self.names)
         if self.names is None:
             return frame
-        columns = zip(frame.columns, samples.T, strict=True)
-        return Frame(tuple(self._typed(cells, values) for cells, values in columns), TEXT)
+        types: Mapping[Any, ColumnType] = self.types or {}
+        columns = (replace(x, **types[x.name]._asdict()) if x.name in types else x for x in frame.columns)
+        return Frame(tuple(columns), TEXT)
 
     def without(self, name: str) -> DataSet:
         """The other columns.
@@ -167,8 +147,7 @@ class DataSet:
         column = self.names.index(name)
         rest = self.names[:column] + self.names[column + 1 :]
         samples = np.delete(self.samples, column, axis=1)
-        others = DataSet.of(samples, self.labels, self.name, rest, self.types, self.texts)
-        return replace(others, weights=self.weights)
+        return replace(DataSet.of(samples, self.labels, self.name, rest, self.types), weights=self.weights)
 
     def matrix(self) -> Any:
         """Returns the samples as numbers, (rows, columns), where they lie.
@@ -218,9 +197,7 @@ class DataSet:
     def take(self, rows: Array) -> DataSet:
         """Returns some of the rows, by a mask or by their numbers, without what stands beside sequences."""
         labels, weights = (None if part is None else part[rows] for part in (self.labels, self.weights))
-        return replace(
-            self, samples=self.samples[rows], labels=labels, texts=None, beside=(), weights=weights
-        )
+        return replace(self, samples=self.samples[rows], labels=labels, beside=(), weights=weights)
 
     def row_weights(self, threshold: float | None = None) -> Tensor | None:
         """Returns how much each row counts, (rows,) float64; None: all alike.
@@ -269,25 +246,6 @@ class DataSet:
         samples = np.hstack([self.samples.astype(object), blank])
         return replace(self, samples=samples, names=(*(self.names or ()), name), types=types)
 
-    def with_text(self, columns: Collection[str]) -> DataSet:
-        """Returns the data with some columns as the text of their cells, where a text file has numbers there.
-
-        Args:
-            columns: names, of which those that are not there are passed over.
-        """
-        names = self.names or tuple(f"column {j + 1}" for j in range(self.samples.shape[1]))
-        numbers = [j for j, name in enumerate(names) if name in columns and self._holds_numbers(j)]
-        if self.texts is None or not numbers:
-            return self
-        texts, samples = self.texts(), self.samples.astype(object)
-        for j in numbers:
-            samples[:, j] = [None if is_missing(cell) else cell.strip() for cell in texts[names[j]]]
-        return replace(self, samples=samples, names=names, types=None)
-
-    def _holds_numbers(self, column: int) -> bool:
-        values = self.samples[:, column]
-        return values.dtype.kind == "f" or any(isinstance(value, (int, float)) for value in values)
-
     def labels_apart(self) -> DataSet:
         """A column named ``label`` or ``labels`` as the labels, where there is one.
 
@@ -303,11 +261,6 @@ class DataSet:
         labels = _labels(self.samples[:, self.names.index(label_columns[0])])
         rest = self.without(label_columns[0])
         return replace(rest, labels=labels)
-
-    def _typed(self, cells: Series, values: Array) -> Series:
-        if self.types is not None:
-            return replace(cells, **self.types[str(cells.name)]._asdict())
-        return replace(cells, dtype=_dtype(cells, values))
 
 
 def dense(samples: Any) -> Array:
@@ -326,14 +279,6 @@ def _two_valued(X: Array) -> bool:
     """Returns whether all numbers are 0 and 1, or all are -1 and 1."""
     seen = set(np.unique(X[:_LOOKED_AT]).tolist())
     return any(seen <= pair and bool(np.isin(X, [*pair]).all()) for pair in _PAIRS)
-
-
-def _dtype(cells: Series, values: Array) -> str:
-    """Returns the type of the cells of a text file: whole numbers, other numbers, or text."""
-    if not cells.numeric:
-        return "str"
-    whole = values.dtype.kind == "O" and all(type(value) in (int, type(None)) for value in values)
-    return "int64" if whole else "float64"
 
 
 def _labels(labels: Any) -> Any:

@@ -1,43 +1,37 @@
-"""One door to data: a file of any known format, a folder of images, or a built-in name."""
+"""Files: samples of any known format, folders of images and built-in names, weights of rows and distances."""
 
 from __future__ import annotations
 
+import gzip
+import math
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+import zipfile
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from harmonium._size_limit import check_claim
+from harmonium._storage import check_free, replace_file
 from harmonium.data import toy
-from harmonium.data._frame_files import read_feather, read_parquet
-from harmonium.data._read_arrays import read_hdf5, read_idx, read_images, read_npy, read_npz
-from harmonium.data._text_files import read_text
 from harmonium.data.dataset import DataSet
-from harmonium.data.toy_family import FAMILY, protein_family
+from harmonium.data.frame import is_number
+from harmonium.data.table_files import COLUMNS, SHEETS, read_table
+from harmonium.data.toy_family import FAMILY, family_distances, protein_family
 from harmonium.sequences import SUFFIXES, Alignment, align, read_alignment
 
-Reader = Callable[[Path], tuple[Any, ...]]  # samples, labels, and names and types of columns where known
+Parts = dict[str, Any]  # of a ``DataSet``
 
 # Where sets of images lie without being asked for: beside the project, and where Debian's packages put them.
 _DATA_FOLDERS = ("../shared/data", "/usr/share/datasets")
 # Columns of labelled alignments by their names, as annaDCA has them.
 _SEQUENCE, _NAME = ("sequence", "sequences"), ("name", "id", "")
-
-_FORMATS: list[tuple[str, str, Reader]] = [
-    (r"\.npy", "a NumPy array", read_npy),
-    (r"\.npz", "a NumPy or scipy sparse archive", read_npz),
-    (r"\.csv(\.gz)?", "comma-separated numbers or text", read_text),
-    (r"\.tsv(\.gz)?", "tab-separated numbers or text", partial(read_text, delimiter="\t")),
-    (r"\.xlsx", "a spreadsheet of numbers or text", read_text),
-    (r"\.parquet", "Parquet", read_parquet),
-    (r"\.feather", "Feather", read_feather),
-    (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", read_idx),
-    (r"\.(h5|hdf5)", "HDF5", read_hdf5),
-]
 
 
 def read(
@@ -46,34 +40,26 @@ def read(
     labels_apart: bool = True,
     alphabet: str = "auto",
     unknown: str = "gap",
-    missing_words: str | Sequence[str] = (),
-    known: Collection[str] = (),
+    text: Collection[str] = (),
+    **options: Any,
 ) -> DataSet:
-    """Read samples, one per row, with labels where the source has them.
+    """Reads samples, one per row, with labels where the source has them.
 
-    - ``.npy``: mapped from the file, not read.
-    - ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the only array; labels under
-      ``labels`` or ``y``. Or a matrix written by ``scipy.sparse.save_npz``.
-    - ``.csv``, ``.tsv``, each also with ``.gz``: decimal numbers, text and missing cells, with an optional
-      header line; a column headed ``label`` or ``labels`` becomes labels. A first line with text is a header
-      where the text stands above numbers, or where none of its cells stands in its column again; a doubt is
-      a warning. A column with text, or with a number such as 00123, is text.
-    - ``.xlsx``: the first sheet, as of a ``.csv`` (needs openpyxl).
-    - ``.parquet``, ``.feather``: as of a ``.csv``, with the columns' types and categories (needs polars, or
-      pandas with pyarrow).
+    - ``.npy``, mapped and not read; ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the
+      only one, with ``labels`` or ``y``, or a matrix written by ``scipy.sparse.save_npz``.
+    - ``.csv``, ``.tsv``, ``.tab``, ``.dat``, ``.data``, each also with ``.gz``, ``.bz2`` or ``.xz``, and
+      ``.xlsx``, ``.xls``, ``.ods``: a table, by pandas. A first line with text is one of names where the text
+      stands above numbers, or where none of its cells stands in its column again; a doubt is a warning. Text
+      with one reading is read as ``as_types`` does; a number such as 00123 makes text of its column.
+    - ``.parquet``, ``.feather``: tables whose columns have types, by pandas with pyarrow, or else polars.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
-      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more that are not
-      compressed are mapped, not read.
-    - ``.h5``, ``.hdf5``: the datasets ``samples`` and ``labels`` of the file itself (needs h5py).
-      Two-dimensional samples stay in the file, others are read.
+      ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more are mapped.
+    - ``.h5``, ``.hdf5``: the datasets ``samples``, which stay in the file, and ``labels`` (needs h5py).
     - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.aln``, ``.clustal``, ``.sto``, ``.stk``, ``.stockholm``,
-      ``.txt``, each also with ``.gz``: aligned sequences, one a row,
-      as places of their letters in the alphabet (``harmonium.sequences.read_alignment``). A table with a
-      column headed ``sequence``, of aligned sequences, is an alignment too; its other columns stand beside
-      it, and one of them may be the label.
+      ``.txt``, each also with ``.gz``, and a table with a column headed ``sequence``: aligned sequences, as
+      places of their letters in the alphabet (``harmonium.sequences.read_alignment``).
     - a folder: its images in the order of their names, all of one size and kind.
-    - a name in ``harmonium.data.BUILT_IN``, which tells where each of these sets comes from, as ``harmonium
-      data --help`` does. A file of such a name is read as ``./name``.
+    - a name in ``harmonium.data.BUILT_IN``. A file of such a name is read as ``./name``.
 
     Samples with more than two dimensions are flattened to rows. The dtype stays the file's: uint8 images
     are 0..255. Compressed, sparse and unwritten data may be 256 times as large as their file, and 64 MiB
@@ -85,14 +71,14 @@ def read(
             columns, and may have missing cells.
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
-        missing_words: words for missing cells of text files beside the usual ones: "?,-" or ["?", "-"];
-            semicolons where a word has a comma. 99 stands for 99.0 too.
-        known: Names of columns of text files that are read as text, such as 00123, without a warning.
+        text: Names of columns of a table that are text, whatever their cells look like.
+        options: Arguments of pandas' reader of tables, such as ``sep``, ``header``, ``comment``, ``dtype``,
+            ``encoding``, ``sheet_name``, or ``na_values`` (beside the usual words for missing cells).
+            ``decimal`` and ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways.
 
     Raises:
         FileNotFoundError: no such path, or MNIST or Fashion-MNIST is nowhere.
-        ImportError: HDF5 without h5py, spreadsheets without openpyxl, Parquet and Feather without a library
-            that reads them.
+        ImportError: a package that such a file needs is not there; the text names the extra.
         ValueError: an unknown format, or a file that is empty, damaged, foreign or without samples; the text
             names the file and the reason.
     """
@@ -104,17 +90,16 @@ def read(
             f"{source}: no such file or folder, and not a built-in name ({', '.join(BUILT_IN)})"
         )
     form, reader = _format(path)
-    if reader is read_alignment:
-        reader = partial(_read_sequences, alphabet=alphabet, unknown=unknown)
-    elif form.endswith("text"):
-        reader = partial(
-            cast(Callable[..., tuple[Any, ...]], reader), missing_words=missing_words, known=known
-        )
     try:
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError("the file is empty")
-        samples, labels, *columns = reader(path)
-        dataset = _with_sequences(DataSet.of(samples, labels, path.name, *columns), alphabet, unknown)
+        if reader is read_alignment:
+            parts = _sequences(read_alignment(path, alphabet=alphabet, unknown=unknown))
+        elif reader is read_table:
+            parts = read_table(path, options, text)
+        else:
+            parts = reader(path)
+        dataset = _with_sequences(DataSet.of(name=path.name, **parts), alphabet, unknown)
         return dataset.labels_apart() if labels_apart else dataset
     except ImportError:
         raise
@@ -123,11 +108,10 @@ def read(
         raise ValueError(f"{path}: cannot be read as {form}: {reason}") from error
 
 
-def _format(path: Path) -> tuple[str, Reader]:
+def _format(path: Path) -> tuple[str, Callable[..., Any]]:
     if path.is_dir():
-        return "a folder of images", read_images
-    bare = path.name.lower().removesuffix(".gz")
-    if bare.endswith(SUFFIXES):
+        return "a folder of images", _read_images
+    if path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
         return "aligned sequences", read_alignment
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
@@ -135,20 +119,15 @@ def _format(path: Path) -> tuple[str, Reader]:
     raise ValueError(
         f"{path}: expected a name that ends in .npy, .npz, .csv[.gz], .tsv[.gz], .xlsx, .parquet, .feather, "
         ".idx[.gz], idx3-ubyte[.gz], .h5 or .hdf5, of sequences .fasta, .fa, .a2m, .a3m, .txt or .sto[.gz], "
-        "or a folder of images; other spreadsheets can be saved as .csv"
+        "or a folder of images"
     )
 
 
-def _read_sequences(path: Path, alphabet: str, unknown: str) -> tuple[Any, ...]:
-    """The codes of an alignment, NaN where a letter is missing, and the alignment."""
-    alignment = read_alignment(path, alphabet=alphabet, unknown=unknown)
-    return _codes_of(alignment), None, None, None, None, alignment
-
-
-def _codes_of(alignment: Alignment) -> Any:
-    """Returns the codes of an alignment, NaN where a letter is missing."""
+def _sequences(alignment: Alignment) -> Parts:
+    """Returns the parts of an alignment: its codes, NaN where a letter is missing, and itself."""
     holes = alignment.codes < 0
-    return np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
+    codes = np.where(holes, np.float32(np.nan), alignment.codes) if holes.any() else alignment.codes
+    return {"samples": codes, "alignment": alignment}
 
 
 def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
@@ -179,9 +158,396 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
     beside = f"; beside them are {', '.join(map(repr, columns))}, of which one may be the label"
     said = f"column {found[0]!r} holds the sequences{beside if columns else ''}"
     alignment = alignment._replace(notes=(said, *alignment.notes))
-    codes = _codes_of(alignment)
-    sequences = DataSet.of(codes, None, dataset.name, texts=dataset.texts, alignment=alignment)
+    sequences = DataSet.of(name=dataset.name, read=dataset.read, **_sequences(alignment))
     return replace(sequences, beside=tuple(columns.values()))
+
+
+# Arrays
+# ---------------------------------------------------------------------------------
+
+_SAMPLES = ("samples", "images", "X", "data")
+_LABELS = ("labels", "y")
+
+
+def read_npy(path: Path) -> Any:
+    """Returns the array of a file, mapped and not read."""
+    array, size = np.load(path, mmap_mode="r", allow_pickle=False), path.stat().st_size
+    if array.offset + array.nbytes != size:  # rows that the header leaves out would go without a word
+        claimed = array.offset + array.nbytes
+        raise ValueError(f"expected {claimed} bytes for shape {array.shape}, received {size}")
+    return array
+
+
+def _read_npz(path: Path) -> Parts:
+    """Samples and labels by their usual names, or the only array, or a matrix saved by ``scipy.sparse``."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    check_claim(unpacked, path.stat().st_size, "the archive")
+    with np.load(path, allow_pickle=False) as archive:
+        names = archive.files
+        if {"format", "shape"} <= set(names):
+            return {"samples": _read_sparse(path)}
+        samples = next((name for name in _SAMPLES if name in names), None)
+        others = [name for name in names if name not in _LABELS]
+        if samples is None and len(others) == 1:
+            samples = others[0]
+        if samples is None:
+            raise ValueError(
+                f"expected an array named {', '.join(_SAMPLES[:-1])} or {_SAMPLES[-1]}, or one array only; "
+                f"it holds {', '.join(names) or 'none'}"
+            )
+        labels = next((name for name in _LABELS if name in names), None)
+        found = {"samples": archive[samples], "labels": None if labels is None else archive[labels]}
+    if isinstance(found["samples"], bytes):  # as NumPy hands out a member that is no array
+        raise ValueError(f"its member {samples} is not a NumPy array")
+    return found
+
+
+def _read_sparse(path: Path) -> Any:
+    from scipy import sparse  # slow to import, and only needed here
+
+    matrix = sparse.load_npz(path)
+    # scipy's compiled loops trust the indices, so damaged ones must not reach them.
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+        if (np.diff(matrix.indptr) < 0).any():  # which scipy does not look at where the last one is 0
+            raise ValueError("expected an indptr that never falls")
+    # A shape is a mere claim here: CSR keeps an index for every row, and a batch is dense in its columns.
+    check_claim(8 * max(matrix.shape), path.stat().st_size, f"the shape {matrix.shape}")
+    return matrix
+
+
+def import_h5py(reader: str = "") -> Any:
+    """Returns h5py; ImportError: it is not there, for ``reader``."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(
+            f'{reader}reading HDF5 needs h5py; install it with pip install "harmonium[hdf5]"'
+        ) from error
+    return h5py
+
+
+def _read_hdf5(path: Path) -> Parts:
+    """The dataset ``samples``, left in its file, and ``labels``, read."""
+    h5py = import_h5py(f"{path}: ")
+    file = h5py.File(path, "r")
+    try:
+        samples, labels = inside(file, "samples"), inside(file, "labels")
+        if not isinstance(samples, h5py.Dataset):
+            raise ValueError(f"expected a dataset named samples; it holds {', '.join(file) or 'none'}")
+        if not isinstance(labels, (h5py.Dataset, type(None))):
+            raise ValueError("expected labels to be a dataset, received a group")
+        size = path.stat().st_size
+        check_dataset(samples, "samples", size)
+        if labels is not None:
+            check_dataset(labels, "labels", size)
+        return {"samples": samples, "labels": None if labels is None else labels[()]}
+    except Exception:
+        file.close()  # the samples, once returned, keep it open
+        raise
+
+
+def inside(file: Any, name: str) -> Any:
+    """Returns the object of this name, or None; refuses a link, which may lead to any other file."""
+    import h5py
+
+    links, key = file.id.links, name.encode()
+    if not links.exists(key):
+        return None
+    if links.get_info(key).type != h5py.h5l.TYPE_HARD:
+        raise ValueError(f"{name}: expected data in the file itself, received a link")
+    return file[name]
+
+
+def check_dataset(dataset: Any, name: str, size: int) -> None:
+    """Refuse data that lie in other files, have no fixed size, or are more than the file's size allows."""
+    if dataset.external or dataset.is_virtual:
+        raise ValueError(f"{name}: expected data in the file itself, received a reference to other files")
+    if dataset.shape is None or dataset.dtype.hasobject:
+        raise ValueError(f"{name}: expected numbers, or text of a fixed length, received {dataset.dtype}")
+    # What was never written, and what is compressed, takes next to no place in the file.
+    check_claim(math.prod(dataset.shape) * dataset.dtype.itemsize, size, name)
+    if dataset.chunks:
+        check_claim(math.prod(dataset.chunks) * dataset.dtype.itemsize, size, f"a chunk of {name}")
+
+
+# The third byte of an IDX file (LeCun, Cortes & Burges, MNIST); numbers are big-endian.
+_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_MAPPED = 1 << 28  # bytes from which a file is mapped and not read, where its numbers are single bytes
+
+
+def _read_idx(path: Path) -> Parts:
+    """The array, and labels from the file beside it whose name has ``labels`` for ``images``."""
+    name = path.name.replace("images", "labels").replace("idx3", "idx1").removesuffix(".gz")
+    beside = [path.with_name(name), path.with_name(name + ".gz")] if name not in path.name else []
+    labels = next((other for other in beside if other.is_file()), None)
+    try:
+        return {"samples": _read_array(path), "labels": None if labels is None else _read_array(labels)}
+    except ValueError as error:
+        raise ValueError(f"{error} (with labels from {labels})" if labels else str(error)) from error
+
+
+def _read_array(path: Path) -> Any:
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as file:
+        return _read_body(file, path.stat().st_size, compressed=opened is gzip.open)
+
+
+def _read_body(file: IO[bytes], size: int, compressed: bool) -> Any:
+    """The array that the header claims, if the file holds that and no more."""
+    first = file.read(4)
+    if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES:
+        raise ValueError("it does not begin as an IDX file")
+    dtype, dimensions = np.dtype(_DTYPES[first[2]]), first[3]
+    sides = file.read(4 * dimensions)
+    shape = tuple(int(side) for side in np.frombuffer(sides, dtype=">u4"))
+    start, claimed = 4 + len(sides), math.prod(shape) * dtype.itemsize
+    if compressed:
+        check_claim(claimed, size, f"the shape {shape}")
+    if len(shape) != dimensions or not (compressed or size == start + claimed):
+        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {size}")
+    if not compressed and claimed >= _MAPPED and dtype.itemsize == 1:
+        return np.memmap(file, dtype, "r", start, shape)
+    # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
+    content = file.read(claimed + 1)
+    if len(content) != claimed:
+        received = "more" if len(content) > claimed else start + len(content)
+        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {received}")
+    array = np.frombuffer(bytearray(content), dtype).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+_IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+# Pillow knows many more, and starts other programs for some: what a file is called must be what it is.
+_PILLOW = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+# Pillow's modes that are kept, and those that turn into one of them without loss.
+_KEPT = {"L": 1, "RGB": 3, "I;16": 2, "I": 4, "F": 4}  # bytes of a pixel
+_CONVERTED = {"1": "L", "P": "RGB"}
+_LINE = 8  # bytes that Pillow keeps for every line, which in narrow pictures are most
+
+
+def _read_images(folder: Path) -> Parts:
+    """All pictures in the order of their names; every other file is passed over."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in _IMAGES)
+    if not paths:
+        raise ValueError(f"it holds no image ({', '.join(sorted(_IMAGES))})")
+    first = _pixels(paths[0])
+    size = sum(path.stat().st_size for path in paths)
+    check_claim(len(paths) * first.nbytes, size, f"{len(paths)} images of shape {first.shape}")
+    samples = np.empty((len(paths), *first.shape), dtype=first.dtype)
+    for i, path in enumerate(paths):
+        pixels = _pixels(path)
+        if (pixels.shape, pixels.dtype) != (first.shape, first.dtype):
+            raise ValueError(
+                f"{path.name}: expected shape {first.shape} and dtype {first.dtype} like {paths[0].name}, "
+                f"received {pixels.shape} and {pixels.dtype}"
+            )
+        samples[i] = pixels
+    return {"samples": samples}
+
+
+def _pixels(path: Path) -> Any:
+    from PIL import Image  # slow to import, and only needed here
+
+    try:
+        with Image.open(path, formats=_PILLOW) as image:
+            mode = _CONVERTED.get(image.mode, image.mode)
+            if mode not in _KEPT:
+                raise ValueError(
+                    f"expected grey levels or RGB without transparency, received mode {image.mode}"
+                )
+            claimed = image.height * (image.width * _KEPT[mode] + _LINE)
+            check_claim(claimed, path.stat().st_size, f"the size {image.width}x{image.height}")
+            return np.asarray(image if image.mode == mode else image.convert(mode))
+    except Exception as error:  # decoders of damaged files raise almost anything
+        raise ValueError(f"{path.name}: {error or type(error).__name__}") from error
+
+
+# Weights and distances
+# ---------------------------------------------------------------------------------
+
+_WEIGHTS = ("weight", "weights")
+
+
+def weighted(dataset: DataSet, path: Path | None, threshold: float | None) -> DataSet:
+    """Returns data with the weights of a file, where there is one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: weights that do not fit the data, or both a file and a threshold.
+    """
+    if path is None:
+        return dataset
+    if threshold is not None:
+        raise ValueError(f"weights: expected none beside reweight, received {path} and {threshold:g}")
+    return replace(dataset, weights=read_weights(path, len(dataset.samples)).numpy())
+
+
+def read_weights(path: str | Path, rows: int) -> Tensor:
+    """Reads weights of rows, one for each in their order.
+
+    Text with a number a line, as plmc, bmDCA, adabmDCA and EVcouplings write it; a table with a column headed
+    ``weight``; or a NumPy array in ``.npy``, as the pipelines of EVE and ProteinGym keep it. A weight of 0
+    leaves a row out, as plmc does with sequences that it passes over.
+
+    Args:
+        path: Path of the file.
+        rows: Number of rows of the data.
+
+    Returns:
+        (rows,) float64.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another number of weights, or one that is negative or not finite; the message names the
+            file and the line.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> with TemporaryDirectory() as folder:
+        ...     hm.data.write_weights(f"{folder}/weights.txt", [0.5, 0.5, 1.0])
+        ...     hm.data.read_weights(f"{folder}/weights.txt", 3)
+        tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
+    """
+    path = Path(path)
+    values, names = _numbers_of(path, "weights")
+    if values.ndim == 2:
+        headed = [j for j, name in enumerate(names) if name.lower() in _WEIGHTS]
+        if values.shape[1] != 1 and len(headed) != 1:
+            raise ValueError(
+                f"weights: {path}: expected a number a line, or one column headed weight, received "
+                f"{values.shape[1]} columns {', '.join(map(repr, names))}".rstrip()
+            )
+        values = values[:, headed[0] if headed else 0]
+    if values.shape != (rows,):
+        raise ValueError(
+            f"weights: {path}: expected {rows}, one for each row of the data, received {len(values)}"
+        )
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise ValueError(
+            f"weights: {path}: expected finite numbers of at least 0, received {values[place]} as number "
+            f"{place + 1}"
+        )
+    if not values.any():
+        raise ValueError(f"weights: {path}: expected one above 0, received {rows} times 0")
+    return torch.from_numpy(values)
+
+
+def write_weights(path: str | Path, weights: Any, *, overwrite: bool = False) -> None:
+    """Writes weights of rows as a number a line, which plmc, bmDCA and adabmDCA read.
+
+    Args:
+        path: Path of the file.
+        weights: (rows,), such as ``sequences.similarity_weights`` returns.
+        overwrite: whether to replace a file that is there.
+
+    Raises:
+        FileExistsError: there is a file, and no ``overwrite``.
+    """
+    check_free(Path(path), overwrite)
+    lines = [f"{weight:.17g}\n" for weight in torch.as_tensor(weights, dtype=torch.float64).tolist()]
+    replace_file(Path(path), "".join(lines).encode())
+
+
+def read_distances(path: str | Path, sites: int) -> Tensor:
+    """Reads distances between the sites of an alignment, from a structure.
+
+    Lines ``i j … distance``, with the distance in the last column, or with columns headed ``i``, ``j`` and
+    ``dist`` or ``distance``, as EVcouplings has them. Sites are from 1, or from 0 where a site 0 occurs. Or
+    the whole matrix, as text or in ``.npy``. Pairs that the file leaves out are unknown.
+
+    Args:
+        path: Path of the file, or "family" for those of ``protein_family``.
+        sites: Number of sites.
+
+    Returns:
+        (sites, sites) float64, symmetric, NaN where unknown.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another form, or sites that there are not.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> import harmonium as hm
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = open(f"{folder}/pairs.txt", "w").write("1 2 3.8\\n1 3 6.5\\n")
+        ...     hm.data.read_distances(f"{folder}/pairs.txt", 3)[0]
+        tensor([   nan, 3.8000, 6.5000], dtype=torch.float64)
+    """
+    if str(path) == FAMILY and sites == len(family_distances()):
+        return family_distances()
+    path = Path(path)
+    if str(path) == FAMILY and not path.exists():
+        raise ValueError(
+            f"distances: expected a file, received {FAMILY!r}, whose distances are for a run on {FAMILY!r} "
+            f"alone, of {len(family_distances())} sites; this one has {sites}"
+        )
+    values, names = _numbers_of(path, "distances")
+    if values.shape == (sites, sites) and not names and sites != 3:
+        matrix = torch.from_numpy(values)
+        return torch.where(matrix.isnan(), matrix.t(), matrix)
+    if values.ndim != 2 or values.shape[1] < 3:
+        raise ValueError(
+            f"distances: {path}: expected lines 'i j distance', or ({sites}, {sites}) numbers, "
+            f"received shape {values.shape}"
+        )
+    headed = [j for j, name in enumerate(names) if name.lower() in ("dist", "distance")]
+    ends = [names.index("i"), names.index("j")] if {"i", "j"} <= set(names) else [0, 1]
+    pairs, lengths = values[:, ends], values[:, headed[0] if headed else -1]
+    first = 0 if (pairs == 0).any() else 1
+    wrong = ~((pairs == np.round(pairs)) & (pairs >= first) & (pairs < sites + first)).all(1)
+    if wrong.any():
+        i, j = pairs[int(wrong.argmax())].tolist()
+        raise ValueError(
+            f"distances: {path}: expected pairs of sites from {first} to {sites - 1 + first}, received "
+            f"{i:g} {j:g}; sites are columns of the alignment"
+        )
+    i, j = (pairs.T - first).astype(np.int64)
+    found = np.full((sites, sites), np.nan)
+    found[i, j] = found[j, i] = lengths
+    return torch.from_numpy(found)
+
+
+def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Returns the numbers of a table or an array, and the names above them, () where there are none.
+
+    Spaces, tabs, commas or semicolons separate cells. A cell that is no number, such as the name of a
+    sequence, is NaN where another cell of its line is one.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{name}: there is no file {path}")
+    if path.suffix.lower() == ".npy":
+        array = read_npy(path)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"{name}: {path}: expected numbers, received {array.dtype}")
+        return np.asarray(array, np.float64), ()
+    names, rows = tuple[str, ...](), list[list[float]]()
+    for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
+        cells = re.split(r"\s*[,;]\s*|\s+", line.strip())
+        values = [float(x) if is_number(x) else math.nan for x in cells]
+        width = len(names or next(iter(rows), values))
+        if not line.strip() or line.startswith("#"):
+            continue
+        if np.isnan(values).all() and not rows and not names:
+            names = tuple(cell.strip('"') for cell in cells)
+        elif len(values) != width or np.isnan(values).all():
+            raise ValueError(
+                f"{name}: {path}: line {number}: expected {width} numbers, received {line.strip()[:40]!r}"
+            )
+        else:
+            rows.append(values)
+    if not rows:
+        raise ValueError(f"{name}: {path}: expected numbers, received none")
+    return np.array(rows, np.float64), names
+
+
+# Built-in names
+# ---------------------------------------------------------------------------------
 
 
 def _read_mnist(file: str, name: str) -> DataSet:
@@ -241,3 +607,12 @@ BUILT_IN: dict[str, tuple[Callable[[], DataSet], str]] = {
     **_mnist("fashion-mnist", "pictures of clothes"),
 }
 """Readers of sets of data by their names, and what these are and where they come from."""
+_FORMATS: list[tuple[str, str, Callable[..., Any]]] = [
+    (r"\.npy", "a NumPy array", lambda path: {"samples": read_npy(path)}),
+    (r"\.npz", "a NumPy or scipy sparse archive", _read_npz),
+    (r"\.(csv|tsv|tab|dat|data)(\.(gz|bz2|xz))?", "a table of numbers or text", read_table),
+    (SHEETS, "a spreadsheet", read_table),
+    (COLUMNS, "a table", read_table),
+    (r"(\.idx|idx\d-ubyte)(\.gz)?", "IDX", _read_idx),
+    (r"\.(h5|hdf5)", "HDF5", _read_hdf5),
+]

@@ -1,11 +1,12 @@
-"""Columns of cells: what data frames, arrays of objects and text files have in common."""
+"""Columns of cells: what data frames, arrays of objects and table files have in common."""
 
 from __future__ import annotations
 
+import math
 import numbers
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -15,23 +16,49 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from harmonium.data._forms import form_of, is_time
-from harmonium.data._text_files import (
-    as_written,
-    has_codes,
-    is_number,
-    refuse_long,
-    whole_numbers,
-)
+from harmonium.data.times import form_of, is_time
 from harmonium.data.transforms import Array
 
 NUMPY = "numpy"
 TEXT = "text"
+LONG = 2**53
+"""Below it every whole number is a float64 of its own."""
+WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+"""NumPy's types of whole numbers, which have no place for missing cells."""
+_IN_PANDAS = {
+    **{"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"},
+    **{"Date": "object", "Time": "object", "Datetime": "datetime64[us]", "Duration": "timedelta64[us]"},
+}  # the names in pandas of types that have other names in other libraries
+_NUMBER = re.compile(r"\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
+_CODE = re.compile(r"[ \t]*0[0-9]+(\.[0-9]*)?[ \t]*")
 
 
 def of_whole_numbers(dtype: str) -> bool:
     """Returns whether a type, by its name in its own library, is of whole numbers."""
     return "int" in dtype.lower()
+
+
+def is_number(cell: str) -> bool:
+    """Returns whether a cell holds a number of float64 in plain decimal digits, NaN or infinity."""
+    if _NUMBER.fullmatch(cell) is None:
+        return False
+    return math.isfinite(float(cell)) or not any(map(str.isdecimal, cell))
+
+
+def is_code(cell: str) -> bool:
+    """Returns whether a cell holds digits behind a zero, such as 00123 or 007.1: a name and no number."""
+    return _CODE.fullmatch(cell) is not None
+
+
+def refuse_long(name: object, values: Iterable[Any]) -> None:
+    """Refuses whole numbers of which float64 does not keep every digit."""
+    for value in values:
+        if abs(int(value)) >= LONG:
+            raise ValueError(
+                f"X: expected whole numbers below 2^53 in column {name!r}, received {int(value)}; drop the "
+                "column if it names rows, or make text of it: .astype(str) in a frame, a letter in front of "
+                "each in a text file"
+            )
 
 
 def missing_in(values: Array) -> Array:
@@ -52,8 +79,6 @@ class Series:
         dtype: what the column's own library calls its type.
         categories: all that it may hold, in their order, where its type says so.
         ordered: whether their order means something.
-        texts: (rows,), the cells as they were given, where other values stand for them: numbers in an array
-            of text, and ``Decimal``.
     """
 
     name: Hashable
@@ -61,7 +86,6 @@ class Series:
     dtype: str
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
-    texts: Array | None = None
 
     @property
     def numeric(self) -> bool:
@@ -74,7 +98,7 @@ class Series:
 
     @cached_property
     def form(self) -> str | None:
-        """Form of the dates, times or amounts in the column (``form_of``); None where there are none."""
+        """Form of the dates or times in the column (``form_of``); None where there are none."""
         return None if self.numeric or self.categories else form_of(self.values[~self.missing].tolist())
 
     def filled(self, other: Array) -> Series:
@@ -123,10 +147,7 @@ class Frame:
 
     def take(self, index: Any) -> Frame:
         """Some of the rows."""
-        columns = tuple(
-            replace(c, values=c.values[index], texts=None if c.texts is None else c.texts[index])
-            for c in self.columns
-        )
+        columns = tuple(replace(column, values=column.values[index]) for column in self.columns)
         return replace(self, columns=columns, index=None if self.index is None else self.index[index])
 
     def numbers(self) -> Array:
@@ -147,7 +168,9 @@ def is_frame(X: object) -> bool:
     """Returns whether X is a data frame, or an array of objects or of text."""
     if isinstance(X, np.ndarray):
         return X.dtype.kind in "OUT"
-    return isinstance(X, Frame) or _is_frame(X)
+    # A lazy frame has a schema to collect, and is refused with a word of what to do.
+    known = ("collect_schema", "__dataframe__", "__arrow_c_stream__", "__narwhals_dataframe__")
+    return isinstance(X, Frame) or any(hasattr(X, name) for name in known)
 
 
 def differ_in_kind(X: Array) -> bool:
@@ -161,22 +184,11 @@ def differ_in_kind(X: Array) -> bool:
     return bool(bits.any() and fractions.any())
 
 
-def _is_frame(X: object) -> bool:
-    if hasattr(X, "collect_schema"):  # a lazy frame, which is refused with a word of what to do
-        return True
-    return (
-        hasattr(X, "__dataframe__")
-        or hasattr(X, "__arrow_c_stream__")
-        or hasattr(X, "__narwhals_dataframe__")
-    )
-
-
 def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
     """The cells of a data frame (pandas, polars and whatever narwhals knows) or of an array (rows, columns).
 
     None, NaN, pandas.NA and NaT are missing, and in arrays empty text. Of an array of text, columns of
-    numbers are numbers, which remember how they were written. Intervals of pandas are text, periods their
-    beginnings.
+    numbers are numbers. Intervals of pandas are text, periods their beginnings, decimals float64.
 
     Args:
         X: the table.
@@ -202,8 +214,7 @@ def frame_of(X: Any, names: Sequence[Hashable] | None = None) -> Frame:
         return Frame(tuple(_number(name, X[:, j], str(X.dtype)) for j, name in enumerate(titles)))
     if X.dtype.kind not in "OUT":
         raise TypeError(f"X: expected numbers, text or objects, received dtype {X.dtype}")
-    text = X.dtype.kind != "O"
-    dtype = str(X.dtype)
+    text, dtype = X.dtype.kind != "O", str(X.dtype)
     parsed = (series_of(name, X[:, j].tolist(), dtype, parse=text) for j, name in enumerate(titles))
     return Frame(tuple(parsed))
 
@@ -226,59 +237,77 @@ def _from_frame(X: Any) -> Frame:
             f"X: expected columns of one name each, received names of {X.columns.nlevels} levels such as "
             f"{X.columns[0]!r}; X.columns = ['_'.join(map(str, names)) for names in X.columns] joins them"
         )
-    column_names = list(getattr(X, "column_names", getattr(X, "columns", ())))  # of pyarrow, and of others
-    twice = [name for name, count in Counter(column_names).items() if count > 1]
-    if twice:
-        raise ValueError(f"X: expected columns of different names, received {twice[0]!r} twice; rename one")
+    refuse_twice(list(getattr(X, "column_names", getattr(X, "columns", ()))), "X: ")  # of pyarrow, of others
     try:
         frame = nw.from_native(X, eager_only=True)
     except TypeError as error:
         raise TypeError(
             f"X: expected a data frame or a numpy array (rows, columns), received {type(X).__name__}"
         ) from error
-    library = str(
-        frame.implementation.value if hasattr(frame.implementation, "value") else frame.implementation
-    )
     native = X.dtypes if frame.implementation.is_pandas_like() else None
-    columns = []
-    for series in frame.iter_columns():
-        name: Any = series.name  # pandas takes any
-        dtype, type_name = series.dtype, str(native[name] if native is not None else series.dtype)
-        if dtype.is_numeric():
-            if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
-                known = series.drop_nulls()
-                refuse_long(name, [known.min(), known.max()] if len(known) else [])
-            read = _number(name, series.to_numpy(), type_name)
-            columns.append(replace(read, texts=_objects(series.to_list())) if dtype == nw.Decimal else read)
-            continue
-        if dtype.is_nested():
-            raise TypeError(
-                f"X: expected numbers, text, booleans, dates or times in column {name!r}, received "
-                f"{type_name}; drop it, or turn it into numbers"
-            )
-        if native is not None and type_name == "category":
-            kind = X[name].cat
-            known = kind.categories
-            plain = str(known.dtype).partition("[")[0] not in ("interval", "period")
-            labels = known.tolist() if plain else [str(label) for label in known]
-            values = (
-                series.to_list() if plain else [labels[code] if code >= 0 else None for code in kind.codes]
-            )
-            cells = series_of(
-                name, values, type_name if plain else f"{_OF}{known.dtype}", objects=True, blank=True
-            )
-            columns.append(replace(cells, categories=tuple(labels), ordered=bool(kind.ordered)))
-            continue
-        if native is not None and type_name.startswith("period["):
-            series = nw.from_native(X[name].dt.to_timestamp(), series_only=True)
-            dtype = series.dtype
-        _refuse_years(name, series, dtype)
-        categories = tuple(dtype.categories) if dtype == nw.Enum else None
-        type_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
-        text = dtype in (nw.Categorical, nw.Enum) or categories is not None
-        cells = series_of(name, series.to_list(), type_name, objects=text, blank=True)
-        columns.append(replace(cells, categories=categories))
+    columns = [_column(nw, X, series, native) for series in frame.iter_columns()]
+    library = getattr(frame.implementation, "value", str(frame.implementation))
     return Frame(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
+
+
+def refuse_twice(names: Sequence[Any], subject: str = "") -> None:
+    """Refuses columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        places = " or ".join(str(j + 1) for j, name in enumerate(names) if name == twice[0])
+        raise ValueError(
+            f"{subject}expected columns of different names, received {twice[0]!r} twice; rename one, "
+            f"column {places}"
+        )
+
+
+def _column(nw: Any, X: Any, series: Any, native: Any) -> Series:
+    """Reads a column of a frame; ``native`` are the types of pandas' columns, None of other libraries."""
+    name: Any = series.name  # pandas takes any
+    dtype, type_name = series.dtype, str(native[name] if native is not None else series.dtype)
+    if dtype.is_numeric():
+        if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
+            known = series.drop_nulls()
+            refuse_long(name, [known.min(), known.max()] if len(known) else [])
+        return _number(name, series.to_numpy(), "float64" if dtype == nw.Decimal else type_name)
+    if dtype.is_nested():
+        raise TypeError(
+            f"X: expected numbers, text, booleans, dates or times in column {name!r}, received "
+            f"{type_name}; drop it, or turn it into numbers"
+        )
+    if native is not None and type_name == "category":
+        kind = X[name].cat
+        plain = str(kind.categories.dtype).partition("[")[0] not in ("interval", "period")
+        labels = kind.categories.tolist() if plain else [str(label) for label in kind.categories]
+        values = [labels[code] if code >= 0 else None for code in kind.codes]
+        cells = series_of(name, values, type_name, objects=True, blank=True)
+        return replace(cells, categories=tuple(labels), ordered=bool(kind.ordered))
+    if native is not None and type_name.startswith("period["):
+        series = nw.from_native(X[name].dt.to_timestamp(), series_only=True)
+        dtype, type_name = series.dtype, "datetime64[us]"
+    values = _moments(name, series) if dtype in (nw.Date, nw.Datetime, nw.Duration) else series.to_list()
+    categories = tuple(dtype.categories) if dtype == nw.Enum else None
+    type_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
+    text = dtype in (nw.Categorical, nw.Enum)
+    return replace(series_of(name, values, type_name, objects=text, blank=True), categories=categories)
+
+
+def _moments(name: Hashable, series: Any) -> list[Any]:
+    """Returns the dates, times or durations of a column.
+
+    Raises:
+        ValueError: one beyond Python's range, which libraries cannot hand out one by one.
+    """
+    values = series.to_numpy()
+    days = values.astype(f"{values.dtype.kind}8[D]").tolist() if values.dtype.kind in "mM" else []
+    beyond = [row for row, day in enumerate(days) if isinstance(day, int)]  # as numpy hands those out
+    if beyond:
+        expected = "the years 1 to 9999" if values.dtype.kind == "M" else "days within ±999999999"
+        raise ValueError(
+            f"X: expected {expected} in column {name!r}, received {values[beyond[0]]}; correct it, or make "
+            "it missing"
+        )
+    return list(series.to_list())
 
 
 def series_of(
@@ -306,45 +335,17 @@ def series_of(
     """
     plain = [_plain(value, name, blank) for value in values]
     seen = [value for value in plain if value is not None]
-    if parse and seen and not has_codes(seen) and all(map(is_number, seen)):
-        refuse_long(name, whole_numbers(seen))
-        parsed = _number(name, np.array([np.nan if v is None else float(v) for v in plain]), dtype)
-        return replace(parsed, texts=_objects(values))
+    if parse and seen and not any(map(is_code, seen)) and all(map(is_number, seen)):
+        refuse_long(name, [int(cell) for cell in seen if cell.strip().lstrip("+-").isdecimal()])
+        return _number(name, np.array([math.nan if v is None else float(v) for v in plain]), dtype)
     if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
         refuse_long(name, [v for v in seen if isinstance(v, int)])
-        read = _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
-        decimal = any(isinstance(value, Decimal) for value in values)
-        return replace(read, texts=_objects(values)) if decimal else read
+        return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
     if any(map(is_time, seen)) and form_of(seen) is None:
         raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
-    return Series(name, _objects(plain), dtype)
-
-
-def _objects(values: Sequence[Any]) -> Array:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _refuse_years(name: Hashable, series: Any, dtype: Any) -> None:
-    """Refuses dates beyond Python's range, and durations, which libraries cannot hand out one by one.
-
-    Raises:
-        ValueError: there is one.
-    """
-    kind = str(dtype).partition("(")[0]
-    if kind not in _RANGES:
-        return
-    values = series.to_numpy()
-    values = values[~np.isnat(values)] if values.dtype.kind in "mM" else values[:0]
-    days = values.astype(f"{values.dtype.kind}8[D]")  # which hold what finer units do not
-    low, high = _RANGES[kind]
-    if len(values) and (days.min() < low or days.max() > high):
-        received = values[(days < low) | (days > high)][0]
-        expected = "days within ±999999999" if kind == "Duration" else "the years 1 to 9999"
-        raise ValueError(
-            f"X: expected {expected} in column {name!r}, received {received}; correct it, or make it missing"
-        )
+    array = np.empty(len(plain), dtype=object)
+    array[:] = plain
+    return Series(name, array, dtype)
 
 
 def _number(name: Hashable, values: Any, dtype: str) -> Series:
@@ -401,7 +402,7 @@ def build(frame: Frame) -> Any:
         columns = {column.name: _pandas_series(pandas, column, frame.index) for column in frame.columns}
         return pandas.DataFrame(columns, index=frame.index)
     narwhals = import_module("narwhals")
-    series = [native_series(narwhals, column, frame.library) for column in frame.columns]
+    series = [_native_series(narwhals, column, frame.library) for column in frame.columns]
     return narwhals.from_dict({s.name: s for s in series}).to_native()
 
 
@@ -412,10 +413,17 @@ def _array(frame: Frame) -> Any:
         return frame.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
     array = np.empty(frame.shape, dtype=object)
     for j, column in enumerate(frame.columns):
-        array[:, j] = column.values if column.texts is None else _as_given(column)
-    if dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns):
-        return array.astype("U")
-    return array
+        array[:, j] = column.values
+    whole = dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns)
+    return array.astype("U") if whole else array
+
+
+def _gives_way(column: Series) -> bool:
+    """Returns whether a column of a type of whole numbers has fractions."""
+    if not (column.numeric and of_whole_numbers(column.dtype)):
+        return False
+    seen = column.values[~column.missing]
+    return bool((np.round(seen) != seen).any())
 
 
 def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
@@ -424,91 +432,26 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
         known = None if column.categories is None else list(column.categories)
         values = pandas.Categorical(list(column.values), categories=known, ordered=column.ordered)
         return pandas.Series(values, index=index)
-    if column.texts is not None:
-        return pandas.Series(_objects(_as_given(column)), index=index)
-    if dtype.startswith("period["):
-        days = pandas.to_datetime(pandas.Series(column.values, index=index))
-        return days.dt.to_period(dtype[len("period[") : -1])
-    if dtype.startswith((_OF, "interval[")):
-        seen = column.values[~column.missing].tolist()
-        texts: Any = dict.fromkeys(seen) if column.categories is None else column.categories
-        labels = {text: _read_label(pandas, text, dtype.removeprefix(_OF)) for text in texts}
-        cells: Any = [labels.get(text) for text in column.values]
-        if dtype.startswith(_OF):
-            cells = pandas.Categorical(cells, categories=list(labels.values()), ordered=column.ordered)
-            return pandas.Series(cells, index=index)
-        return pandas.Series(pandas.array(cells, dtype=dtype), index=index)
     series = pandas.Series(column.values, index=index)
-    if (column.missing.any() and dtype in {"bool", *WHOLE}) or _broken(column):
-        return series
-    return series.astype(dtype)
+    no_place = column.missing.any() and dtype in {"bool", *WHOLE}
+    other = dtype.startswith("interval[") or (column.numeric and dtype == "object")
+    return series if no_place or other or _gives_way(column) else series.astype(dtype)
 
 
-def _read_label(pandas: Any, text: str, dtype: str) -> Any:
-    """Reads an interval, or a period, as it writes itself; ``dtype`` is what pandas calls its type."""
-    kind, _, inner = dtype.removesuffix("]").partition("[")
-    if kind == "period":
-        return pandas.Period(text, freq=inner)
-    subtype, _, closed = inner.rpartition(", ")
-    ends = text[1:-1].split(", ")
-    number = int if "int" in subtype else float
-    of_time = {"d": pandas.Timestamp, "t": pandas.Timedelta}.get(subtype[:1])
-    return pandas.Interval(*map(of_time or number, ends), closed=closed)
-
-
-def _as_given(column: Series) -> list[Any]:
-    """The cells of a column as they were given, and new ones of the same type where these are ``Decimal``."""
-    assert column.texts is not None
-    values = column.values.tolist()
-    exponents = [cell.as_tuple().exponent for cell in column.texts if isinstance(cell, Decimal)]
-    if exponents:
-        step = Decimal(1).scaleb(min((x for x in exponents if isinstance(x, int)), default=0))
-        values = [None if x != x else Decimal(repr(x)).quantize(step) for x in values]
-    return as_written(column.texts, column.values.tolist(), values)
-
-
-def _broken(column: Series) -> bool:
-    """Returns whether a column of an integer type has fractions: the column's type then gives way."""
-    if not (column.numeric and of_whole_numbers(column.dtype)):
-        return False
-    numbers = column.values[~column.missing]
-    return bool((np.round(numbers) != numbers).any())
-
-
-def native_series(narwhals: Any, column: Series, library: str) -> Any:
+def _native_series(narwhals: Any, column: Series, library: str) -> Any:
     """A column as a series of a library, in the type that its own library, NumPy or a file calls it."""
     values = [
         None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
     ]
-    if column.texts is not None and column.dtype.startswith("Decimal"):
-        return narwhals.new_series(str(column.name), _as_given(column), backend=library)
     name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
-    kind: Any = getattr(narwhals, name.partition("(")[0].replace("Uint", "UInt"), None)
+    kind: Any = getattr(narwhals, re.split(r"[(\[]", name)[0].replace("Uint", "UInt"), None)
     if column.dtype.startswith(("Datetime(", "Duration(")):
         unit, zone = (re.search(f"{x}='([^']+)'", column.dtype) for x in ("time_unit", "time_zone"))
         kind = kind(*(match[1] for match in (unit, zone) if match))
     if column.categories is not None and all(isinstance(value, str) for value in column.categories):
         kind = narwhals.Enum(list(column.categories))
-    elif kind in (narwhals.Object, narwhals.Decimal) or _broken(column):
+    elif kind in (narwhals.Object, narwhals.Decimal) or _gives_way(column):
         kind = None
-    whole = kind is not None and kind.is_integer()
-    if whole:
+    if kind is not None and kind.is_integer():
         values = [None if value is None else round(value) for value in values]
-    if library == "pandas" and None in values and (whole or kind is narwhals.Boolean):
-        kind = None  # NumPy's own types have no place for what is missing
     return narwhals.new_series(str(column.name), values, kind, backend=library)
-
-
-_OF = "category of "
-"""In front of the type of categories that are read from text."""
-_RANGES = {
-    **{kind: (np.datetime64("0001-01-01"), np.datetime64("9999-12-31")) for kind in ("Date", "Datetime")},
-    "Duration": (np.timedelta64(-999_999_999, "D"), np.timedelta64(999_999_999, "D")),
-}
-_IN_PANDAS = {
-    **{"String": "str", "Boolean": "bool", "Categorical": "category", "Enum": "category"},
-    **{"Date": "object", "Time": "object", "Datetime": "datetime64[us]", "Duration": "timedelta64[us]"},
-}
-"""The names in pandas of types that have other names in files and other libraries."""
-WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-"""NumPy's types of whole numbers, which have no place for missing cells."""

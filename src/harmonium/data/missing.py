@@ -34,39 +34,11 @@ def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
     """
     _checks.positive_int(rows, "rows")
     _checks.one_of(side, "side", SIDES)
-    height, width = _shape(image_shape)
+    if len(image_shape) != 2:
+        raise ValueError(f"image_shape: expected (height, width), received {image_shape}")
+    height, width = (_checks.positive_int(side, "image_shape") for side in image_shape)
     mask = torch.zeros(height, width, dtype=torch.bool, device="cpu")
     tall, wide = height // 2, width // 2
     half = {"upper": mask[:tall], "lower": mask[height - tall :], "left": mask[:, :wide]}
     half.get(side, mask[:, width - wide :])[:] = True
     return mask.flatten().repeat(rows, 1)
-
-
-def missing_rectangles(
-    rows: int, image_shape: tuple[int, int], size: tuple[int, int], *, seed: int | torch.Generator = 0
-) -> Tensor:
-    """One rectangle of every image missing, at a random place inside it: (rows, height * width), bool.
-
-    Args:
-        rows: Number of rows, at least 1.
-        image_shape: (height, width).
-        size: (height, width) of the rectangle, no larger than the image.
-        seed: an int or a generator.
-    """
-    _checks.positive_int(rows, "rows")
-    (height, width), (tall, wide) = _shape(image_shape), _shape(size, "size")
-    if tall > height or wide > width:
-        raise ValueError(f"size: expected at most {height}x{width}, received {tall}x{wide}")
-    generator = _random.as_generator(seed)
-    top = _random.integers(height - tall + 1, (rows, 1), generator)
-    left = _random.integers(width - wide + 1, (rows, 1), generator)
-    y, x = (torch.arange(side, device=generator.device) for side in (height, width))
-    inside_y, inside_x = (y >= top) & (y < top + tall), (x >= left) & (x < left + wide)
-    return (inside_y.unsqueeze(-1) & inside_x.unsqueeze(1)).flatten(1)
-
-
-def _shape(image_shape: tuple[int, int], name: str = "image_shape") -> tuple[int, int]:
-    if len(image_shape) != 2:
-        raise ValueError(f"{name}: expected (height, width), received {image_shape}")
-    height, width = (_checks.positive_int(side, name) for side in image_shape)
-    return height, width

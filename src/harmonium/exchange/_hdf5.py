@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harmonium.data._read_arrays import check_dataset, import_h5py, inside
+from harmonium.data.files import check_dataset, import_h5py, inside
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 

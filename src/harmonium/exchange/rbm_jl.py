@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import torch
 from torch import Tensor
 
-from harmonium.data._read_arrays import import_h5py
+from harmonium.data.files import import_h5py
 from harmonium.exchange import _hdf5
 from harmonium.exchange.exchange import Exchanged, Format, misfit
 from harmonium.layers import (

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data._read_arrays import import_h5py
+from harmonium.data.files import import_h5py
 from harmonium.exchange import _hdf5
 from harmonium.exchange.exchange import Exchanged, Format, is_rbm, make_rbm, misfit
 from harmonium.layers import Bernoulli, Categorical

@@ -32,11 +32,7 @@ from harmonium.tables.filling import (
 )
 from harmonium.tables.fitting import Fitting as Fitting
 from harmonium.tables.interval import Interval as Interval
-from harmonium.tables.kinds import (
-    read_kinds as read_kinds,
-    without_unit as without_unit,
-    without_units as without_units,
-)
+from harmonium.tables.kinds import read_kinds as read_kinds, without_unit as without_unit
 from harmonium.tables.labels import OneOf as OneOf
 from harmonium.tables.line import Line as Line
 from harmonium.tables.linear import LinearPrediction as LinearPrediction

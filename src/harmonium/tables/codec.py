@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, final
@@ -33,7 +33,6 @@ from harmonium.data import (
     read,
     read_weights,
 )
-from harmonium.data._text_files import SEPARATORS, Dialect
 from harmonium.data.dataset import dense
 from harmonium.data.encoders import BINARISERS
 from harmonium.data.transforms import Array
@@ -96,14 +95,14 @@ class Codec:
         layers: the visible layers whose states it makes, the label's last.
         label: the column whose unit is the last layer; None: there is none.
         names: Names of all columns as in training; None: they had none.
-        missing_words: words for missing cells of text files beside the usual ones.
+        reading: Arguments of pandas' reader, with which tables like those of the training are read.
     """
 
     encoder: Encoder
     layers: Sequence[Layer]
     label: ColumnCodec | None = None
     names: tuple[str, ...] | None = None
-    missing_words: tuple[str, ...] = ()
+    reading: Mapping[str, Any] = field(default_factory=dict)
     _machine: BoltzmannMachine | None = None
 
     # Making one
@@ -206,12 +205,14 @@ class Codec:
         if label is not None and layers[-1].width != label.width:
             raise ValueError(f"{damaged}, expected a label of its last visible layer")
         names = _stored(machine, "names", None, _are_words)
-        words = _stored(machine, "missing_words", (), _are_words)
+        reading = _stored(
+            machine, "read", {}, lambda x: isinstance(x, dict) and all(map(str.isidentifier, x))
+        )
         if unknown is not None:
             if not isinstance(encoder, (Table, Letters)):
                 raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
             encoder = replace(encoder, unknown=unknown)
-        return cls(encoder, layers, label, None if names is None else tuple(names), tuple(words), machine)
+        return cls(encoder, layers, label, None if names is None else tuple(names), reading, machine)
 
     def to_dict(self) -> dict[str, Any]:
         """Describes the encoder, and the label where there is one, in plain JSON types for the metadata."""
@@ -236,10 +237,10 @@ class Codec:
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-        reading: dict[str, Any] = {"labels_apart": not known & set(LABELS), "known": self.names or ()}
+        reading: dict[str, Any] = {**self.reading, "labels_apart": not known & set(LABELS), "text": text}
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
-        dataset = read(source, missing_words=self.missing_words, **reading).with_text(text)
+        dataset = read(source, **reading)
         if dataset.alignment is not None and self._machine is not None:
             usual = _stored(self.machine, "ambiguous", 0.0, lambda share: isinstance(share, float))
             dataset.alignment.warn_of_ambiguous(dataset.name, usual)
@@ -274,11 +275,6 @@ class Codec:
     def image_shape(self) -> tuple[int, ...]:
         """The shape of the images that the machine was trained on; () of other data."""
         return tuple(_stored(self.machine, "image_shape", (), _are_sides))
-
-    @property
-    def dialect(self) -> Dialect:
-        """The marks of the text file that the machine was trained on; commas and points of other data."""
-        return Dialect(*_stored(self.machine, "dialect", Dialect(), _are_marks))
 
     def require_generative(self, purpose: str, *, label: bool = True) -> None:
         """Refuses a machine that has learned the label alone and, where none may be, one with a label.
@@ -554,9 +550,7 @@ class Codec:
         if not blank.any() or blank.all():
             return rest, labels
         warn_of_blank(blank, rest.name)
-        return rest.take(~blank), None if labels is None else replace(
-            labels, values=labels.values[~blank], texts=None
-        )
+        return rest.take(~blank), None if labels is None else replace(labels, values=labels.values[~blank])
 
     def learned_weights(self, dataset: DataSet) -> Tensor | None:
         """Returns the weights of rows as in training, (rows,) float64; None: all alike, or unknown.
@@ -682,7 +676,3 @@ def _are_words(value: Any) -> bool:
 
 def _are_sides(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(type(side) is int and side > 0 for side in value)
-
-
-def _are_marks(value: Any) -> bool:
-    return _are_words(value) and len(value) == 2 and value[0] in SEPARATORS and value[1] in (".", ",")

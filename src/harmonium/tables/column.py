@@ -25,10 +25,8 @@ from harmonium.data import (
     from_numbers,
     step_of,
     to_numbers,
-    unit_of,
 )
-from harmonium.data._text_files import is_number
-from harmonium.data.frame import WHOLE, of_whole_numbers
+from harmonium.data.frame import WHOLE, is_number, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
@@ -232,9 +230,8 @@ class ColumnCodec(Encoder, ABC):
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest transform, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``,
-                the ``limits`` of what is filled in or drawn, and the ``form`` of written dates, such as
-                "dd/mm/yyyy".
+                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``
+                and the ``limits`` of what is filled in or drawn.
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -250,11 +247,11 @@ class ColumnCodec(Encoder, ABC):
                 f'make it missing, or "{IGNORE}" leaves the column out'
             )
         options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
-        asked, limits, layout = (options.pop(name, None) for name in ("kind", "limits", "form"))
+        asked, limits = options.pop("kind", None), options.pop("limits", None)
         asked = None if asked == "auto" else asked
         try:
             labels = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
-            form = _check_layout(cells, layout) if layout is not None else None if labels else cells.form
+            form = None if labels else cells.form
             numbers = _in_numbers(cells, form)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             unit = Layer.registry[_checks.one_of(chosen, "kind", Layer.registry)]
@@ -593,18 +590,6 @@ def name_of(cells: Series) -> str | int:
     return int(name) if hasattr(name, "__index__") else str(name)
 
 
-def _check_layout(cells: Series, name: Any) -> str:
-    """Returns the form of a layout; ValueError: there is none, or a cell is written otherwise."""
-    form = f"text {name}"
-    check_form(form)
-    if not cells.numeric:
-        seen = cells.values[~cells.missing]
-        strange = np.isnan(to_numbers(seen.tolist(), form))
-        if strange.any():
-            raise ValueError(f"form: expected cells such as {name}, received {shown(seen[strange.argmax()])}")
-    return form
-
-
 def _check_limits(limits: Any, form: str | None, first: float, last: float) -> Ends | None:
     """Returns limits that were given as numbers; ValueError: no two of them around what is there."""
     if limits is None:
@@ -636,8 +621,6 @@ def _parsed(cells: Series) -> Series:
     """Returns text with its numbers as numbers, for a column that had no text in training."""
     if cells.numeric:
         return cells
-    if cells.form is not None and unit_of(cells.form) == "number":
-        return _in_numbers(cells, cells.form)
     values = np.empty(len(cells.values), dtype=object)
     values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
     return replace(cells, values=values)

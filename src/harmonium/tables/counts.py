@@ -9,7 +9,7 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium.data import Encoder, Identity, Series
-from harmonium.data._text_files import LONG
+from harmonium.data.frame import LONG
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import numbers_of

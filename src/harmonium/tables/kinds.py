@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harmonium.data import Frame, Series
+from harmonium.data import Frame, Series, question_of
 from harmonium.tables.cells import shown, values_of
 from harmonium.tables.column import IGNORE, MANY_TEXTS, chosen_kinds, kind_of
-from harmonium.tables.questions import question_of
 
 _KINDS = 'age = "gaussian", or visits = { kind = "binomial", largest = 20 }'
 
@@ -35,11 +34,6 @@ def read_kinds(source: str) -> dict[str, Any]:
     if not all(isinstance(kind, str | dict) for kind in kinds.values()):
         raise ValueError(f"kinds: expected a kind for each column in {source}, such as {_KINDS}")
     return kinds
-
-
-def without_units(kinds: Mapping[str, Any]) -> list[str]:
-    """Lists the columns that kinds leave without a unit."""
-    return [name for name, kind in kinds.items() if kind in (IGNORE, {"kind": IGNORE})]
 
 
 def without_unit(frame: Frame, kinds: str | Mapping[Any, Any] | None = None) -> dict[Any, str]:

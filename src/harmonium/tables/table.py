@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks
-from harmonium.data import Encoder, Frame, Series, build, frame_of
+from harmonium.data import Encoder, Frame, Series, build, frame_of, question_of
 from harmonium.data.frame import NUMPY, TEXT, series_of
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
@@ -24,7 +24,6 @@ from harmonium.tables.column import IGNORE, ColumnCodec, chosen_kinds, kind_of
 from harmonium.tables.constant import Constant
 from harmonium.tables.kinds import without_unit
 from harmonium.tables.quantiles import Quantiles
-from harmonium.tables.questions import question_of
 
 UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from harmonium.cli import options
-from harmonium.cli.output import Listing
+from harmonium.cli.output import Listing, working
 from harmonium.cli.rows_file import SEQUENCES, TABLES, check_rows_target, spelt, write_array, write_rows
-from harmonium.data import BUILT_IN, DataSet, Rows, read
+from harmonium.data import BUILT_IN, DataSet, Rows, parse_arguments, read as read_data
 from harmonium.data.dataset import dense
 from harmonium.report import image_grid
-from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit, without_units
+from harmonium.tables import IGNORE, Table, name_of, read_kinds, without_unit
 
 _ENTRIES = 1 << 20  # of a chunk that is described: 8 MiB in float64
 _DRAWN = 100  # rows of a picture
@@ -34,7 +34,7 @@ def data(
     out: Path | None = None,
     image_shape: options.ImageShape | None = None,
     kinds: options.Kinds | None = None,
-    missing_words: options.MissingWords | None = None,
+    read: options.Read | None = None,
     alphabet: options.Alphabet | None = None,
     reweight: options.Reweight | None = None,
     overwrite: options.Overwrite = False,
@@ -48,13 +48,12 @@ def data(
     """
     columns = read_kinds(kinds) if kinds else {}
     table = out is not None and out.suffix.lower() in TABLES  # labels then keep their place
-    dataset = read(
-        source, labels_apart=not table, alphabet=alphabet or "auto", missing_words=missing_words or (),
-        known=without_units(columns),
-    )  # fmt: skip
-    dataset.warn_of_unseen_words()
+    reading = parse_arguments(read or ())
+    with working("reading the data"):
+        dataset = read_data(source, labels_apart=not table, alphabet=alphabet or "auto", **reading)
     weights = dataset.row_weights(reweight)
-    result = _describe(dataset, columns)
+    with working("looking at the columns"):
+        result = _describe(dataset, columns)
     if weights is not None:
         result["effective_rows"] = float(weights.sum())
     if out is None:
@@ -76,6 +75,8 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
         result |= _describe_numbers(dataset)
     if dataset.samples.dtype.kind == "O" or dataset.tabular or kinds:
         result["table"] = _columns(dataset, kinds)
+    if dataset.notes:
+        result["read"] = "; ".join(dataset.notes)
     alignment = dataset.alignment
     if alignment is not None:
         result |= {"alphabet": alignment.alphabet, "gaps": float((alignment.codes == 0).mean())}
@@ -121,8 +122,7 @@ def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
     if out.name.lower().endswith(SEQUENCES):
         write_rows(out, dataset.numbers(), source=dataset, alphabet=letters)
     elif suffix in TABLES and alignment is not None:
-        frame = spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside)
-        write_rows(out, frame, dialect=dataset.dialect)
+        write_rows(out, spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside))
     elif suffix in TABLES:
         labels = None if dataset.labels is None else dataset.take_label("label")[1]
         write_rows(out, dataset.frame(), dataset.names, labels, source=dataset)

@@ -71,7 +71,7 @@ def predict(
         )  # fmt: skip
     cells, best = _decode(place, found)
     columns = [cells, *(_probabilities(place, found) if with_probabilities else ())]
-    write_rows(out, Frame(tuple(columns), TEXT), dialect=dataset.dialect)
+    write_rows(out, Frame(tuple(columns), TEXT))
     score, notes = score_cells(place, truth, best), list[str]()
     if score and coding.source and Path(coding.source).resolve() == Path(data).resolve():
         notes.append(f"{next(iter(score))}: on the data of the training, which flatters; others tell more")

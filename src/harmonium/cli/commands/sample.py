@@ -104,7 +104,7 @@ def _write(
         images = samples if isinstance(samples, np.ndarray) else samples.numbers()
         image_panels({"": images}, shape, out, title=title)
     else:
-        write_rows(out, samples, coding.names, labels, dialect=coding.dialect, alphabet=coding.alphabet)
+        write_rows(out, samples, coding.names, labels, alphabet=coding.alphabet)
     if labels is None or out.suffix.lower() in (*TABLES, ".npz"):
         return []
     return [f"file: without the labels; {', '.join((*TABLES, '.npz'))} have a place for them"]

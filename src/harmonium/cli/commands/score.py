@@ -65,7 +65,7 @@ def score(
     if why is not None:
         with working("comparing cells with the expected ones"):
             columns |= _unusual(coding, dataset, why, seed)
-    write_table(out, columns, dataset.dialect)
+    write_table(out, columns)
     said = {"data": dataset.name, "rows": len(values), **means}
     return {"machine": source, **said, "file": out, "notes": notes}
 
@@ -100,7 +100,7 @@ def _score(coding: Codec, dataset: DataSet) -> tuple[str, Tensor, list[str]]:
 
 def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str, Any]:
     """Returns columns of the most unusual cells of each row, empty where a row has fewer."""
-    rows, decimal = len(dataset.samples), dataset.dialect.decimal
+    rows = len(dataset.samples)
     found: dict[str, Any] = {}
     for number in range(1, most + 1):
         found |= {f"{name}_{number}": np.full(rows, None, object) for name in ("cell", "value", "expected")}
@@ -110,8 +110,7 @@ def _unusual(coding: Codec, dataset: DataSet, most: int, seed: int) -> dict[str,
             values = {"cell": cell.column, "value": cell.value, "expected": cell.expected}
             for name, value in values.items():
                 real = isinstance(value, float)  # without the digits that rounding leaves
-                text = f"{value:.10g}".replace(".", decimal) if real else str(value)
-                found[f"{name}_{number}"][row] = text
+                found[f"{name}_{number}"][row] = f"{value:.10g}" if real else str(value)
             found[f"nats_{number}"][row] = cell.nats
     return {name: Series(name, x, "float64" if x.dtype == np.float64 else "str") for name, x in found.items()}
 

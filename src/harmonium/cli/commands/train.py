@@ -17,13 +17,12 @@ from harmonium._storage import CHECKPOINT
 from harmonium.cli import options, runs
 from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.settings import TrainSettings, settings_in_force
-from harmonium.data import DataSet, Rows, read
-from harmonium.data._text_files import Dialect, split_words
-from harmonium.data.beside import weighted
+from harmonium.data import DataSet, Rows, parse_arguments, read
+from harmonium.data.files import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import pair_correlation
-from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds, without_units
+from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     DECIDED,
@@ -246,14 +245,12 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         labels_apart=label is None,
         alphabet=settings.alphabet or "auto",
         unknown=settings.unknown or "gap",
-        missing_words=settings.missing_words or (),
-        known=without_units(kinds),
+        **parse_arguments(settings.read or ()),
     )
-    dataset.warn_of_unseen_words()
     dataset = weighted(dataset, settings.weights, settings.reweight)
     if settings.alphabet is not None and dataset.alignment is None:
         raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
-    for decided in () if dataset.alignment is None else dataset.alignment.notes:
+    for decided in (*dataset.notes, *(() if dataset.alignment is None else dataset.alignment.notes)):
         note(f"{dataset.name}: {decided}")
     rest, labels = (dataset, None) if label is None else dataset.take_label(label)
     codec = Codec.fit(
@@ -281,8 +278,7 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         init=settings.init,
         steered=bool(list_unused(settings, "exact")),
     )
-    words = None if settings.missing_words is None else split_words(settings.missing_words)
-    fitting.machine.metadata["data"] = _description(dataset, settings, dataset.names, words)
+    fitting.machine.metadata["data"] = _description(dataset, settings, dataset.names)
     return fitting, dataset
 
 
@@ -306,22 +302,19 @@ def _go_on(settings: TrainSettings) -> tuple[Fitting, DataSet]:
             "--objective joint learns of rows without them"
         )
     names = dataset.names if codec.names is None else codec.names
-    machine.metadata["data"] = _description(dataset, settings, names, codec.missing_words or None)
+    machine.metadata["data"] = _description(dataset, settings, names)
     return fitting, dataset
 
 
-def _description(
-    dataset: DataSet, settings: TrainSettings, names: Sequence[str] | None, words: Sequence[str] | None
-) -> dict[str, Any]:
+def _description(dataset: DataSet, settings: TrainSettings, names: Sequence[str] | None) -> dict[str, Any]:
     """Returns what a machine remembers of the data that it learns, by which others are read."""
-    alignment, plain = dataset.alignment, dataset.dialect == Dialect()
+    alignment = dataset.alignment
     known = {
         "reweight": settings.reweight,
         "weights": None if settings.weights is None else str(settings.weights),
-        "dialect": None if plain else list(dataset.dialect),
+        "read": dict(dataset.read) or None,
         "ambiguous": alignment.ambiguous_share if alignment is not None and alignment.ambiguous else None,
         "names": None if names is None else list(names),
-        "missing_words": None if words is None else list(words),
     }
     about = {"name": dataset.name, "source": str(settings.data), "image_shape": dataset.image_shape}
     return about | {name: value for name, value in known.items() if value is not None}

@@ -1,0 +1,410 @@
+"""Tables in files: pandas reads and writes them; here is found out what it has to be told."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import zipfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harmonium import _checks
+from harmonium._size_limit import check_claim
+from harmonium.data.frame import LONG, Frame, Series, build, frame_of, is_code, is_number, refuse_twice
+from harmonium.data.readings import chosen_readings, with_readings
+
+SHEETS = r"\.(xlsx|xlsm|xls|ods)"
+COLUMNS = r"\.(parquet|feather)"
+_WORDS = ("NA", "N/A", "#N/A", "<NA>", "NaN", "-NaN", "Null")
+_MISSING = ("", *{form(word) for word in _WORDS for form in (str, str.lower, str.upper, str.title)})
+_SEPARATORS = (",", ";", "\t", "|")
+_LAYOUT = {
+    *("header", "names", "skiprows", "skipfooter", "comment", "quotechar", "quoting", "escapechar"),
+    *("nrows", "engine", "lineterminator", "on_bad_lines"),
+}  # pandas' arguments that tell which lines and cells there are: with them nothing of it is found out
+_NAMES_OF_ROWS = re.compile("(?<![0-9.])(0[0-9]|[0-9]{16})")  # digits that may be no number
+_LOOKED_AT = 1000  # lines that tell which of them holds the names
+_PIECE = 1 << 20  # bytes that are unpacked at once
+_OF_A_CHARACTER = 8  # bytes in memory of a character of text, where cells are short
+_OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class ColumnType(NamedTuple):
+    """The type of a column in its file: the attributes of a ``Series`` of these names."""
+
+    dtype: str
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False
+
+
+def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
+    """Returns arguments of pandas' readers from texts such as ``decimal=,``.
+
+    Values are JSON where they can be, "none" is None, and others are text. An argument that is given several
+    times is a list.
+
+    Raises:
+        ValueError: a text without a name and a value.
+    """
+    found = dict[str, list[Any]]()
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"read: expected an argument of pandas such as decimal=, received {text!r}")
+        try:
+            found.setdefault(name, []).append(None if value.lower() == "none" else json.loads(value))
+        except ValueError:
+            found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+# Reading
+# ---------------------------------------------------------------------------------
+
+
+def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) -> dict[str, Any]:
+    """Reads a table to the parts of a ``DataSet``.
+
+    Samples are float64 where every column is of numbers, else objects, None where a cell is missing.
+
+    Args:
+        path: Path of the file.
+        read: Arguments of pandas' reader.
+        text: Names of columns that are text, whatever their cells look like.
+
+    Raises:
+        ImportError: pandas, or what it needs for such a file, is not there.
+        ValueError: lines of different lengths, text in another encoding, or one column of text.
+    """
+    if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
+        return _parts(_read_columns(path), True, [], read)
+    file = _look_at(path, read, text)
+    native, notes = file.read(file.options)
+    if not file.width and not {"header", "names"} & read.keys():
+        rows = [[*native.columns], *native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()]
+        named, doubt = _holds_names(rows)
+        if doubt or not named:
+            _warn_of_first(path, rows[0], True)
+    told = {name: read.get(name) for name in ("decimal", "dayfirst")}
+    readings, agreed = chosen_readings(native, told, text)
+    if agreed.get("decimal") == "," and told["decimal"] is None:  # a point may stand between thousands
+        again, more = file.read({**file.options, "decimal": ","})
+        others = chosen_readings(again, agreed, text)[0]
+        numbers = {name for name, x in again.items() if _is_number(x)} | others.keys()
+        if all(name in numbers for name, x in native.items() if _is_number(x)):
+            native, notes, readings = again, more, others
+        else:  # columns have marks of their own, of which the next file need not tell
+            del agreed["decimal"]
+    for kind in ("numbers", "times"):
+        written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
+        notes = [*notes, f"read as {kind}: {', '.join(written)}"] if written else notes
+    return _parts(with_readings(native, readings), file.named, [*file.notes, *notes], {**read, **agreed})
+
+
+def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of a ``DataSet`` with a frame's cells, whose columns have names or not."""
+    frame = frame_of(native)
+    names = tuple(str(cells.name) for cells in frame.columns)
+    types = zip(names, (ColumnType(_type_of(x), x.categories, x.ordered) for x in frame.columns), strict=True)
+    parts: dict[str, Any] = {"notes": tuple(notes), "read": read}
+    if named or not frame.numeric:
+        parts |= {"names": names, "types": dict(types)}
+    if frame.numeric:
+        return {"samples": frame.numbers(), **parts}
+    samples = np.empty(frame.shape, dtype=object)
+    for j, cells in enumerate(frame.columns):
+        samples[:, j] = cells.values
+        samples[cells.missing, j] = None
+    return {"samples": samples, **parts}
+
+
+def _is_number(column: Any) -> bool:
+    return column.dtype.kind in "iuf"
+
+
+def _type_of(cells: Series) -> str:
+    """Returns the name of a column's type, NumPy's where no cell is missing."""
+    plain = {"string": "str", "String": "str", "Float64": "float64", "boolean": "bool"}
+    name = plain.get(cells.dtype, cells.dtype)
+    return "int64" if name == "Int64" and not cells.missing.any() else name
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise ImportError("tables in files need pandas: pip install 'harmonium[tables]'") from error
+
+
+def _library(suffix: str) -> str:
+    """Returns the library for Parquet and Feather: pandas where it has pyarrow, else polars."""
+    for library, needs in {"pandas": ("pandas", "pyarrow"), "polars": ("polars",)}.items():
+        if all(map(find_spec, needs)):
+            return library
+    raise ImportError(
+        f"{suffix} files need pyarrow or polars: pip install 'harmonium[tables]' pyarrow; .csv files do not"
+    )
+
+
+def _read_columns(path: Path) -> Any:
+    """Reads a file whose columns have types."""
+    form, size = path.suffix.lower(), path.stat().st_size
+    if _library(form) == "pandas":
+        dataset = import_module("pyarrow.dataset").dataset(path, format=form[1:])
+        check_claim(8 * dataset.count_rows() * len(dataset.schema), size, "the table")
+        reader = _pandas().read_parquet if form == ".parquet" else _pandas().read_feather
+        return reader(path).reset_index(drop=True)
+    polars = import_module("polars")
+    try:
+        lazy = (polars.scan_parquet if form == ".parquet" else polars.scan_ipc)(path, glob=False)
+        names, rows = lazy.collect_schema().names(), lazy.select(polars.len()).collect().item()
+        check_claim(8 * rows * len(names), size, "the table")
+        return lazy.collect().select([x for x in names if not re.fullmatch(r"__index_level_\d+__", x)])
+    except polars.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError("polars cannot follow what it claims; it is damaged") from error
+
+
+class _TextFile(NamedTuple):
+    """Holds the text of a table, and the arguments with which pandas reads it.
+
+    Attributes:
+        content: the text.
+        options: Arguments of ``pandas.read_csv``.
+        width: Cells of each line; 0: arguments that were given tell of lines, and nothing is checked.
+        named: whether its columns have names.
+        notes: what was found out, in words.
+    """
+
+    content: str
+    options: dict[str, Any]
+    width: int
+    named: bool
+    notes: list[str]
+
+    def read(self, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
+        """Reads the cells to a pandas frame, and returns notes beside it."""
+        pandas, told = _pandas(), options["dtype"]
+        try:
+            frame = pandas.read_csv(io.StringIO(self.content), **options)
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
+            self._check_lines()
+            raise ValueError(str(error).removeprefix("Error tokenizing data. C error: ").strip()) from error
+        shifted = "index_col" not in options and not isinstance(frame.index, pandas.RangeIndex)
+        if shifted or '"' in self.content or not len(frame) or frame.iloc[:, -1].isna().any():
+            self._check_lines()
+        if not len(frame):
+            raise ValueError("expected at least one row below the names of columns, received none")
+        frame = frame.reset_index(drop=True).rename(columns=str)
+        notes = self._keep_names_of_rows(frame, options)
+        words = {name: column.str.strip() for name, column in frame.items() if column.dtype == "string"}
+        if frame.shape[1] == 1 and words and self.width and not told:
+            cells = enumerate(frame.iloc[:, 0])
+            row, cell = next((i, x) for i, x in cells if isinstance(x, str) and not _is_plain(x))
+            raise ValueError(
+                f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and "
+                r"cells are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces"
+            )
+        return (frame.assign(**words) if words else frame), notes
+
+    def lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields the lines that are not empty, with their numbers."""
+        file, separator = io.StringIO(self.content, newline=""), self.options["sep"]
+        lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
+        try:
+            yield from (
+                (lines.line_num, cells) for cells in lines if len(cells) > 1 or "".join(cells).strip()
+            )
+        except csv.Error as error:
+            raise ValueError(
+                f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
+            ) from error
+
+    def _check_lines(self) -> None:
+        """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
+        for line, cells in self.lines() if self.width else ():
+            if len(cells) != self.width:
+                advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
+                if self.content.lstrip().startswith("#"):
+                    advice = "--read comment='#' passes over what stands behind a #"
+                elif len(cells) == self.width + 1:
+                    advice = "if each line begins with its own name, begin the first with a name for these"
+                raise ValueError(
+                    f"line {line}: expected {self.width} columns, received {len(cells)}; {advice}"
+                )
+
+    def _keep_names_of_rows(self, frame: Any, options: Mapping[str, Any]) -> list[str]:
+        """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
+        if not _NAMES_OF_ROWS.search(self.content):
+            return []
+        as_text = {**options, "dtype": "string"}
+        written = _pandas().read_csv(io.StringIO(self.content), **as_text).rename(columns=str)
+        told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
+        numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
+        codes = [name for name in numbers if any(map(is_code, written[name].dropna()))]
+        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+        for name in (*codes, *long):
+            frame[name] = written[name].array
+        why = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+        return [f"read as text: {', '.join(names)} (numbers {x})" for x, names in why.items() if names]
+
+
+def _is_plain(cell: str) -> bool:
+    return is_number(cell) and not is_code(cell)
+
+
+def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _TextFile:
+    """Finds out what pandas has to be told of a file, beside the arguments that are given."""
+    given = dict(read)
+    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
+    content, notes = (_text_of_sheet if sheet else _text_of)(path, given)
+    separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
+    own, types = given.pop("na_values", ()), given.pop("dtype", {})
+    missing: dict[str, Any] = {"na_values": own}
+    if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
+        own = [own] if np.isscalar(own) else own
+        missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
+    types = {**types, **dict.fromkeys(text, "string")} if isinstance(types, Mapping) else types
+    options = {"sep": separator, "dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"}
+    options |= missing | given
+    if "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
+        options["low_memory"] = False  # which would read a column in several types
+    file = _TextFile(content, options, 0, True, notes)
+    if len(separator) > 1 or _LAYOUT & given.keys():
+        return file
+    rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
+    if not rows:
+        raise ValueError("expected at least one row, received none")
+    named, doubt = _holds_names([row for row in rows if len(row) == len(rows[0])])
+    if doubt:
+        _warn_of_first(path, rows[0], named)
+    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+    refuse_twice(names)
+    options |= {"names": names, "header": 0 if named else None}
+    return file._replace(width=len(names), named=named)
+
+
+def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns the text of a file, by default in the encoding of its byte-order mark, or UTF-8."""
+    opened, content = _OPENED.get(path.suffix.lower()), bytearray()
+    try:
+        with (opened or open)(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                content += piece
+                check_claim(_OF_A_CHARACTER * len(content) if opened else 0, path.stat().st_size, "its text")
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise ValueError(f"damaged, or not compressed by {path.suffix[1:]} ({error})") from error
+    marked = next((name for mark, name in _MARKS.items() if content.startswith(mark)), "utf-8-sig")
+    encoding = options.pop("encoding", marked)
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected text in {encoding.removesuffix('-sig').upper()}, received something else "
+            f"({error.reason}); --read encoding=latin-1, or another, tells what it is in"
+        ) from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise ValueError(f"line {line}: expected text, received the character NUL")
+    return text, []
+
+
+def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns the cells of a sheet, by default the first one, as text, and notes."""
+    name = options.pop("sheet_name", 0)
+    if path.suffix.lower() != ".xls":
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        check_claim(unpacked, path.stat().st_size, "the workbook")
+    try:
+        with _pandas().ExcelFile(path) as book:
+            sheets, told = book.sheet_names, {"header": None, "dtype": str, "keep_default_na": False}
+            cells = _pandas().read_excel(book, sheet_name=name, **told)
+    except ImportError as error:
+        raise ImportError(
+            f"{path.suffix} files need more than pandas ({error}): pip install 'harmonium[xlsx]' reads "
+            ".xlsx, and a sheet can be saved as .csv"
+        ) from error
+    cells = cells.replace("", None).dropna(how="all").dropna(how="all", axis=1)
+    others = " or ".join(map(repr, sheets[1:])) if name == 0 else ""
+    notes = [f"read is the sheet {sheets[0]!r}; --read sheet_name=NAME reads {others}"] if others else []
+    return str(cells.to_csv(index=False, header=False)), notes
+
+
+def _separator(path: Path, content: str) -> str:
+    """Returns what separates cells: the usual one of the ending, or what the first line has most of."""
+    first = next((line for line in io.StringIO(content) if line.strip()), "")
+    usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
+    others = [other for other in _SEPARATORS if other in first]
+    return usual if usual in first or not others else max(others, key=first.count)
+
+
+def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
+    """Decides whether the first line holds the names of the columns, and whether that is open to doubt.
+
+    It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
+    """
+    first = [cell.strip() for cell in rows[0]]
+    below = [
+        [x.strip() for x in column if x.strip() not in _MISSING] for column in zip(*rows[1:], strict=True)
+    ]
+    pairs = [*zip(first, below or [[] for _ in first], strict=True)]
+    texts = [x for x in first if x not in _MISSING and not is_number(x)]
+    numbers = [x for x in first if is_number(x) and x not in _MISSING]
+    above = any(x in texts and column and all(map(is_number, column)) for x, column in pairs)
+    again = [] if above else [x for x, column in pairs if x in column]
+    named = bool(texts) and not again and (not numbers or len({*first}) == len(first))
+    counts = len(numbers) == len(first) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
+    repeated = texts and again and (not numbers or all(map(is_number, again)))
+    return named, bool((numbers and named) or repeated or counts)
+
+
+def _warn_of_first(path: Path, first: Sequence[str], named: bool) -> None:
+    listed = ", ".join(first[:3]) + (", …" if len(first) > 3 else "")
+    taken, other = ("the names of columns", "none") if named else ("data", "0")
+    _checks.warn(f"{path}: the first line, {listed}, is read as {taken}; --read header={other} if it is not")
+
+
+# Writing
+# ---------------------------------------------------------------------------------
+
+
+def table_bytes(frame: Frame, suffix: str) -> bytes:
+    """Returns a frame as the content of a file, in the types of its columns.
+
+    Args:
+        frame: columns, of which those without a name get one.
+        suffix: ".csv", ".tsv", ".parquet" or ".feather".
+
+    Raises:
+        ImportError: no library that writes them.
+    """
+    text, columns = suffix in (".csv", ".tsv"), enumerate(frame.columns, 1)
+    library = "pandas" if text and _pandas() else _library(suffix)
+    header = all(isinstance(cells.name, str) for cells in frame.columns)
+    named = (x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns)
+    native, buffer = build(Frame(tuple(named), library)), io.BytesIO()
+    if text:
+        separator = "," if suffix == ".csv" else "\t"
+        return str(native.to_csv(index=False, header=header, sep=separator, lineterminator="\n")).encode()
+    form = suffix[1:] if library == "pandas" else suffix[1:].replace("feather", "ipc")
+    getattr(native, f"{'to' if library == 'pandas' else 'write'}_{form}")(buffer)
+    return buffer.getvalue()
