@@ -107,10 +107,11 @@ class RunDirectory:
             if path != self.checkpoint:
                 # Else the next checkpoint would push the damaged one into the place of the good one.
                 os.replace(path, self.checkpoint)
-            if content["products"] not in (None, now := str(backends.get_backend())):
+            if content["products"] is not None and content["products"] != str(backends.get_backend()):
                 _checks.warn(
-                    f"the checkpoint was made with products by {content['products']} and this process "
-                    f"multiplies by {now} ({backends.VARIABLE}): the run goes on, but not bit for bit",
+                    f"the checkpoint was made with products by {content['products']}, this process "
+                    f"multiplies by {backends.get_backend()} ({backends.VARIABLE}): the run goes on, but not "
+                    "bit for bit",
                 )
             self.saved_step = state.step
         if state.history.records or (self.path / _HISTORY).exists():

@@ -98,8 +98,8 @@ def train(
         return {}
     result = _summary(run, fitting, dataset, watch["callbacks"])
     chosen = {name: getattr(settings, name) for name in _SHOWN if getattr(asked, name) is None}
-    said = (f"{name} {value}" for name, value in chosen.items() if value is not None)
-    result["chosen_by_data"] = ", ".join(said)
+    if said := [f"{name} {value}" for name, value in chosen.items() if value is not None]:
+        result["chosen_by_data"] = ", ".join(said)
     if run.status == "interrupted":
         of = "" if fitting.exact else f" of {fitting.decided['updates']}"
         again = shlex.join(["harmonium", "train", "--resume", str(run_dir)])
