@@ -100,7 +100,7 @@ class DensityEstimator(BoltzmannEstimator):
     def _fit(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> Self:
         """Fits all or nothing; ``again``: the machine that is there, if one is."""
         with learner_for(self) as learner:
-            learner._validate_params()
+            learner._check_parameters()
             training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)

@@ -142,7 +142,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._validate_params()
+        self._check_parameters()
         training = Training(self, share_of(self.objective, self.joint))
         if y is None:
             raise ValueError(
