@@ -289,10 +289,10 @@ def test_the_comparison_sees_what_changes(trained: dict[type, Any]) -> None:
     made = deepcopy(trained[RBM])
     before = content(vars(made))
     with torch.no_grad():
-        next(made._fitted.progress.optimizer.state_dict()["state"][0][key] for key in ("exp_avg",)).add_(1e-6)
+        next(made._fitted.optimizer.state_dict()["state"][0][key] for key in ("exp_avg",)).add_(1e-6)
     assert content(vars(made)) != before
     made = deepcopy(trained[RBM])
-    made._fitted.progress.chains.states[0][0, 0] += 1
+    made._fitted.chains.states[0][0, 0] += 1
     assert content(vars(made)) != before
     made = deepcopy(trained[RBM])
     made.history_.append({})

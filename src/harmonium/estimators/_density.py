@@ -9,8 +9,9 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, learned, validated, weights_of
+from harmonium.estimators._intake import Array, learned, validated
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
@@ -104,7 +105,8 @@ class DensityEstimator(BoltzmannEstimator):
             training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)
-            rows, _, weights = learned(learner, rows, weights_of(sample_weight, rows.shape[0]), earlier)
+            weights = _checks.weights(sample_weight, "sample_weight", rows.shape[0])
+            rows, _, weights = learned(learner, rows, weights, earlier)
             learner._fitted = training.learn(rows, weights, earlier)
             training.end()
             with warnings.catch_warnings():

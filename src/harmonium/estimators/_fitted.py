@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -35,20 +35,6 @@ _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
 
 
-class Progress(NamedTuple):
-    """Chains and optimiser at the end of a run.
-
-    Attributes:
-        rule: the name of the rule, with its settings, that the chains belong to.
-        chains: ``TrainingRun.rule_state``.
-        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
-    """
-
-    rule: str
-    chains: Any
-    optimizer: torch.optim.Optimizer | None
-
-
 @final
 @dataclass(eq=False)
 class Fitted:
@@ -62,7 +48,9 @@ class Fitted:
         settings: parameters that the machine was begun with, see ``_training.structure_of``.
         history: records of the training.
         n_updates: updates made.
-        progress: chains and optimiser for further training; None: there are none.
+        rule: the name of the rule, with its settings, that ``chains`` belong to.
+        chains: ``TrainingRun.rule_state``, for further training; None: there is none.
+        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
         rows: some rows that the machine has learnt, as visible states; None: there are none.
         numbers: what an estimator has found for the machine as it is, by name.
         log_partition: ln Z, behind what it depends on; None: not yet found.
@@ -73,7 +61,9 @@ class Fitted:
     settings: dict[str, Any]
     history: list[dict[str, Any]] = field(default_factory=list)
     n_updates: int = 0
-    progress: Progress | None = None
+    rule: str = ""
+    chains: Any = None
+    optimizer: torch.optim.Optimizer | None = None
     rows: Tensor | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
     log_partition: tuple[Any, LogPartition] | None = None

@@ -18,7 +18,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._settings import list_unused
-from harmonium.estimators._fitted import Fitted, Progress
+from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
@@ -199,7 +199,7 @@ class Training:
             watch |= self._watch(fitted, every.nonzero()[:, 0].cpu())
         self._plan()
         if fitting.rule is not None:
-            watch |= self._steps(fitted.progress, fitting.rule)
+            watch |= self._steps(fitted, fitting.rule)
         self.run = run = fitting.train(judged, seed=fitted.stream("train", fitted.n_updates), **watch)
         rows = states.take(fitted.rows_to_keep(len(states)))
         if not self.whole and fitted.rows is not None:  # as many of this batch stay as of those before
@@ -212,7 +212,9 @@ class Training:
             machine=run.machine if run.averaged_machine is None else run.averaged_machine,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=None if rule is None else Progress(rule.name, run.rule_state, self.optimizer),
+            rule="" if rule is None else rule.name,
+            chains=run.rule_state,
+            optimizer=self.optimizer,
             rows=rows,
             numbers={},
             log_partition=None,
@@ -234,7 +236,7 @@ class Training:
             **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
         )
 
-    def _steps(self, earlier: Progress | None, rule: Rule) -> dict[str, Any]:
+    def _steps(self, earlier: Fitted, rule: Rule) -> dict[str, Any]:
         """Returns the settings of training by chains in place of what the plan has."""
         options, planned = self.options, self.fitting.decided
         own = {each.name for each in fields(options)} - _DECIDED
@@ -247,14 +249,13 @@ class Training:
                 named, rate = planned["optimizer"], planned["learning_rate"]
                 make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
                 self.optimizer = made = make(parameters)
-                if earlier is not None and isinstance(made, type(earlier.optimizer)):
+                if earlier.optimizer is not None and isinstance(made, type(earlier.optimizer)):
                     memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else tensors would be shared
                     made.load_state_dict({**made.state_dict(), "state": memory})
                 return made
 
             passed["optimizer"] = optimizer
-        goes_on = earlier is not None and earlier.rule == rule.name
-        passed["rule_state"] = deepcopy(earlier.chains) if earlier is not None and goes_on else None
+        passed["rule_state"] = deepcopy(earlier.chains) if earlier.rule == rule.name else None
         return passed | {"schedule": options.schedule if self.whole else "constant"}
 
     def _watch(self, fitted: Fitted, judged: Tensor) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.class_weight import compute_sample_weight
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
 from harmonium.estimators._estimator import BoltzmannEstimator
@@ -24,7 +25,6 @@ from harmonium.estimators._intake import (
     observed_labels,
     one_hot,
     validated,
-    weights_of,
 )
 from harmonium.estimators._training import Training, learner_for
 from harmonium.machine import BoltzmannMachine
@@ -152,7 +152,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         rows = validated(self, X, reset=earlier is None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        sample_weight = self._weigh_classes(labels, there, weights_of(sample_weight, len(there)))
+        sample_weight = self._weigh_classes(
+            labels, there, _checks.weights(sample_weight, "sample_weight", len(there))
+        )
         rows, index, weights = learned(self, rows, sample_weight, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
