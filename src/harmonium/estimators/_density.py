@@ -11,6 +11,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
+from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import Array, learned, validated
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
@@ -140,14 +141,7 @@ class DensityEstimator(BoltzmannEstimator):
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or missing
                 cells of too many states to sum over.
         """
-        fitted, X = self._require_fitted(), self._validated(X)
-        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_
-        fitted.warn_of_cost(X)
-        scores = fitted.compute(
-            X, lambda v: log_states(machine, v, constant) + codec.log_slopes(v), beyond="tail"
-        )
-        shares = codec.log_shares(X, machine)
-        return scores if shares is None else scores + shares.sum(1).numpy()
+        return log_densities(self._require_fitted(), self._validated(X), self.log_partition_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
@@ -175,11 +169,8 @@ class DensityEstimator(BoltzmannEstimator):
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
-            method: "exact": independent rows from the exact distribution, for machines of at most 12 hidden
-                units (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs":
-                chains, which follow the machine's distribution as far as ``sweeps`` sweeps have mixed them.
-                "tempered": the same by parallel tempering, ten replicas a chain. Other kernels by their names
-                in ``chains.Kernel.registry``.
+            method: "auto", "exact" or a kernel of chains by its name, such as "gibbs" and "tempered"; see
+                ``harmonium.tasks.sample``.
             sweeps: Sweeps of every chain, at least 0. None: 1,000, or as many as chains from noise have
                 learned by "noise_cd".
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -222,6 +213,25 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         fitted, X = self._require_fitted(), self._validated(X)
         machine = fitted.double()
         return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
+
+
+def log_densities(fitted: Fitted, X: Any, constant: LogPartition, label: Tensor | None = None) -> Array:
+    """Returns ln p of what validated rows show, or its bound, in the units of the data, (rows,), float64.
+
+    ``label`` are states of their labels, NaN where there is none; None: there are none.
+    """
+    machine, codec, start = fitted.double(), fitted.codec, 0
+    fitted.warn_of_cost(X)
+
+    def score(v: Tensor) -> Tensor:
+        nonlocal start
+        if label is not None:
+            v = torch.cat([v[:, : fitted.data_width], label[start : start + len(v)].to(v)], 1)
+        start += len(v)
+        return log_states(machine, v, constant) + codec.log_slopes(v)
+
+    scores, shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
+    return scores if shares is None else scores + shares.sum(1).numpy()
 
 
 @torch.no_grad()

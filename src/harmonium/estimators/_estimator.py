@@ -391,12 +391,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
                 frame need not have the column.
             column: its name, or its number.
-            method: "exact": by a sum over the hidden states, where ``likelihood.HiddenStates`` takes the
-                machine, whatever the row lacks and for real columns too; elsewhere, for discrete columns, by
-                enumeration of the column's values, and of what else the row lacks. "gibbs": by ten chains
-                given the rest, which differ from that by their error. "auto": "exact" of rows with at most
-                2^12 states to sum, as where hidden states can be, or where a row lacks nothing else and no
-                hidden layers are joined; else "gibbs".
+            method: "auto", "exact" or "gibbs", ten chains; see ``harmonium.tasks.predict_column``.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 

@@ -41,8 +41,6 @@ _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # was gained, by more than so many standard errors over the rows.
 _LATE, _SURE_OF_RISE = 0.1, 2.0
 
-RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
-
 
 @contextmanager
 def learner_for(estimator: Any) -> Iterator[Any]:
@@ -319,7 +317,7 @@ class Rise:
         rows: states, (rows, width).
     """
 
-    def __init__(self, score: RowScore, rows: Tensor) -> None:
+    def __init__(self, score: Callable[[BoltzmannMachine, Tensor], Tensor], rows: Tensor) -> None:
         self._score, self._rows = score, rows
 
     def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:
