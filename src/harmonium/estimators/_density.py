@@ -244,8 +244,9 @@ def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartit
 @torch.no_grad()
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Returns the means of all hidden layers given rows, side by side."""
-    if has_hidden_states(machine.graph, machine.layers) and bool(v.isnan().any()):
-        table = HiddenStates(machine.hamiltonian())
-        return torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v)])
     means = naive(machine, v, v, tolerance=_TOLERANCE).means  # exact where nothing is missing nor joined
-    return torch.cat([means[l] for l in machine.hidden], -1)
+    found, holed = torch.cat([means[l] for l in machine.hidden], -1), v.isnan().any(1)
+    if has_hidden_states(machine.graph, machine.layers) and bool(holed.any()):
+        table = HiddenStates(machine.hamiltonian())
+        found[holed] = torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v[holed])])
+    return found
