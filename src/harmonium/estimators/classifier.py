@@ -205,11 +205,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
         return self._scores_of(X).cpu().numpy()
 
-    def decision_function(self, X: Any) -> Array:
-        """Returns ln p(y | x), (rows, classes); for two classes the log odds of the second, (rows,)."""
-        scores = self._scores_of(X)
-        return (scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]).cpu().numpy()
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the share of rows whose most probable label is their own, or of their weight.
 

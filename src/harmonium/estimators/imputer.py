@@ -73,9 +73,7 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if self.random_state is not None:
             learner.set_params(random_state=self.random_state)
         if is_sparse(X):
-            raise TypeError(
-                "X: expected a frame or a dense array, received a sparse matrix; X.toarray() is one"
-            )
+            raise TypeError("X: expected dense rows, received a sparse matrix; X.toarray() makes them")
         learner.fit(X, sample_weight=sample_weight)
         self.estimator_, self.n_features_in_ = learner, learner.n_features_in_
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
