@@ -161,8 +161,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             machine, rows = fitted.machine, fitted.rows
             if rows is not None and bool((holes := unobserved(machine, rows)).any()):
                 rows = tasks.impute(machine, rows, holes, draws=1, seed=seed).draws[0]
-            found = find_log_partition(machine, rows, how[0], **annealing)
-            fitted.log_partition = settings, found
+            fitted.log_partition = settings, find_log_partition(machine, rows, how[0], **annealing)
         return fitted.log_partition[1]
 
     # Around a machine, and in files
