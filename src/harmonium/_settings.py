@@ -116,7 +116,9 @@ class Setting:
                 self.takes.check(value, name, " or None" if NoneType in kinds else "")
             return
         origins = [get_origin(kind) or kind for kind in kinds]
-        others = tuple(x for x in origins if isinstance(x, type) and x not in (str, NoneType))
+        others: tuple[Any, ...] = tuple(
+            x for x in origins if isinstance(x, type) and x not in (str, NoneType)
+        )
         if isinstance(value, str) or not others:
             _checks.one_of(value, name, self.takes)
         elif not isinstance(value, others):

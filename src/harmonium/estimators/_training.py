@@ -246,7 +246,8 @@ class Training:
             def optimizer(parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
                 named, rate = planned["optimizer"], planned["learning_rate"]
                 make = partial(OPTIMIZERS[named], lr=rate, fused=True) if isinstance(named, str) else named
-                self.optimizer = made = make(parameters)
+                made: torch.optim.Optimizer = make(parameters)
+                self.optimizer = made
                 if earlier.optimizer is not None and isinstance(made, type(earlier.optimizer)):
                     memory = deepcopy(earlier.optimizer.state_dict()["state"])  # else tensors would be shared
                     made.load_state_dict({**made.state_dict(), "state": memory})
@@ -263,11 +264,9 @@ class Training:
         """
         options, fitting = self.options, self.fitting
         states, weights, batch = fitting.rows, fitting.weights, options.batch_size
-        if not self.whole:
+        if not self.whole or not (options.early_stopping or len(judged)):
             return {}
         if not options.early_stopping:
-            if not len(judged):
-                return {}
             self.rise = Rise(options._row_score, states.take(judged[:_SCORED]))
             return {"callbacks": [self.rise]}
         share, held = options.validation_fraction, max(1, round(options.validation_fraction * len(judged)))
