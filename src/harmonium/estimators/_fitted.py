@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._random import as_generator
+from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
 from harmonium.data import Encoder
 from harmonium.estimators._intake import Array, dtype_of
@@ -28,7 +29,7 @@ from harmonium.sums import (
     in_words,
     unit_updates_by_row,
 )
-from harmonium.tables import Codec, Table
+from harmonium.tables import Codec, Table, blank_rows
 from harmonium.training import stream_seed
 
 _BLOCK = 4096  # rows of a block
@@ -118,26 +119,30 @@ class Fitted:
     # Between rows and states
     # ----------------------------------------------------------------------------
 
-    def states(self, X: Any, *, beyond: str = "end", shown: str = "data") -> Iterator[Tensor]:
+    def states(self, X: Any, *, beyond: str = "end") -> Iterator[Tensor]:
         """Yields validated rows as visible states in float64, a block at a time; a label's are missing.
 
-        ``beyond`` and ``shown``, by default some cell of every row, as of ``Codec.rows``.
+        ``beyond`` as of ``Codec.rows``.
         """
-        rows = self.codec.rows(X, torch.float64, keep=False, beyond=beyond, shown=shown)
-        start = 0
+        rows, start = self.codec.rows(X, torch.float64, keep=False, beyond=beyond), 0
         for v in rows.chunks(_BLOCK):
             self.machine.check_batch(v, range(start, start + len(v)), "X")
             start += len(v)
             yield v.to(self.machine.device)
 
     def visible(self, X: Any) -> Tensor:
-        """Returns the states of validated rows, of which some may show nothing."""
-        return torch.cat(list(self.states(X, shown="nothing")))
+        """Returns the states of validated rows."""
+        return torch.cat(list(self.states(X)))
 
     def compute(
         self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None, *, beyond: str = "end"
     ) -> Array:
-        """Returns what a function of states makes of validated rows, float32 where ``like`` is."""
+        """Returns what a function of states makes of validated rows, float32 where ``like`` is.
+
+        Each has to show a cell, if only a label that was never seen and has no state.
+        """
+        blank = np.where(blank_rows(X, self.encoder), np.nan, 0.0)
+        refuse_blank(torch.from_numpy(blank).unsqueeze(1))
         found = torch.cat([function(v) for v in self.states(X, beyond=beyond)])
         return _as_array(found, dtype_of(like))
 

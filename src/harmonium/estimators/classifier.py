@@ -236,8 +236,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         machine = fitted.double()
         generator = as_generator(fitted.stream("missing cells"), machine.device)
         about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
-        found = fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0])
-        return torch.from_numpy(found)
+        return torch.from_numpy(fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0]))
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
@@ -300,6 +299,5 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             labels, there = np.broadcast_to(np.asarray(label), (count,)), np.ones(count, dtype=bool)
             return one_hot(labels, there, self.classes_, "label")
 
-        told = None if label is None else held
-        rows, v = self._draw(n_samples, given, method, sweeps, random_state, told)
+        rows, v = self._draw(n_samples, given, method, sweeps, random_state, None if label is None else held)
         return rows, self.classes_[v[:, -len(self.classes_) :].argmax(1).cpu().numpy()]
