@@ -39,7 +39,7 @@ HOLED = FRAME.mask(GAPS)
 
 
 def is_exact(made: RBMClassifier | RBMOutlier) -> bool:
-    return len(made.history_) > 0 and made._fitted.progress is None
+    return len(made.history_) > 0 and made._fitted.rule == ""
 
 
 def states_of(made: RBMClassifier, rows: pandas.DataFrame) -> torch.Tensor:

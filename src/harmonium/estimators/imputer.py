@@ -10,6 +10,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from harmonium._fetch import is_sparse
 from harmonium.data import build, frame_of, is_frame
 from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import take_tables
@@ -72,6 +73,8 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         learner = RBM() if self.estimator is None else clone(self.estimator)
         if self.random_state is not None:
             learner.set_params(random_state=self.random_state)
+        if is_sparse(X):
+            raise TypeError("X: expected dense rows, received a sparse matrix; X.toarray() makes them")
         learner.fit(X, sample_weight=sample_weight)
         self.estimator_, self.n_features_in_ = learner, learner.n_features_in_
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
