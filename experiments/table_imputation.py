@@ -11,7 +11,6 @@ standardised columns, and k categories as k - 1 columns of 0 and 1; the most pro
 
 Machines also draw 100 completions. Coverage is how often intervals of 90 % of a cell's draws hold its truth
 (``Imputation.interval``), and held the share of the draws that they hold: more than 0.9 where values are few.
-The records of before 2026-11-26 have intervals from the smallest to the largest of 19 draws.
 """
 
 from __future__ import annotations

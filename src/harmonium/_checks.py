@@ -223,7 +223,9 @@ def weights(value: Any, name: str, rows: int) -> Tensor | None:
             f"{name}: expected finite numbers of at least 0, received {x[place].item():g} for row {place}"
         )
     if not 0 < float(x.sum()) < float("inf"):
-        raise ValueError(f"{name}: expected a finite sum above 0, received {float(x.sum()):g}")
+        raise ValueError(
+            f"{name}: expected a weight above zero, of a finite sum, received {float(x.sum()):g}"
+        )
     times = x / x[x > 0].min()
     whole = times.round()
     if float(times.max()) <= _REPEATS and bool(((times - whole).abs() <= _ROUNDING * times).all()):

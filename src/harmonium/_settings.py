@@ -8,8 +8,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from inspect import cleandoc, get_annotations
 from math import inf
-from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, final, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, final, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from harmonium import _checks
 
@@ -88,15 +90,25 @@ class Setting:
         Raises:
             TypeError, ValueError: it is not allowed.
         """
-        kinds = get_args(self.kind)
+        kinds = get_args(self.kind) if get_origin(self.kind) in (Union, UnionType) else (self.kind,)
+        if self.kind is bool:
+            _checks.instance(value, name, bool | np.bool_, "True or False")
         if self.takes is None or (NoneType in kinds and value is None):
             return
         if isinstance(self.takes, Interval):
-            self.takes.check(value, name)
-        elif isinstance(value, str) or not any(get_origin(kind) is Callable for kind in kinds):
+            literals = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+            if not (isinstance(value, str) and value in literals):
+                self.takes.check(value, name)
+            return
+        origins = [get_origin(kind) or kind for kind in kinds]
+        others: tuple[Any, ...] = tuple(
+            x for x in origins if isinstance(x, type) and x not in (str, NoneType)
+        )
+        if isinstance(value, str) or not others:
             _checks.one_of(value, name, self.takes)
-        elif not callable(value):
-            raise TypeError(f"{name}: expected a name or a callable, received {type(value).__name__}")
+        elif not isinstance(value, others):
+            there = "a callable" if Callable in others else others[-1].__name__
+            raise TypeError(f"{name}: expected a name or {there}, received {type(value).__name__}")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Tables with labels begin at a logistic regression, and folds tell how far to leave it."""
+"""Tables with labels begin at a logistic regression, and held-out rows tell how far to leave it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import harmonium as hm
-from harmonium.tables import fit_labels
+from harmonium.tables import fit_table
 from harmonium.tables.label_fit import regression_start
 from harmonium.tasks import log_probabilities
 from harmonium.training import Objective
@@ -56,14 +56,14 @@ def test_a_start_of_too_few_hidden_units_or_rows_is_small() -> None:
 
 
 @pytest.mark.nightly
-def test_folds_leave_the_regression_for_what_it_cannot_tell() -> None:
+def test_held_out_rows_leave_the_regression_for_what_it_cannot_tell() -> None:
     machine, v, _ = drawn(2)
     far = (v[:, 0] * v[:, 1] > 0).double()  # of which a line tells nothing
     v[:, 6:] = torch.stack([1 - far, far], 1)
     may_hold_out = torch.ones(ROWS, dtype=torch.bool)
-    done = fit_labels(machine, v, objective=Objective([0, 1, 2], 0.03), may_hold_out=may_hold_out)
-    scores = [record["validation_score"] for record in done.history]
-    assert done.updates == done.history[int(np.argmax(scores))]["step"] > 0
+    done = fit_table(machine, v, objective=Objective([0, 1, 2], 0.03), may_hold_out=may_hold_out)
+    scores = [record["validation_score"] for record in done.history if "validation_score" in record]
+    assert scores[-1] == max(scores)
     p = told(done.machine, v)[np.arange(ROWS), far.numpy().astype(int)]
     assert np.log(p).mean() > -0.55 and scores[0] < -0.65, scores
 
@@ -75,12 +75,11 @@ def test_labels_that_nothing_tells_are_told_by_their_share() -> None:
     v[:, 6:] = torch.from_numpy(np.stack([~y, y], 1) * 1.0)
     v[:40, :2] = torch.nan
     may_hold_out = torch.arange(ROWS) >= 20
-    done = fit_labels(
+    done = fit_table(
         machine,
         v,
         torch.linspace(0.5, 1.5, ROWS),
         objective=Objective([0, 1, 2], 0.03),
         may_hold_out=may_hold_out,
     )
-    assert max(record["validation_score"] for record in done.history) > -0.72
     assert np.abs(told(done.machine, v)[:, 1] - 0.3).mean() < 0.15

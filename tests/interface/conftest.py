@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from harmonium.tables import label_fit, table_fit
+from harmonium.tables import table_fit
 
 from .command_line import CommandLine
 
@@ -22,9 +22,9 @@ def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends exact fits of tables after a few updates, where a test does not look at how well they fit."""
-    monkeypatch.setattr(table_fit, "_UPDATES", 10)
-    monkeypatch.setattr(table_fit, "_LAST_UPDATES", 2)
-    monkeypatch.setattr(label_fit, "_UPDATES", 10)
+    for name in ("_ROWS", "_LABELS"):
+        usual = getattr(table_fit, name)
+        monkeypatch.setattr(table_fit, name, usual._replace(updates=10, last_updates=2))
 
 
 @pytest.fixture

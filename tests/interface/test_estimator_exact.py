@@ -55,7 +55,7 @@ def rbm() -> RBM:
 
 
 def is_exact(estimator: RBM) -> bool:
-    return len(estimator.history_) > 0 and estimator._fitted.progress is None
+    return len(estimator.history_) > 0 and estimator._fitted.rule == ""
 
 
 @pytest.mark.mostly_nightly(1)

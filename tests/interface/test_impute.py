@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
 
 import harmonium as hm
 from harmonium.data import missing_at_random, missing_half
@@ -102,38 +101,6 @@ def test_intervals_hold_the_truth_as_often_as_asked(draws: int, coverage: float)
     # Between draws the ends are linear and the mass is not, which shows where draws are few.
     bias = 0.03 if draws == 3 else 0.005
     assert abs(held - coverage) < bias + 3.7 * (coverage * (1 - coverage) / rows) ** 0.5
-
-
-def test_intervals_on_steps_are_the_shortest_that_hold_enough_draws():
-    """Beside all intervals of values: of distributions with one peak, the shortest ones that hold 90 %."""
-    random, number = np.random.default_rng(0), 400
-    distributions = [
-        binom.pmf(range(n + 1), n, p) for n in (1, 2, 5, 12) for p in (0.02, 0.07, 0.3, 0.5, 0.9)
-    ]
-    distributions += [np.sort(random.dirichlet(np.full(k, 0.7)))[::-1] for k in (2, 4, 7) for _ in range(20)]
-    draws = np.stack([np.sort(random.choice(len(p), number, p=p / p.sum())) for p in distributions], 1)
-    entries = torch.from_numpy(draws).double().unsqueeze(1)
-    low, high = hm.tasks.Imputation(entries[0], entries[0], entries, "exact").interval(0.9)
-    central, shorter = np.quantile(draws, [0.05, 0.95], axis=0), 0
-    for j, (a, b) in enumerate(zip(low[0].tolist(), high[0].tolist(), strict=True)):
-        values, counts = np.unique(draws[:, j], return_counts=True)
-        held = ((draws[:, j] >= a) & (draws[:, j] <= b)).mean()
-        assert a in values and b in values and held >= 0.9
-        shortest = min(
-            y - x
-            for i, x in enumerate(values)
-            for k, y in enumerate(values[i:], i)
-            if counts[i : k + 1].sum() >= 0.9 * number
-        )
-        assert b - a == shortest
-        shorter += b - a < central[1, j] - central[0, j]
-    assert shorter > 20
-    # Real entries have no value to spare: the ends are the quantiles, beside steps too.
-    real = torch.from_numpy(random.normal(size=(number, 1, 2))).double()
-    both = torch.cat([real[..., :1], entries[..., :1], real[..., 1:]], -1)
-    low, high = hm.tasks.Imputation(both[0], both[0], both, "exact").interval(0.9)
-    quantiles = np.quantile(real[:, 0], [0.05, 0.95], axis=0, method="weibull")
-    np.testing.assert_allclose(torch.stack([low, high])[:, 0, ::2], quantiles)
 
 
 def test_patterns():

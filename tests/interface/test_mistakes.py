@@ -67,7 +67,7 @@ MISTAKES = {
     ),
     "an unknown rule": (
         lambda: rbm(rule="contrastive divergence").fit(BITS),
-        r"'rule' parameter of RBM must be a str among .*'cd'.*Got 'contrastive divergence' instead",
+        r"rule: expected one of .*cd, .*received 'contrastive divergence'",
     ),
     "Adam with the centred gradient": (
         lambda: rbm(optimizer="adam", centred=True).fit(BITS),
@@ -79,7 +79,7 @@ MISTAKES = {
     ),
     "sizes of a deep machine for a shallow one": (
         lambda: hm.RBM((50, 20)).fit(BITS),
-        r"'n_hidden' parameter of RBM must be an int.*Got \(50, 20\) instead",
+        r"n_hidden: expected an int, received tuple \(\(50, 20\)\)",
     ),
     "other columns than in fit": (
         lambda: rbm().fit(BITS).score_samples(BITS[:, :3]),
@@ -115,7 +115,7 @@ MISTAKES = {
     ),
     "half of the rows as outliers, and more": (
         lambda: hm.RBMOutlier(3, contamination=0.7).fit(GREY),
-        r"'contamination' parameter of RBMOutlier must be .*\(0\.0, 0\.5\].*Got 0\.7 instead",
+        r"contamination: expected a number in \(0, 0\.5\], received 0\.7",
     ),
     "negative weights": (
         lambda: rbm().fit(BITS, sample_weight=-np.ones(12)),

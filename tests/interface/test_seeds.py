@@ -89,6 +89,14 @@ def standardised() -> hm.BoltzmannMachine:
     return made
 
 
+def along_a_curve() -> hm.BoltzmannMachine:
+    """Returns a machine of one column along a curve, with quantiles of the errors of its cells."""
+    made = hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(2)], seed=0)
+    quantiles = torch.linspace(-0.1, 0.1, 199, dtype=torch.float64).unsqueeze(1)
+    hm.tables.Intervals(quantiles, torch.zeros(1).double()).keep_in(made)
+    return made
+
+
 CALLS: dict[str, Callable[..., Any]] = {
     "BoltzmannMachine": lambda **s: list(hm.BoltzmannMachine([hm.Spin(5), hm.Spin(4)], **s).parameters()),
     "join_layers": lambda **s: list(hm.machine.join_layers([hm.Spin(5)], [hm.Spin(4)], **s).parameters()),
@@ -152,12 +160,12 @@ CALLS: dict[str, Callable[..., Any]] = {
     "fit_exact": lambda **s: filled_exactly(**s),
     "train_exactly": lambda **s: filled(hm.training.train_exactly, ROWS, updates=2, learning_rate=0.1, **s),
     "fit_table": lambda **s: list(hm.tables.fit_table(small(), ROWS, **s).machine.parameters()),
-    "fit_labels": lambda **s: list(
-        hm.tables.fit_labels(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
+    "fit_table with labels": lambda **s: list(
+        hm.tables.fit_table(labelled(), LABELLED, objective=OBJECTIVE, **s).machine.parameters()
     ),
-    "mean_states": lambda **s: hm.tables.mean_states(
-        hm.BoltzmannMachine([hm.Gaussian(1), hm.Bernoulli(2)], seed=0),
-        LOGARITHMS, HOLED[:, 5:], ROWS[:, :1], **s
+    "fill_cells": lambda **s: hm.tables.fill_cells(along_a_curve(), LOGARITHMS, HOLED[:, 5:], **s).mean,
+    "find_intervals": lambda **s: torch.tensor(
+        [cell.high for cell in hm.tables.find_intervals(along_a_curve(), LOGARITHMS, HOLED[:, 5:], **s)]
     ),
     "train": lambda **s: trained(hm.train, hm.Bernoulli(6), hm.Bernoulli(4), **s),
     "split_by_similarity": lambda **s: hm.sequences.split_by_similarity(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import harmonium as hm
-from harmonium.tables import fit_labels, fit_table, label_fit
+from harmonium.tables import fit_table
 from harmonium.training import Objective, TrainingRun
 
 torch.set_num_threads(1)
@@ -31,15 +31,12 @@ def table(label: bool) -> tuple[hm.BoltzmannMachine, Tensor]:
 
 def fit(label: bool, **watch: Any) -> TrainingRun:
     machine, v = table(label)
-    if label:
-        return fit_labels(machine, v, objective=Objective([0], 0.1), **watch)
-    return fit_table(machine, v, seed=4, **watch)
+    return fit_table(machine, v, objective=Objective([0], 0.1) if label else Objective(), seed=4, **watch)
 
 
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
-def test_seconds_count_the_search(monkeypatch: pytest.MonkeyPatch, label: bool) -> None:
+def test_seconds_count_the_search(label: bool) -> None:
     """The time of a run is that of all fits, of which the last one takes a small part."""
-    monkeypatch.setattr(label_fit, "_UPDATES", 20)
     started = time.perf_counter()
     run = fit(label)
     elapsed = time.perf_counter() - started
@@ -55,10 +52,7 @@ def interrupt(update: hm.training.Update) -> None:
 
 @pytest.mark.parametrize("label", [False, True], ids=["table", "labels"])
 @pytest.mark.nightly
-def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: bool
-) -> None:
-    monkeypatch.setattr(label_fit, "_UPDATES", 20)
+def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(tmp_path: Path, label: bool) -> None:
     expected = fit(label, run_dir=tmp_path / "at once")
     cut = fit(label, run_dir=tmp_path / "run", callbacks=[interrupt])
     assert cut.status == "interrupted" and cut.updates == expected.updates - 5

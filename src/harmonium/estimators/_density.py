@@ -9,8 +9,10 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import Array, learned, validated, weights_of
+from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._intake import Array, learned, validated
 from harmonium.estimators._training import Training, learner_for
 from harmonium.likelihood import (
     LogPartition,
@@ -100,11 +102,12 @@ class DensityEstimator(BoltzmannEstimator):
     def _fit(self, X: Any, sample_weight: Any, *, again: bool, whole: bool) -> Self:
         """Fits all or nothing; ``again``: the machine that is there, if one is."""
         with learner_for(self) as learner:
-            learner._validate_params()
+            learner._check_parameters()
             training = Training(learner, whole=whole)
             earlier = self._fitted if again else None
             rows = validated(learner, X, reset=earlier is None)
-            rows, _, weights = learned(learner, rows, weights_of(sample_weight, rows.shape[0]), earlier)
+            weights = _checks.weights(sample_weight, "sample_weight", rows.shape[0])
+            rows, _, weights = learned(learner, rows, weights, earlier)
             learner._fitted = training.learn(rows, weights, earlier)
             training.end()
             with warnings.catch_warnings():
@@ -138,14 +141,7 @@ class DensityEstimator(BoltzmannEstimator):
                 units do not take, ``log_partition="exact"`` for a machine too large to enumerate, or missing
                 cells of too many states to sum over.
         """
-        fitted, X = self._require_fitted(), self._validated(X)
-        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_
-        fitted.warn_of_cost(X)
-        scores = fitted.compute(
-            X, lambda v: log_states(machine, v, constant) + codec.log_slopes(v), beyond="tail"
-        )
-        shares = codec.log_shares(X, machine)
-        return scores if shares is None else scores + shares.sum(1).numpy()
+        return log_densities(self._require_fitted(), self._validated(X), self.log_partition_)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
@@ -173,11 +169,8 @@ class DensityEstimator(BoltzmannEstimator):
             given: cells that are held while the others are drawn given them: a frame, or a mapping from
                 columns (their numbers where there are no names) to one cell for all rows or one for each, or
                 an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
-            method: "exact": independent rows from the exact distribution, for machines of at most 12 hidden
-                units (``likelihood.HiddenStates``); "auto": "exact" for these, and else "gibbs". "gibbs":
-                chains, which follow the machine's distribution as far as ``sweeps`` sweeps have mixed them.
-                "tempered": the same by parallel tempering, ten replicas a chain. Other kernels by their names
-                in ``chains.Kernel.registry``.
+            method: "auto", "exact" or a kernel of chains by its name, such as "gibbs" and "tempered"; see
+                ``harmonium.tasks.sample``.
             sweeps: Sweeps of every chain, at least 0. None: 1,000, or as many as chains from noise have
                 learned by "noise_cd".
             random_state: int, ``RandomState``, or None for that of the estimator.
@@ -222,6 +215,25 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
 
 
+def log_densities(fitted: Fitted, X: Any, constant: LogPartition, label: Tensor | None = None) -> Array:
+    """Returns ln p of what validated rows show, or its bound, in the units of the data, (rows,), float64.
+
+    ``label`` are states of their labels, NaN where there is none; None: there are none.
+    """
+    machine, codec, start = fitted.double(), fitted.codec, 0
+    fitted.warn_of_cost(X)
+
+    def score(v: Tensor) -> Tensor:
+        nonlocal start
+        if label is not None:
+            v = torch.cat([v[:, : fitted.data_width], label[start : start + len(v)].to(v)], 1)
+        start += len(v)
+        return log_states(machine, v, constant) + codec.log_slopes(v)
+
+    scores, shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
+    return scores if shares is None else scores + shares.sum(1).numpy()
+
+
 @torch.no_grad()
 def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartition) -> Tensor:
     """Returns ln p of what visible states show, or its variational bound, (rows,), float64."""
@@ -232,8 +244,9 @@ def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartit
 @torch.no_grad()
 def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
     """Returns the means of all hidden layers given rows, side by side."""
-    if has_hidden_states(machine.graph, machine.layers) and bool(v.isnan().any()):
-        table = HiddenStates(machine.hamiltonian())
-        return torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v)])
     means = naive(machine, v, v, tolerance=_TOLERANCE).means  # exact where nothing is missing nor joined
-    return torch.cat([means[l] for l in machine.hidden], -1)
+    found, holed = torch.cat([means[l] for l in machine.hidden], -1), v.isnan().any(1)
+    if has_hidden_states(machine.graph, machine.layers) and bool(holed.any()):
+        table = HiddenStates(machine.hamiltonian())
+        found[holed] = torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v[holed])])
+    return found

@@ -7,17 +7,13 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from math import isinf
-from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval as Numbers, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -32,7 +28,7 @@ from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import UNKNOWN, Table
+from harmonium.tables import UNKNOWN, CellInterval, Table, find_intervals
 from harmonium.tasks import unobserved
 from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
 
@@ -82,43 +78,11 @@ class _ByChains:
     on_divergence: Literal["slower", "raise"] = "slower"
 
 
-_MEANT = {bool: "boolean", NoneType: None, Sequence: "array-like", Callable: callable}
-
-
-def constraints_of(name: str, setting: Setting) -> list[Any]:
-    """Returns what a parameter may be, in the terms of scikit-learn's ``_parameter_constraints``."""
-    if name in ("verbose", "random_state"):
-        return [name]
-    allowed: list[Any] = []
-    takes, union = setting.takes, get_origin(setting.kind) in (Union, UnionType)
-    if isinstance(takes, Interval):
-        ends = [None if isinf(end) else end for end in (takes.low, takes.high)]
-        closed = "left" if takes.whole or (takes.closed == "both" and ends[1] is None) else takes.closed
-        allowed.append(Numbers(Integral if takes.whole else Real, *ends, closed=closed))
-    elif takes is not None:
-        allowed.append(StrOptions(set(takes)))
-    for kind in get_args(setting.kind) if union else (setting.kind,):
-        origin = get_origin(kind) or kind
-        if origin is Literal and isinstance(takes, Interval):
-            allowed.append(StrOptions(set(get_args(kind))))
-        elif origin in _MEANT:
-            allowed.append(_MEANT[origin])
-        elif takes is None or origin not in (int, float, str, Literal):
-            allowed.append({int: Integral, float: Real}.get(origin, origin))
-    return allowed
-
-
 class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
 
     A parameter is a field, which ``RBM`` documents. One by the name of a setting of ``train`` is passed on.
     """
-
-    @property
-    def _parameter_constraints(self) -> dict[str, list[Any]]:
-        """The values that each parameter may have, as scikit-learn checks them."""
-        known = settings_of(type(self))
-        return {field.name: constraints_of(field.name, known[field.name]) for field in fields(self)}
 
     _fitted: Fitted | None = None
     _samples_images = False  # which leaves no density
@@ -169,6 +133,12 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """Returns the rows that a fitted estimator is given, looked at as scikit-learn does."""
         return validated(self, X, reset=False, sparse=sparse)
 
+    def _check_parameters(self) -> None:
+        """Refuses values that a parameter may not have; TypeError or ValueError names it."""
+        known = settings_of(type(self))
+        for field in fields(self):
+            known[field.name].check(getattr(self, field.name), field.name)
+
     def _random(self, random_state: Any) -> Any:
         return self.random_state if random_state is None else random_state
 
@@ -185,14 +155,13 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         how = (self.log_partition, self.ais_chains, self.ais_temperatures)
         settings = (*how, digest_of(fitted.machine))  # which its owner may train further
         if fitted.log_partition is None or fitted.log_partition[0] != settings:
-            self._validate_params()
+            self._check_parameters()
             seed = fitted.stream("log_partition", fitted.n_updates)
             annealing: dict[str, Any] = {"chains": how[1], "temperatures": how[2], "seed": seed}
             machine, rows = fitted.machine, fitted.rows
             if rows is not None and bool((holes := unobserved(machine, rows)).any()):
                 rows = tasks.impute(machine, rows, holes, draws=1, seed=seed).draws[0]
-            found = find_log_partition(machine, rows, how[0], **annealing)
-            fitted.log_partition = settings, found
+            fitted.log_partition = settings, find_log_partition(machine, rows, how[0], **annealing)
         return fitted.log_partition[1]
 
     # Around a machine, and in files
@@ -228,7 +197,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
                 )
             (n_hidden,) = n_hidden
         estimator = cls(**{"n_hidden": n_hidden, "hidden_kind": hidden[0].kind, **parameters})
-        estimator._validate_params()
+        estimator._check_parameters()
         estimator._take_label(machine)
         seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
         estimator._fitted = fitted = Fitted(machine, seed, structure_of(estimator, machine))
@@ -391,6 +360,34 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         X, done, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
         return [self._require_fitted().fill(X, states, drawn="cells") for states in done.draws]
 
+    def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
+        """Finds where every missing cell lies: intervals of numbers, and sets of labels.
+
+        They are conformal: errors of hidden cells of rows that training held out tell how wide they are. So
+        they hold the share that is asked for of cells that are missing as those were hidden, at random,
+        whatever the machine's distribution is; of cells that are missing for what they are they may hold
+        more or less. ``pandas.DataFrame`` makes a table of the list.
+
+        Args:
+            X: as in ``impute``.
+            interval: Share of the missing cells to hold, above 0 and at most 0.99.
+            random_state: int, ``RandomState``, or None for that of the estimator: of draws, of columns along
+                curves.
+
+        Returns:
+            ``CellInterval`` of every missing cell, by row and column: with the row's number, the column, the
+            mean or the most probable label, the ends of the interval, and the labels of the set.
+
+        Raises:
+            ValueError: other columns than in ``fit``, or a machine without held-out rows: trained by chains
+                (``method``), or from fewer than 200 rows.
+        """
+        fitted = self._require_fitted()
+        fitted.require_density("intervals")
+        X = self._validated(X, sparse=False)
+        seed = fitted.generator(self._random(random_state), "impute")
+        return find_intervals(fitted.machine, fitted.encoder, fitted.visible(X), interval, seed)
+
     def _completions(
         self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
     ) -> tuple[Any, tasks.Imputation, Tensor]:
@@ -421,12 +418,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             X: (rows, columns) as in ``fit``; the column's own cells are not read and may be missing, and a
                 frame need not have the column.
             column: its name, or its number.
-            method: "exact": by a sum over the hidden states, where ``likelihood.HiddenStates`` takes the
-                machine, whatever the row lacks and for real columns too; elsewhere, for discrete columns, by
-                enumeration of the column's values, and of what else the row lacks. "gibbs": by ten chains
-                given the rest, which differ from that by their error. "auto": "exact" of rows with at most
-                2^12 states to sum, as where hidden states can be, or where a row lacks nothing else and no
-                hidden layers are joined; else "gibbs".
+            method: "auto", "exact" or "gibbs", ten chains; see ``harmonium.tasks.predict_column``.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.
 

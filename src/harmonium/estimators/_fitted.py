@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._random import as_generator
+from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
 from harmonium.data import Encoder
 from harmonium.estimators._intake import Array, dtype_of
@@ -28,25 +29,11 @@ from harmonium.sums import (
     in_words,
     unit_updates_by_row,
 )
-from harmonium.tables import Codec, Table
+from harmonium.tables import Codec, Table, blank_rows
 from harmonium.training import stream_seed
 
 _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
-
-
-class Progress(NamedTuple):
-    """Chains and optimiser at the end of a run.
-
-    Attributes:
-        rule: the name of the rule, with its settings, that the chains belong to.
-        chains: ``TrainingRun.rule_state``.
-        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
-    """
-
-    rule: str
-    chains: Any
-    optimizer: torch.optim.Optimizer | None
 
 
 @final
@@ -62,7 +49,9 @@ class Fitted:
         settings: parameters that the machine was begun with, see ``_training.structure_of``.
         history: records of the training.
         n_updates: updates made.
-        progress: chains and optimiser for further training; None: there are none.
+        rule: the name of the rule, with its settings, that ``chains`` belong to.
+        chains: ``TrainingRun.rule_state``, for further training; None: there is none.
+        optimizer: with what it remembers; None: plain gradient ascent, which remembers nothing.
         rows: some rows that the machine has learnt, as visible states; None: there are none.
         numbers: what an estimator has found for the machine as it is, by name.
         log_partition: ln Z, behind what it depends on; None: not yet found.
@@ -73,7 +62,9 @@ class Fitted:
     settings: dict[str, Any]
     history: list[dict[str, Any]] = field(default_factory=list)
     n_updates: int = 0
-    progress: Progress | None = None
+    rule: str = ""
+    chains: Any = None
+    optimizer: torch.optim.Optimizer | None = None
     rows: Tensor | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
     log_partition: tuple[Any, LogPartition] | None = None
@@ -128,26 +119,30 @@ class Fitted:
     # Between rows and states
     # ----------------------------------------------------------------------------
 
-    def states(self, X: Any, *, beyond: str = "end", shown: str = "data") -> Iterator[Tensor]:
+    def states(self, X: Any, *, beyond: str = "end") -> Iterator[Tensor]:
         """Yields validated rows as visible states in float64, a block at a time; a label's are missing.
 
-        ``beyond`` and ``shown``, by default some cell of every row, as of ``Codec.rows``.
+        ``beyond`` as of ``Codec.rows``.
         """
-        rows = self.codec.rows(X, torch.float64, keep=False, beyond=beyond, shown=shown)
-        start = 0
+        rows, start = self.codec.rows(X, torch.float64, keep=False, beyond=beyond), 0
         for v in rows.chunks(_BLOCK):
             self.machine.check_batch(v, range(start, start + len(v)), "X")
             start += len(v)
             yield v.to(self.machine.device)
 
     def visible(self, X: Any) -> Tensor:
-        """Returns the states of validated rows, of which some may show nothing."""
-        return torch.cat(list(self.states(X, shown="nothing")))
+        """Returns the states of validated rows."""
+        return torch.cat(list(self.states(X)))
 
     def compute(
         self, X: Any, function: Callable[[Tensor], Tensor], like: Any = None, *, beyond: str = "end"
     ) -> Array:
-        """Returns what a function of states makes of validated rows, float32 where ``like`` is."""
+        """Returns what a function of states makes of validated rows, float32 where ``like`` is.
+
+        Each has to show a cell, if only a label that was never seen and has no state.
+        """
+        blank = np.where(blank_rows(X, self.encoder), np.nan, 0.0)
+        refuse_blank(torch.from_numpy(blank).unsqueeze(1))
         found = torch.cat([function(v) for v in self.states(X, beyond=beyond)])
         return _as_array(found, dtype_of(like))
 

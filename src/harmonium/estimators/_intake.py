@@ -59,13 +59,6 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
     return X
 
 
-def weights_of(sample_weight: Any, rows: int) -> Tensor | None:
-    """Returns row weights, (rows,), float64; None means uniform. Some have to be above 0."""
-    if sample_weight is not None and not np.any(np.asarray(sample_weight)):
-        raise ValueError("sample_weight: expected a weight above zero, received zero for all rows")
-    return _checks.weights(sample_weight, "sample_weight", rows)
-
-
 def learned(
     estimator: Any, X: Any, weights: Tensor | None, earlier: Any = None
 ) -> tuple[Any, NDArray[Any] | slice, Tensor | None]:

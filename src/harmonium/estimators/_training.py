@@ -18,7 +18,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._settings import list_unused
-from harmonium.estimators._fitted import Fitted, Progress
+from harmonium.estimators._fitted import Fitted
 from harmonium.estimators._intake import fit_codec
 from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
@@ -40,8 +40,6 @@ _EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # A machine is still learning where the second half of the updates brought more than this share of all that
 # was gained, by more than so many standard errors over the rows.
 _LATE, _SURE_OF_RISE = 0.1, 2.0
-
-RowScore = Callable[[BoltzmannMachine, Tensor], Tensor]
 
 
 @contextmanager
@@ -199,7 +197,7 @@ class Training:
             watch |= self._watch(fitted, every.nonzero()[:, 0].cpu())
         self._plan()
         if fitting.rule is not None:
-            watch |= self._steps(fitted.progress, fitting.rule)
+            watch |= self._steps(fitted, fitting.rule)
         self.run = run = fitting.train(judged, seed=fitted.stream("train", fitted.n_updates), **watch)
         rows = states.take(fitted.rows_to_keep(len(states)))
         if not self.whole and fitted.rows is not None:  # as many of this batch stay as of those before
@@ -212,7 +210,9 @@ class Training:
             machine=run.machine if run.averaged_machine is None else run.averaged_machine,
             history=[*fitted.history, *records],
             n_updates=fitted.n_updates + run.updates,
-            progress=None if rule is None else Progress(rule.name, run.rule_state, self.optimizer),
+            rule="" if rule is None else rule.name,
+            chains=run.rule_state,
+            optimizer=self.optimizer,
             rows=rows,
             numbers={},
             log_partition=None,
@@ -234,10 +234,10 @@ class Training:
             **{name: None if isinstance(x, str) and x == "auto" else x for name, x in given.items()},
         )
 
-    def _steps(self, earlier: Progress | None, rule: Rule) -> dict[str, Any]:
+    def _steps(self, earlier: Fitted, rule: Rule) -> dict[str, Any]:
         """Returns the settings of training by chains in place of what the plan has."""
         options, planned = self.options, self.fitting.decided
-        before = earlier.optimizer if earlier is not None else None
+        before = earlier.optimizer
         own = {each.name for each in fields(options)} - _DECIDED
         passed = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name in own}
         if options.clip_norm != "auto":
@@ -255,8 +255,7 @@ class Training:
                 return made
 
             passed["optimizer"] = optimizer
-        goes_on = earlier is not None and earlier.rule == rule.name
-        passed["rule_state"] = deepcopy(earlier.chains) if earlier is not None and goes_on else None
+        passed["rule_state"] = deepcopy(earlier.chains) if earlier.rule == rule.name else None
         return passed | {"schedule": options.schedule if self.whole else "constant"}
 
     def _watch(self, fitted: Fitted, judged: Tensor) -> dict[str, Any]:
@@ -266,11 +265,9 @@ class Training:
         """
         options, fitting = self.options, self.fitting
         states, weights, batch = fitting.rows, fitting.weights, options.batch_size
-        if not self.whole:
+        if not self.whole or not (options.early_stopping or len(judged)):
             return {}
         if not options.early_stopping:
-            if not len(judged):
-                return {}
             self.rise = Rise(options._row_score, states.take(judged[:_SCORED]))
             return {"callbacks": [self.rise]}
         share, held = options.validation_fraction, max(1, round(options.validation_fraction * len(judged)))
@@ -320,7 +317,7 @@ class Rise:
         rows: states, (rows, width).
     """
 
-    def __init__(self, score: RowScore, rows: Tensor) -> None:
+    def __init__(self, score: Callable[[BoltzmannMachine, Tensor], Tensor], rows: Tensor) -> None:
         self._score, self._rows = score, rows
 
     def begin(self, judged: BoltzmannMachine, metrics: Sequence[str]) -> None:

@@ -13,8 +13,10 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.class_weight import compute_sample_weight
 from torch import Tensor
 
+from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
+from harmonium.estimators._density import log_densities
 from harmonium.estimators._estimator import BoltzmannEstimator
 from harmonium.estimators._intake import (
     Array,
@@ -24,11 +26,9 @@ from harmonium.estimators._intake import (
     observed_labels,
     one_hot,
     validated,
-    weights_of,
 )
 from harmonium.estimators._training import Training, learner_for
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import unit_log_weights
 from harmonium.tasks import log_probabilities
 from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
 
@@ -114,10 +114,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             )
         known = machine.metadata.setdefault("label", column_of(np.arange(label.width)).to_dict())
         self.classes_ = classes_of(known)
-        if len(self.classes_) != label.width:
-            raise ValueError(
-                f"machine: expected {label.width} classes in its metadata, received {len(self.classes_)}"
-            )
 
     # Learning
     # ----------------------------------------------------------------------------
@@ -142,7 +138,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._validate_params()
+        self._check_parameters()
         training = Training(self, share_of(self.objective, self.joint))
         if y is None:
             raise ValueError(
@@ -152,8 +148,8 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         rows = validated(self, X, reset=earlier is None)
         labels, there = observed_labels(y, self.missing_label)
         check_consistent_length(rows, there)
-        sample_weight = self._weigh_classes(labels, there, weights_of(sample_weight, len(there)))
-        rows, index, weights = learned(self, rows, sample_weight, earlier)
+        weights = self._weigh_classes(labels, there, sample_weight)
+        rows, index, weights = learned(self, rows, weights, earlier)
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
@@ -168,8 +164,9 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         self._fitted = training.learn(rows, weights, earlier, (column_of(self.classes_), label))
         training.end()
 
-    def _weigh_classes(self, labels: Array, there: Array, weights: Tensor | None) -> Tensor | None:
+    def _weigh_classes(self, labels: Array, there: Array, sample_weight: Any) -> Tensor | None:
         """Returns row weights times those of their classes, (rows,); None means uniform."""
+        weights = _checks.weights(sample_weight, "sample_weight", len(there))
         if self.class_weight is None:
             return weights
         factors = torch.ones(len(there), dtype=torch.float64, device="cpu")
@@ -208,11 +205,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
         return self._scores_of(X).cpu().numpy()
 
-    def decision_function(self, X: Any) -> Array:
-        """Returns ln p(y | x), (rows, classes); for two classes the log odds of the second, (rows,)."""
-        scores = self._scores_of(X)
-        return (scores if len(self.classes_) > 2 else scores[:, 1] - scores[:, 0]).cpu().numpy()
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the share of rows whose most probable label is their own, or of their weight.
 
@@ -244,8 +236,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         machine = fitted.double()
         generator = as_generator(fitted.stream("missing cells"), machine.device)
         about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
-        found = fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0])
-        return torch.from_numpy(found)
+        return torch.from_numpy(fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0]))
 
     # Likelihood and samples
     # ----------------------------------------------------------------------------
@@ -267,22 +258,12 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         """
         fitted = self._require_fitted()
         fitted.require_density("score_samples")
-        X, machine, codec = self._validated(X), fitted.double(), fitted.codec
-        fitted.warn_of_cost(X)
-
-        def weigh(v: Tensor) -> Tensor:
-            weights = unit_log_weights(machine.hamiltonian(), v, machine.visible[-1], 0)
-            return weights + codec.log_slopes(v).unsqueeze(1)
-
-        log_weights = torch.from_numpy(fitted.compute(X, weigh, beyond="tail"))
+        X, label = self._validated(X), None
         if y is not None:
             labels, there = observed_labels(y, self.missing_label)
-            check_consistent_length(log_weights, there)
-            states = one_hot(labels, there, self.classes_)
-            log_weights = log_weights.masked_fill(states == 0, -torch.inf)
-        scores: Array = (log_weights.logsumexp(1) - self.log_partition_.value).numpy()
-        shares = codec.log_shares(X, machine)
-        return scores if shares is None else scores + shares.sum(1).numpy()
+            check_consistent_length(X, there)
+            label = one_hot(labels, there, self.classes_)
+        return log_densities(fitted, X, self.log_partition_, label)
 
     def sample(
         self,
@@ -318,6 +299,5 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             labels, there = np.broadcast_to(np.asarray(label), (count,)), np.ones(count, dtype=bool)
             return one_hot(labels, there, self.classes_, "label")
 
-        told = None if label is None else held
-        rows, v = self._draw(n_samples, given, method, sweeps, random_state, told)
+        rows, v = self._draw(n_samples, given, method, sweeps, random_state, None if label is None else held)
         return rows, self.classes_[v[:, -len(self.classes_) :].argmax(1).cpu().numpy()]

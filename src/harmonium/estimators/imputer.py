@@ -10,11 +10,13 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from harmonium._fetch import is_sparse
 from harmonium.data import build, frame_of, is_frame
 from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import take_tables
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
+from harmonium.tables import CellInterval
 
 
 @final
@@ -71,6 +73,8 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         learner = RBM() if self.estimator is None else clone(self.estimator)
         if self.random_state is not None:
             learner.set_params(random_state=self.random_state)
+        if is_sparse(X):
+            raise TypeError("X: expected dense rows, received a sparse matrix; X.toarray() makes them")
         learner.fit(X, sample_weight=sample_weight)
         self.estimator_, self.n_features_in_ = learner, learner.n_features_in_
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
@@ -118,6 +122,21 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         seed = self.random_state if random_state is None else random_state
         completed: list[Any] = self.estimator_.imputations(X, draws, random_state=seed)
         return completed
+
+    def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
+        """Finds where every missing cell lies, see ``RBM.intervals``.
+
+        Args:
+            X: as in ``transform``.
+            interval: Share of the missing cells to hold, above 0 and at most 0.99.
+            random_state: None: that of the imputer.
+
+        Raises:
+            ValueError: as ``RBM.intervals``.
+        """
+        check_is_fitted(self)
+        seed = self.random_state if random_state is None else random_state
+        return self.estimator_.intervals(X, interval, random_state=seed)
 
     def __sklearn_tags__(self) -> Tags:
         return take_tables(super().__sklearn_tags__())

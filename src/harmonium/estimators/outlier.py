@@ -121,9 +121,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
 
     @torch.no_grad()
     def _relative_scores(self, X: Any) -> tuple[Array, Array]:
-        """Returns ln p of the states of validated rows plus ln Z, of holes the mean over draws, and ln p of
-        their cells given the states, each (rows,).
-        """
+        """Returns ln p + ln Z of the states of rows, means over draws of holes, and ln p(cells | states)."""
         fitted = self._require_fitted()
         machine, codec = fitted.double(), fitted.codec
         generator = as_generator(fitted.stream("missing cells"), machine.device)

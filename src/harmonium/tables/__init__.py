@@ -2,7 +2,7 @@
 
 - :class:`Codec` turns rows, as people bring them, into states, and samples back into rows.
 - :class:`Table` is the encoder of a frame, by a :class:`ColumnCodec` for each column.
-- :func:`fit_table` and :func:`fit_labels` train machines of few hidden units on tables without chains.
+- :func:`fit_table` trains machines of few hidden units on tables without chains.
 """
 
 from harmonium.tables.arrays import visible_for as visible_for
@@ -20,22 +20,22 @@ from harmonium.tables.column import (
 from harmonium.tables.constant import Constant as Constant
 from harmonium.tables.correlated import (
     fit_normal as fit_normal,
-    fit_residuals as fit_residuals,
     fold as fold,
 )
 from harmonium.tables.counts import Counts as Counts
+from harmonium.tables.filling import (
+    CellInterval as CellInterval,
+    Intervals as Intervals,
+    bend as bend,
+    fill_cells as fill_cells,
+    find_intervals as find_intervals,
+)
 from harmonium.tables.fitting import Fitting as Fitting
 from harmonium.tables.interval import Interval as Interval
-from harmonium.tables.kinds import read_kinds as read_kinds
-from harmonium.tables.label_fit import fit_labels as fit_labels
+from harmonium.tables.kinds import read_kinds as read_kinds, without_unit as without_unit
 from harmonium.tables.labels import OneOf as OneOf
-from harmonium.tables.left_out import without_unit as without_unit
 from harmonium.tables.line import Line as Line
-from harmonium.tables.linear import (
-    LinearPrediction as LinearPrediction,
-    mean_states as mean_states,
-    spread_draws as spread_draws,
-)
+from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.logarithm import Logarithm as Logarithm
 from harmonium.tables.numbered import Numbered as Numbered
 from harmonium.tables.quantiles import Quantiles as Quantiles
@@ -44,7 +44,6 @@ from harmonium.tables.table import (
     UNKNOWN as UNKNOWN,
     Table as Table,
     blank_rows as blank_rows,
-    log_masses as log_masses,
     warn_of_blank as warn_of_blank,
 )
 from harmonium.tables.table_fit import fit_exactly as fit_exactly, fit_table as fit_table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import log, pi
 from typing import NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from harmonium.layers import Layer
 from harmonium.likelihood import score_separate, separate
 from harmonium.machine import BoltzmannMachine
+from harmonium.tables.correlated import fit_normal, normal
 
 # Added to the counts of every pair of units, spread as if they were independent: one row keeps the likelihood
 # of a pair that was not seen finite, and is little beside the tens of rows that a comparison needs.
@@ -24,8 +24,8 @@ class Baselines(NamedTuple):
 
     Attributes:
         independent: Mean under independent columns.
-        pairs: Mean under the best tree of pairs of discrete columns, beside a Gaussian of the real columns
-            whose mean is linear in the discrete ones; None where there is one unit of these kinds, or many.
+        pairs: Mean under the best tree of pairs of discrete columns, beside a normal distribution of the real
+            ones; None where there is one unit of these kinds, or many.
     """
 
     independent: float
@@ -47,7 +47,8 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
     by_layer = [float(score.mean()) for score in score_separate(alone, rows)]
     independent = sum(by_layer)
     discrete = [i for i, layer in enumerate(layers) if layer.two_values or layer.one_hot]
-    real = [i for i, layer in enumerate(layers) if layer.gaussian]
+    varies = [bool((x.amax(0) > x.amin(0)).all()) for x in fitted]
+    real = [i for i, layer in enumerate(layers) if layer.gaussian and varies[i]]
     units = sum(layers[i].n_units for i in discrete) + sum(layers[i].width for i in real)
     (known, unit), (states, _) = (_indicate(v, layers, discrete) for v in (fitted, split))
     if units < 2 or known.shape[1] > _MOST_STATES:
@@ -56,8 +57,8 @@ def score_baselines(machine: BoltzmannMachine, rows: Tensor, training: Tensor) -
     if discrete:
         pairs += float(_score_tree(known, states, unit).mean())
     if real:
-        x, y = (torch.cat([v[i] for i in real], 1) for v in (fitted, split))
-        pairs += float(_score_gaussian(x, y, known, states).mean())
+        x, y = (torch.cat([v[i] for i in real], 1).double() for v in (fitted, split))
+        pairs += float(normal(*fit_normal(x, ridge=_RIDGE))[0].log_likelihood(y).mean())
     return Baselines(independent, pairs)
 
 
@@ -107,22 +108,4 @@ def _score_tree(training: Tensor, rows: Tensor, unit: Tensor) -> Tensor:
         table = joint[above][:, below]
         conditional = (table / table.sum(1, keepdim=True)).log()
         scores += ((rows[:, above] @ conditional) * rows[:, below]).sum(1)
-    return scores
-
-
-def _score_gaussian(x: Tensor, y: Tensor, given_x: Tensor, given_y: Tensor) -> Tensor:
-    """Returns ln p(y | indicators), (rows,), of a Gaussian fitted to ``x``, its mean linear in indicators."""
-    mean, spread = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
-    centre, off = given_x.mean(0), (x - mean) / spread
-    design = given_x - centre
-    gram = design.t() @ design + _PSEUDO_ROWS * torch.eye(design.shape[1]).to(design)
-    slope = torch.linalg.solve(gram, design.t() @ off)
-    left = off - design @ slope
-    covariance = left.t() @ left / len(x) + _RIDGE * torch.eye(x.shape[1]).to(x)
-    root = torch.linalg.cholesky(covariance)
-    z = torch.linalg.solve_triangular(
-        root, ((y - mean) / spread - (given_y - centre) @ slope).t(), upper=False
-    )
-    scale = root.diagonal().log().sum() + spread.log().sum() + 0.5 * x.shape[1] * log(2 * pi)
-    scores: Tensor = -0.5 * z.square().sum(0) - scale
     return scores

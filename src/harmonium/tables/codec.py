@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium import _checks
 from harmonium._fetch import Index, is_sparse
+from harmonium._rows import refuse_blank
 from harmonium.data import (
     BINARISE,
     LABELS,
@@ -175,14 +176,6 @@ class Codec:
         rows = Codec(Identity(), ()).rows(X, torch.float64, missing=missing, keep=False)
         layer, encoder = visible_for(rows, visible, weights, images=images)
         return cls(encoder, [layer])
-
-    def with_label(self, cells: Series) -> Self:
-        """Returns the codec with a column of labels beside the others, a unit of one state for each label.
-
-        Raises:
-            ValueError: fewer than two labels, or real numbers.
-        """
-        return self.beside(ColumnCodec.fit_label(cells))
 
     def beside(self, label: ColumnCodec) -> Self:
         """Returns the codec with this column as the label, a unit of one state for each of its values."""
@@ -379,9 +372,7 @@ class Codec:
         found = torch.from_numpy(slopes).nan_to_num(0.0).to(states.device)
         return (found if units is None else torch.where(units, found, 0.0)).sum(1)
 
-    def log_shares(
-        self, X: Any, machine: BoltzmannMachine, masses: Tensor | None = None, beyond: str = "tail"
-    ) -> Tensor | None:
+    def log_shares(self, X: Any, machine: BoltzmannMachine, beyond: str = "tail") -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
 
         With ``log_slopes`` it makes of ln p(states) that of the rows themselves, a density whose integral
@@ -390,17 +381,15 @@ class Codec:
         Args:
             X: a ``Frame`` or a data frame for a ``Table``, or a ``DataSet``.
             machine: Machine of the states.
-            masses: ``log_masses`` of the columns, (units of the data,); None: they are found.
             beyond: as of the states, see ``rows``.
         """
         table = self.encoder
         if not isinstance(table, Table):
             return None
         frame = self.apart(X)[0].frame() if isinstance(X, DataSet) else frame_of(X)
-        shares = torch.from_numpy(table.log_shares(frame, beyond))
-        missing = torch.from_numpy(np.column_stack([frame.columns[j].missing for j in table.order(frame)]))
-        masses = log_masses(table, machine) if masses is None else masses
-        return shares - torch.where(missing, 0.0, masses.cpu())
+        missing = np.column_stack([frame.columns[j].missing for j in table.order(frame)])
+        masses = np.where(missing, 0.0, log_masses(table, machine).cpu().numpy())
+        return torch.from_numpy(table.log_shares(frame, beyond) - masses)
 
     def within(self, states: Tensor) -> Tensor:
         """Returns states, (rows, width), as they tell of others: those beyond what was seen at its end."""
@@ -493,12 +482,15 @@ class Codec:
             with naming(data):
                 if isinstance(encoder, Table):
                     first = index.start if isinstance(index, slice) else 0
+                    if shown == "data":  # a label that was never seen is no missing cell
+                        blank = np.where(blank_rows(block, encoder), np.nan, 0.0)
+                        refuse_blank(torch.from_numpy(blank).unsqueeze(1), start=first)
                     states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
 
-        columns = {"nothing": 0, "anything": width, "data": data_width}
+        columns = {"nothing": 0, "anything": width, "data": 0 if encoder.tabular else data_width}
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     @_naming_data

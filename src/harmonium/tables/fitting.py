@@ -132,7 +132,8 @@ class Fitting:
         """
         machine, labelled = codec.machine, codec.label is not None
         machine.metadata |= codec.to_dict()
-        machine.metadata.pop("linear", None)  # lines chosen for the machine as it was
+        for told in ("linear", "intervals"):  # of the machine as it was
+            machine.metadata.pop(told, None)
         rows = codec.rows(X, machine.dtype, labels, shown=shown)
         check_rows(machine, rows, name)
         family, images = isinstance(codec.encoder, Letters), learns_images(codec.encoder, machine)

@@ -1,121 +1,18 @@
-"""Exact training of tables with labels: from a logistic regression, tuned by cross-validation."""
+"""The start of training on tables with labels: hidden units that form a logistic regression."""
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Sequence
-from copy import deepcopy
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from harmonium import _random
 from harmonium._random import as_generator
 from harmonium.likelihood import separate
 from harmonium.machine import BoltzmannMachine
-from harmonium.training import LOOK, Objective, TrainingRun, count_rows, mean_score, take_rows, train_exactly
 
-# docs/decisions/0020 has what was measured.
-_FOLDS = 3  # of the cross-validation; the first costs two fits, each other one
-_DECAYS: Sequence[float] = (0.3, 4.0)  # weight decays to choose from, over the number of rows
-_RATE, _UPDATES = 0.05, 60  # learning rate, and most updates, of every fit
 _REACH = 6.0  # log odds over which a hidden unit of the regression is nearly linear, to both sides
 _STD = 0.3  # of the other couplings: 0.1 is too small to leave a linear regression in 60 updates
-
-
-@torch.no_grad()
-def fit_labels(
-    machine: BoltzmannMachine,
-    v: Tensor,
-    weights: Tensor | None = None,
-    *,
-    objective: Objective,
-    may_hold_out: Tensor | None = None,
-    seed: int | torch.Generator = 0,
-    **watch: Any,
-) -> TrainingRun:
-    """Trains a new machine of rows and their labels by exact gradients, beginning with a logistic regression.
-
-    The first of three folds chooses the weight decay, all of them the number of updates, by the largest
-    ln p(y | x) of the rows held out; then all rows are used. No update may be best: labels are then predicted
-    about as well as by the regression.
-
-    Args:
-        machine: one layer of Bernoulli units joined to all visible ones, the last of them a label;
-            it is not changed.
-        v: visible states, (rows, visible_width), NaN where missing.
-        weights: row weights, (rows,), above 0; None means uniform.
-        objective: Objective to ascend.
-        may_hold_out: Marks the rows with a label, (rows,) bool, at least one; None: all.
-        seed: Seed of the folds and the couplings, an int or a generator.
-        **watch: folder, resume, metrics, callbacks and progress of the training on all rows, as of ``train``.
-
-    Returns:
-        The run on all rows; its history has the scores of the folds after as many updates. Where no update is
-        best it has one at rate 0.
-    """
-    started, generator = time.perf_counter(), as_generator(seed)
-    order, stream = _random.permutation(len(v), generator), generator.initial_seed() % (1 << 63)
-    if may_hold_out is not None:
-        order = order[may_hold_out.to(order.device)[order]]
-    folds = min(_FOLDS, len(order)) if len(order) > 1 else 0
-    scores, decays = dict.fromkeys(range(0, _UPDATES + 1, LOOK), 0.0), _DECAYS
-    for number in range(folds):
-        out = torch.zeros(len(v), dtype=torch.bool)
-        out[order[number::folds]] = True
-        paths = _score_fold(machine, v, weights, objective, out, stream, decays)
-        decays = (max(paths, key=lambda decay: max(paths[decay].values())),)  # the first fold chooses it
-        for step, score in paths[decays[0]].items():
-            scores[step] += score / folds
-    decay, updates = (decays[0], max(scores, key=scores.__getitem__)) if folds else (_DECAYS[-1], _UPDATES)
-    notes = {max(step, 1): {"validation_score": scores[step]} for step in range(0, updates + 1, LOOK)}
-    return train_exactly(
-        regression_start(machine, v, weights, stream),
-        v,
-        weights,
-        updates=max(updates, 1),
-        learning_rate=_RATE if updates else 0.0,
-        objective=objective,
-        weight_decay=decay / count_rows(v, weights),
-        seed=stream,
-        notes=notes if folds else None,
-        spent=time.perf_counter() - started,
-        **watch,
-    )
-
-
-def _score_fold(
-    machine: BoltzmannMachine,
-    v: Tensor,
-    weights: Tensor | None,
-    objective: Objective,
-    out: Tensor,
-    seed: int,
-    decays: Sequence[float],
-) -> dict[float, dict[int, float]]:
-    """Returns the scores of the rows of a fold, (rows,) bool, learned from the rest: by decay, by updates."""
-    (rows, row_weights), (held, held_weights) = (take_rows(v, weights, some) for some in (~out, out))
-    start = regression_start(machine, rows, row_weights, seed)
-    score = partial(mean_score, weights=held_weights, objective=objective)
-    paths, before = dict[float, dict[int, float]](), score(start, held)
-    for decay in decays:
-        run = train_exactly(
-            deepcopy(start),
-            rows,
-            row_weights,
-            updates=_UPDATES,
-            learning_rate=_RATE,
-            objective=objective,
-            weight_decay=decay / count_rows(rows, row_weights),
-            seed=seed,
-            validation=held,
-            metrics={"validation_score": score},
-        ).whole()
-        paths[decay] = {0: before} | {record["step"]: record["validation_score"] for record in run.history}
-    return paths
 
 
 @torch.no_grad()

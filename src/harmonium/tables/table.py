@@ -22,7 +22,7 @@ from harmonium.sums import HiddenStates, has_hidden_states
 from harmonium.tables.cells import few, shown
 from harmonium.tables.column import IGNORE, ColumnCodec, chosen_kinds, kind_of
 from harmonium.tables.constant import Constant
-from harmonium.tables.left_out import without_unit
+from harmonium.tables.kinds import without_unit
 from harmonium.tables.quantiles import Quantiles
 
 UNKNOWN = ("error", "missing")

@@ -17,7 +17,7 @@ from harmonium.data import Encoder
 from harmonium.machine import BoltzmannMachine, Hamiltonian
 from harmonium.meanfield import tap
 from harmonium.sums import exact_hamiltonian, has_hidden_states, has_posterior, posteriors
-from harmonium.tables import Table, mean_states, spread_draws
+from harmonium.tables import Table, bend, fill_cells
 from harmonium.tasks.rows import SecondHalf, nearest_state, read_rows
 
 _ROWS = 8192  # chains that run at a time
@@ -52,9 +52,9 @@ class Imputation(NamedTuple):
         """Returns the lower and upper ends of intervals, each (batch, visible_width).
 
         They are quantiles of the draws of every entry (Weibull's, at k / (n + 1)): what is missing lies
-        between them as often as asked for, on average, and a hundred draws or more tell where. Of entries
-        with few values, whose ends are values, that is more than asked for: as long as what remains holds
-        enough draws, the end with fewer of them is left out. The ends of what was given are its values.
+        between them as often as asked for, on average, where the machine's distribution is right, and of
+        entries with few values more often. The ends of what was given are its values.
+        ``tables.find_intervals`` has intervals that hold whatever the machine's distribution is.
 
         Args:
             coverage: the mass between the ends, in (0, 1).
@@ -74,38 +74,7 @@ class Imputation(NamedTuple):
         beyond = (1 - coverage) / 2 * (len(ordered) + 1) - 1
         k = int(beyond)
         low = torch.lerp(ordered[k], ordered[k + 1], beyond - k)
-        high = torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
-        return _without_spare_ends(ordered, low, high, coverage)
-
-
-def _without_spare_ends(ordered: Tensor, low: Tensor, high: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
-    """Returns the ends of intervals without the values that they can lack, those of fewer draws first.
-
-    Args:
-        ordered: draws in their order, (draws, ...).
-        low: Lower ends, (...).
-        high: Upper ends.
-        coverage: the least share of the draws between the ends.
-    """
-    needed = coverage * len(ordered) - 1e-9
-    few = (ordered[1:] == ordered[:-1]).double().mean(0) >= 0.5  # values: real ones have none to spare
-    inside = (ordered >= low) & (ordered <= high)
-    first = ordered.masked_fill(~inside, torch.inf).amin(0)
-    last = ordered.masked_fill(~inside, -torch.inf).amax(0)
-    number = inside.sum(0)
-    while True:
-        at_first, at_last = ((ordered == end).sum(0) for end in (first, last))
-        low, high = torch.where(at_first > 1, first, low), torch.where(at_last > 1, last, high)
-        spare = few & (first < last) & (number - torch.minimum(at_first, at_last) >= needed)
-        if not bool(spare.any()):
-            return low, high
-        lower = spare & (at_first <= at_last)
-        upper = spare & ~lower
-        number = number - torch.where(lower, at_first, 0) - torch.where(upper, at_last, 0)
-        next_first = ordered.masked_fill(ordered <= first, torch.inf).amin(0)
-        next_last = ordered.masked_fill(ordered >= last, -torch.inf).amax(0)
-        first, last = torch.where(lower, next_first, first), torch.where(upper, next_last, last)
-        low, high = torch.where(lower, first, low), torch.where(upper, last, high)
+        return low, torch.lerp(ordered[-k - 1], ordered[-k - 2], beyond - k)
 
 
 @torch.no_grad()
@@ -193,7 +162,8 @@ def impute_cells(
     with "local_search" the mode.
 
     Where hidden states are summed, means are those of cells, also along curves, and of the machine with the
-    straight lines beside it (``tables.LinearPrediction``). Those of labels tell the most probable one.
+    straight lines beside it (``tables.LinearPrediction``). Those of labels tell the most probable one. Draws
+    are the machine's alone.
 
     Returns:
         What is found, and the states that cells are decoded from, (batch, visible_width). A state that rare
@@ -201,30 +171,16 @@ def impute_cells(
     """
     generator = _random.as_generator(seed, machine.device)
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)
-    if done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
-        done = _with_lines(machine, encoder, X, missing, done, generator)
+    if value != "draw" and done.method == "exact" and has_hidden_states(machine.graph, machine.layers):
+        rows = read_rows(machine, X, "X")
+        absent = by_column(machine, missing, len(rows))
+        cells = fill_cells(machine, encoder, rows.masked_fill(absent, torch.nan), generator)
+        mean = torch.where(absent, bend(encoder, cells.mean).to(rows), rows)
+        done = done._replace(mean=mean, mode=_nearest(machine, mean))
     table = isinstance(encoder, Table) and done.method != "local_search"
     nearest = done.mean if table else done.mode  # a table knows what its numbers are multiples of
     states = {"mean": done.mean, "draw": done.draws[0]}.get(value, nearest)
     return done, states
-
-
-def _with_lines(
-    machine: BoltzmannMachine,
-    encoder: Encoder,
-    X: Numbers,
-    missing: Numbers,
-    done: Imputation,
-    generator: torch.Generator,
-) -> Imputation:
-    """Returns completions by the machine and its straight lines."""
-    rows = read_rows(machine, X, "X")
-    absent = by_column(machine, missing, len(rows))
-    given = rows.masked_fill(absent, torch.nan)
-    mean = mean_states(machine, encoder, given, done.mean, generator)
-    mean = torch.where(absent, mean, rows)
-    draws = spread_draws(machine, encoder, done.mean, mean, done.draws)
-    return Imputation(_nearest(machine, mean), mean, draws, done.method)
 
 
 def _sum_over_hidden(

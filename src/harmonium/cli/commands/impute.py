@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,19 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harmonium._settings import Count, Setting
+from harmonium._settings import Count, Setting, Share
 from harmonium.cli import options
-from harmonium.cli.output import Listing, working
-from harmonium.cli.rows_file import check_rows_target, write_rows
+from harmonium.cli.output import Listing, check_target, working
+from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
 from harmonium.data import DataSet, missing_at_random
 from harmonium.data.frame import missing_in
-from harmonium.tables import Codec, Table
+from harmonium.tables import CellInterval, Codec, Table, find_intervals
 from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
     "harmonium impute runs/rows holes.csv --out complete.csv",
     "harmonium impute runs/rows holes.csv --out complete.csv --imputations 5",
+    "harmonium impute runs/rows holes.csv --out complete.csv --interval 0.9",
 )
 
 _DRAWS = 5  # chains or searches of every row, whose means are written
@@ -36,6 +38,7 @@ def impute(
     method: Annotated[str, Setting(suggests=IMPUTE_METHODS)] = "auto",
     value: Literal["nearest", "mean", "draw"] | None = None,
     imputations: Count | None = None,
+    interval: Share | None = None,
     sweeps: int = 100,
     unknown: options.Unknown | None = None,
     seed: options.Seed = 0,
@@ -56,6 +59,8 @@ def impute(
         value: what to write: nearest (the most probable label, of numbers the mean, rounded as the column
             is; the default), mean (not rounded), or draw (a random one, the default with --imputations).
         imputations: so many completions, each a draw, as out-1.csv, out-2.csv, … for --out out.csv.
+        interval: Share of the missing cells that intervals of numbers and sets of labels are to hold, at most
+            0.99, which are written to out-intervals.csv for --out out.csv.
         sweeps: sweeps of every chain.
     """
     value = value or ("nearest" if imputations is None else "draw")
@@ -67,6 +72,9 @@ def impute(
     coding, source = run.load(unknown)
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
+    ends = out.with_name(f"{out.stem}-intervals.csv")
+    if interval is not None:
+        check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")
     machine, dataset, drawn = coding.machine, coding.read(data), "cells" if value == "draw" else None
     absent, lacking, units, states = _find_missing(coding, dataset, missing, seed)
@@ -75,10 +83,14 @@ def impute(
             machine, coding.encoder, states, units, method, value,
             draws=max(_DRAWS, imputations or 0), sweeps=sweeps, seed=seed,
         )  # fmt: skip
+    if interval is not None:
+        hidden = states.masked_fill(by_column(machine, units, len(states)), torch.nan)
+        _write_intervals(ends, find_intervals(machine, coding.encoder, hidden, interval, seed))
     for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
         full, labels = coding.fill(dataset, lacking, filled, rounded=value != "mean", drawn=drawn)
         write_rows(target, full, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
-    written = {"file": out} if imputations is None else {"files": targets}
+    written: dict[str, Any] = {"file": out} if imputations is None else {"files": targets}
+    written |= {} if interval is None else {"intervals": ends}
     counts = _count(coding, dataset, states, lacking)
     scores = {} if missing == "nan" else _score(coding, dataset, absent, states, chosen)
     return {"machine": source, **written, **counts, "method": done.method, "value": value, **scores}
@@ -103,6 +115,19 @@ def _find_missing(
     if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
         warn_of_rough(machine)
     return absent, absent.numpy() | empty, units, states
+
+
+def _write_intervals(path: Path, cells: Sequence[CellInterval]) -> None:
+    """Writes a line for each missing cell; the labels of a set stand beside each other."""
+    columns = {
+        name: np.array(
+            ["" if x is None or x != x else str(x) for x in (getattr(cell, name) for cell in cells)],
+            dtype=str,
+        )
+        for name in ("row", "column", "value", "low", "high")
+    }
+    labels = np.array([", ".join(map(str, cell.labels)) for cell in cells], dtype=str)
+    write_table(path, columns | {"labels": labels})
 
 
 def _count(coding: Codec, dataset: DataSet, states: Tensor, lacking: NDArray[np.bool_]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from harmonium.data.files import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.report import pair_correlation
-from harmonium.tables import Codec, Fitting, read_kinds
+from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     DECIDED,
@@ -97,8 +97,8 @@ def train(
         return {}
     result = _summary(run, fitting, dataset, watch["callbacks"])
     chosen = {name: getattr(settings, name) for name in _SHOWN if getattr(asked, name) is None}
-    said = (f"{name} {value}" for name, value in chosen.items() if value is not None)
-    result["chosen_by_data"] = ", ".join(said)
+    if said := [f"{name} {value}" for name, value in chosen.items() if value is not None]:
+        result["chosen_by_data"] = ", ".join(said)
     if run.status == "interrupted":
         of = "" if fitting.exact else f" of {fitting.decided['updates']}"
         again = shlex.join(["harmonium", "train", "--resume", str(run_dir)])
@@ -263,7 +263,7 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         missing=False,
         images=settings.may_learn_images,
     )
-    codec = codec if labels is None else codec.with_label(labels)
+    codec = codec if labels is None else codec.beside(ColumnCodec.fit_label(labels))
     rest, labels = codec.learnable(rest, labels)
     fitting = Fitting.begin(
         codec,
