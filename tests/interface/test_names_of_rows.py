@@ -39,19 +39,15 @@ def _kinds(frame: pandas.DataFrame) -> dict[str | int, str]:
         return Table.fit(frame).kinds
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_names_of_rows_are_left_out_wherever_they_begin(seed: int) -> None:
-    random = np.random.default_rng(seed)
+def test_numbers_of_rows_are_left_out_where_they_begin_near_0() -> None:
+    """Others may be years or prices, and are learned."""
+    random = np.random.default_rng(0)
     data = {"x": random.normal(size=300), "g": random.choice(list("abc"), 300)}
-    for ids in (
-        np.arange(300) + 10_001,
-        random.permutation(300) + 52,
-        random.permutation(9 * 10**5)[:300] + 10**5,
-    ):
+    for ids in (np.arange(300), random.permutation(300) + 1):
         assert _kinds(_with(ids, **data))["id"] == "ignore"
-    with pytest.warns(UserWarning, match=r"'id' \(different whole numbers that nothing depends on"):
-        Table.fit(_with(np.arange(300) + 10_001, **data))
-    assert Table.fit(_with(np.arange(300) + 10_001, **data), {"id": "gaussian"}).kinds["id"] == "gaussian"
+        assert Table.fit(_with(ids, **data), {"id": "gaussian"}).kinds["id"] == "gaussian"
+    for ids in (np.arange(300) + 10_001, random.permutation(9 * 10**5)[:300] + 10**5):
+        assert _kinds(_with(ids, **data))["id"] == "gaussian"
 
 
 @pytest.mark.parametrize("seed", range(5))

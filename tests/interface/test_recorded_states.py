@@ -140,7 +140,7 @@ def recording(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:X. nothing is learned", "ignore:.*column 'code' is read as text")
+@pytest.mark.filterwarnings("ignore:X. nothing is learned")
 @pytest.mark.parametrize("name", DATA)
 def test_states_are_those_recorded(name: str, tmp_path: Path) -> None:
     recorded, found = json.loads(RECORDED.read_text("utf-8"))[name], recording(name, tmp_path)

@@ -535,10 +535,13 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
             continue
         if np.isnan(values).all() and not rows and not names:
             names = tuple(cell.strip('"') for cell in cells)
-        elif len(values) != width or np.isnan(values).all():
+        elif len(values) != width:
             raise ValueError(
-                f"{name}: {path}: line {number}: expected {width} numbers, received {line.strip()[:40]!r}"
+                f"{name}: {path}: line {number}: expected {width} columns, received {len(values)}"
             )
+        elif np.isnan(values).all():
+            cell = line.strip()[:40]
+            raise ValueError(f"{name}: {path}: line {number}: expected a number, received {cell!r}")
         else:
             rows.append(values)
     if not rows:

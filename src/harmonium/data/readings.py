@@ -56,13 +56,13 @@ class Reading(NamedTuple):
 
     Attributes:
         values: what the different cells stand for, in their order.
-        kind: "numbers" or "times".
+        sort: "numbers" or "times".
         how: what is written besides, or strptime's format.
         told: pandas' argument that this reading takes, by name; empty: it needs none.
     """
 
     values: Sequence[Any]
-    kind: str
+    sort: str
     how: str
     told: Mapping[str, Any]
 
@@ -181,7 +181,7 @@ def with_readings(frame: Any, readings: Mapping[str, Reading]) -> Any:
         for name, x in readings.items()
     }
     typed = {
-        name: x.astype("Float64") if readings[name].kind == "numbers" else x for name, x in columns.items()
+        name: x.astype("Float64") if readings[name].sort == "numbers" else x for name, x in columns.items()
     }
     return frame.assign(**typed) if typed else frame
 
@@ -220,7 +220,7 @@ def question_of(cells: Series) -> str | None:
                 else "a comma or a point come before decimals"
             )
             return f"does {doubt} in {different[0]!r}? {tells} tells (in Python hm.data.as_types)"
-        return f"{readings[0].kind} as text, such as {different[0]!r}; hm.data.as_types(frame) reads them"
+        return f"{readings[0].sort} as text, such as {different[0]!r}; hm.data.as_types(frame) reads them"
     return None if any(map(is_code, different)) else _strays_among(seen, different)
 
 
@@ -232,7 +232,7 @@ def _strays_among(seen: Sequence[str], different: Sequence[str]) -> str | None:
     words = [value for value in others if not any(map(str.isdigit, value))]
     if len(words) < len(others) and 0 < len(words) <= _WORDS:
         readings = readings_of([value for value in different if value not in words])
-        others, kind = (words, readings[0].kind) if readings else (others, kind)
+        others, kind = (words, readings[0].sort) if readings else (others, kind)
     known = frozenset(others)
     count = sum(value not in known for value in seen)
     if not others:  # codes, where they repeat

@@ -23,7 +23,17 @@ import numpy as np
 
 from harmonium import _checks
 from harmonium._size_limit import check_claim
-from harmonium.data.frame import LONG, Frame, Series, build, frame_of, is_code, is_number, refuse_twice
+from harmonium.data.frame import (
+    LONG,
+    Frame,
+    Series,
+    build,
+    frame_of,
+    is_code,
+    is_number,
+    of_whole_numbers,
+    refuse_twice,
+)
 from harmonium.data.readings import chosen_readings, with_readings
 
 SHEETS = r"\.(xlsx|xlsm|xls|ods)"
@@ -112,9 +122,9 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
             native, notes, readings = again, more, others
         else:  # columns have marks of their own, of which the next file need not tell
             del agreed["decimal"]
-    for kind in ("numbers", "times"):
-        written = [f"{name} ({x.how})" for name, x in readings.items() if x.kind == kind]
-        notes = [*notes, f"read as {kind}: {', '.join(written)}"] if written else notes
+    for sort in ("numbers", "times"):
+        written = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
+        notes = [*notes, f"read as {sort}: {', '.join(written)}"] if written else notes
     return _parts(with_readings(native, readings), file.named, [*file.notes, *notes], {**read, **agreed})
 
 
@@ -400,7 +410,9 @@ def table_bytes(frame: Frame, suffix: str) -> bytes:
     text, columns = suffix in (".csv", ".tsv"), enumerate(frame.columns, 1)
     library = "pandas" if text and _pandas() else _library(suffix)
     header = all(isinstance(cells.name, str) for cells in frame.columns)
-    named = (x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns)
+    named = [x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns]
+    whole = (x.missing.any() and of_whole_numbers(x.dtype) for x in named)  # which NumPy's types cannot be
+    named = [replace(x, dtype="Int64") if y else x for x, y in zip(named, whole, strict=True)]
     native, buffer = build(Frame(tuple(named), library)), io.BytesIO()
     if text:
         separator = "," if suffix == ".csv" else "\t"

@@ -46,7 +46,7 @@ def impute(
 ) -> dict[str, Any]:
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
-    Words for missing cells in text files are those of the training (train --missing-words). Of a table, the
+    Tables in files are read with the arguments of the training (train --read). Of a table, the
     fills of values that --missing hides are scored by column, beside the commonest label or the mean.
 
     Args:
