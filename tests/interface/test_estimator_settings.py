@@ -260,7 +260,7 @@ def test_a_parameter_is_one_line() -> None:
     assert made.get_params()["l1"] == 0.3
     plain = RBM(4, max_updates=200, random_state=0).fit(BITS).machine_.couplings[0].weight
     assert made.fit(BITS).machine_.couplings[0].weight.abs().sum() < plain.abs().sum() / 3
-    with pytest.raises(ValueError, match=r"l1: expected a number of at least 0, received -1\.0"):
+    with pytest.raises(ValueError, match=r"l1: expected a finite number of at least 0, received -1\.0"):
         made.set_params(l1=-1.0).fit(BITS)
 
 

@@ -115,7 +115,7 @@ MISTAKES = {
     ),
     "half of the rows as outliers, and more": (
         lambda: hm.RBMOutlier(3, contamination=0.7).fit(GREY),
-        r"contamination: expected a number in \(0, 0\.5\], received 0\.7",
+        r"contamination: expected a finite number in \(0, 0\.5\], received 0\.7",
     ),
     "negative weights": (
         lambda: rbm().fit(BITS, sample_weight=-np.ones(12)),

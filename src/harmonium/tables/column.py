@@ -467,7 +467,7 @@ class ColumnCodec(Encoder, ABC):
     @property
     def learned(self) -> bool:
         """True if the column has a unit."""
-        return self.kind != IGNORE
+        return self.width > 0
 
     @property
     def ranked(self) -> bool:

@@ -326,7 +326,7 @@ def straighten(encoder: Encoder, v: Tensor) -> Tensor:
 
 
 def bend(encoder: Encoder, x: Tensor) -> Tensor:
-    """Returns the states of what ``straighten`` has made of them, of cells within what was seen."""
+    """Returns the states (..., width) of what ``straighten`` has made of them, within what was seen."""
     v = x.clone()
     for place, column in _curves(encoder):
         within = _within(column, v[..., place])  # a logarithm has no state for what lies below

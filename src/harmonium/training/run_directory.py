@@ -109,7 +109,7 @@ class RunDirectory:
                 os.replace(path, self.checkpoint)
             if content["products"] is not None and content["products"] != str(backends.get_backend()):
                 _checks.warn(
-                    f"the checkpoint was made with products by {content['products']}, this process "
+                    f"the checkpoint was made with products by {content['products']} and this process "
                     f"multiplies by {backends.get_backend()} ({backends.VARIABLE}): the run goes on, but not "
                     "bit for bit",
                 )

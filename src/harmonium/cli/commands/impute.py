@@ -47,7 +47,7 @@ def impute(
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
     Tables in files are read with the arguments of the training (train --read). Of a table, the
-    fills of values that --missing hides are scored by column, beside the commonest label or the mean.
+    fills of values hidden by --missing are scored by column, beside the commonest label or the mean.
 
     Args:
         data: rows to complete.
