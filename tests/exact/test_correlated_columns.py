@@ -140,6 +140,20 @@ def test_factors_of_complete_rows_are_those_of_scikit_learn(weighted: bool) -> N
     torch.testing.assert_close(covariance, torch.from_numpy(expected.get_covariance()), rtol=0.02, atol=0.02)
 
 
+def test_factors_of_columns_without_noise_can_be_kept() -> None:
+    """A machine whose lines rounding had left without an inverse was refused as damaged."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(90, 2, generator=generator).double() @ torch.randn(2, 60, generator=generator).double()
+    machine = hm.BoltzmannMachine([hm.Gaussian(60), hm.Bernoulli(1)])
+    lines = hm.tables.LinearPrediction.fit(x)
+    lines.keep_in(machine)
+    read = hm.tables.LinearPrediction.of(machine)
+    assert read is not None
+    shown = x.masked_fill(torch.eye(90, 60).bool(), torch.nan)
+    torch.testing.assert_close(read.predict(shown), lines.predict(shown), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(read.predict(shown), x, rtol=0.02, atol=0.05)
+
+
 def test_factors_fill_in_more_columns_than_rows() -> None:
     """Nearer than means by far, and than any covariance with a ridge."""
     x = rows_of_factors(60, 150)

@@ -25,6 +25,7 @@ from harmonium.sums import HiddenStates, has_hidden_states
 _MANY_COLUMNS, _ROWS_A_COLUMN = 50, 3
 _FACTORS = 8
 _TOLERANCE = 1e-4  # nats a row, of factors: they are filled in with, not looked at
+_NOISE = 1e-3  # share of a column's variance beside factors: columns that sum to 1 would leave no inverse
 _FACTOR_ROUNDS = 3  # of filling in what is missing: a fourth moves covariances by less than a percent
 
 
@@ -114,11 +115,11 @@ def _fit_factors(
 
     deviation, lacking = variance.sqrt(), x.isnan()
     scale = (row_weights * len(x)).sqrt().unsqueeze(1)
-    full, covariance = ((x - mean) / deviation).nan_to_num(0.0), torch.eye(len(mean)).to(x)
+    full, noise = ((x - mean) / deviation).nan_to_num(0.0), _NOISE * torch.eye(len(mean)).to(x)
     for _ in range(_FACTOR_ROUNDS if bool(lacking.any()) else 1):
         rows = torch.cat([scale * full, -scale * full]).cpu().numpy()  # of the mean 0, whatever the weights
         found = FactorAnalysis(min(factors, *x.shape), tol=_TOLERANCE * len(rows), random_state=0).fit(rows)
-        covariance = torch.from_numpy(found.get_covariance()).to(x)
+        covariance = torch.from_numpy(found.get_covariance()).to(x) + noise
         table, _ = normal(torch.zeros_like(mean), covariance)
         for place, posterior in table.blocks((x - mean) / deviation):
             full[place] = posterior.moments().mean

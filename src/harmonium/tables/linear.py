@@ -16,9 +16,7 @@ from harmonium.machine import BoltzmannMachine
 from harmonium.tables.correlated import count_factors, fit_normal, normal
 from harmonium.training import take_rows
 
-_RIDGE = (
-    0.05  # share of the variances that is added: tables of 60 rows and of 1,000 are filled in well with it
-)
+_RIDGE = 0.05  # share of the variances that is added, which serves tables of 60 rows and of 1,000
 _ROUNDS, _TOLERANCE = 20, 1e-3  # of expectation-maximisation; nats a cell: another changes an error by 1e-3
 _ROWS = slice(5000)  # rows that the distribution is fitted to: each round passes over them
 WIDEST = 1000

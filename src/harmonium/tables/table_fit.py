@@ -51,7 +51,7 @@ class Schedule(NamedTuple):
     last_updates: int = 25
 
 
-_ROWS = Schedule(7, 0.1, 100, 0.015)
+_ROWS = Schedule(7, 0.1, 200, 0.015)
 # Of ln p(y | x), which few rows tell less of. At half the rate training ends before it leaves the regression
 # for labels that depend on the sign of a product.
 _LABELS = Schedule(4, 0.2, 60, 0.0075)

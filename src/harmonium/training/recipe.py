@@ -39,7 +39,7 @@ OBJECTIVES = {"hybrid": 0.03, "discriminative": 0.0, "joint": 1.0}
 # 8x8 pixels and 500 for those of 28x28, here for data of at least 500 columns.
 _FEW, _MANY, _WIDE = 8, 100, 500
 _WIDEST, _OF_ONE_KIND = 100, 40  # visible columns of a table at most; as many of one kind may be pixels
-# Of exact training: sums of all its updates and looks at rows, and the seconds that "auto" spends on a table,
+# Of exact training: usual sums of updates and looks at rows, and the seconds that "auto" spends on a table,
 # as chains of as wide tables take as long and are no better, and on other discrete data, as 8x8 pixels beside
 # 10 hidden units are thought to: they took 1.6 s, and 12 took 10 s and were no better.
 _EXACT_SUMS, _AFFORDED, _QUICK = 150, 60.0, 10.0
