@@ -247,7 +247,7 @@ def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
     """Finds a tensor that is not finite in what a checkpoint keeps beside the machine."""
     for place, leaf in leaves({name: content[name] for name in ("averaged", "optimizer", "rule")}):
         if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
-            return TrainingDiverged(place, f"the state {place} is not finite")
+            return TrainingDiverged(f"the state {place} is not finite")
     return None
 
 
