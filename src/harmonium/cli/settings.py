@@ -102,10 +102,10 @@ class Structure(Checked):
         layers: list[Layer] = []
         for each in (part.strip() for given in self.hidden for part in given.split(",")):
             written = _HIDDEN.fullmatch(each)
-            if written is None or int(written["size"]) < 1:
+            if written is None or int(written["size"]) < 1 or int(written["states"] or 2) < 2:
                 raise ValueError(
-                    "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4, "
-                    f"or 0 alone for a machine without hidden units, received {each!r}"
+                    "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4 "
+                    f"(of 4 states), or 0 alone for a machine without hidden units, received {each!r}"
                 )
             kind, states = written["kind"] or "bernoulli", int(written["states"] or 2)
             layers += hidden_for(kind, [int(written["size"])], states, "hidden")
@@ -326,9 +326,8 @@ def settings_in_force(
                 f"begun, received {asked}; train without --resume begins another run"
             )
     settings = replace(typed, **values)
-    for name in ("data", "run_dir"):
-        if getattr(settings, name) is None:
-            raise ValueError(f"{name.upper()}: expected one, received none (see harmonium train --help)")
+    if settings.data is None or settings.run_dir is None:
+        raise ValueError(f"DATA, RUN_DIR: expected both, received {settings.data} and {settings.run_dir}")
     return settings, replace(
         stored,
         kinds={} if "kinds" in given else stored.kinds,

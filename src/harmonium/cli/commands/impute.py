@@ -106,10 +106,10 @@ def _find_missing(
     name, _, fraction = missing.partition(":")
     if missing == "nan":
         absent = torch.from_numpy(empty)
-    elif name == "random" and fraction.replace(".", "", 1).isdecimal():
+    elif name == "random" and fraction.replace(".", "", 1).isdecimal() and float(fraction) <= 1:
         absent = missing_at_random(X.shape[0], X.shape[1], float(fraction), seed=seed)
     else:
-        raise ValueError(f"missing: expected nan or random:FRACTION, received {missing!r}")
+        raise ValueError(f"missing: expected nan or random:FRACTION of at most 1, received {missing!r}")
     states = coding.states(dataset)
     units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
     if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
