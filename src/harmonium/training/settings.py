@@ -221,6 +221,8 @@ class Settings(Watching, Steps):
             raise TypeError(
                 f"transform: expected a callable or None, received {type(self.transform).__name__}"
             )
+        if not (isinstance(self.callbacks, Sequence) and all(map(callable, self.callbacks))):
+            raise TypeError(f"callbacks: expected a list of callables, received {self.callbacks!r}")
         _checks.positive_int(self.seed, "seed", minimum=0)
         if self.run_dir is None and (self.resume or self.overwrite):
             raise ValueError("run_dir: expected a folder with resume or overwrite, received None")
