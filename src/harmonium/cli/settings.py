@@ -255,7 +255,7 @@ class RunFile:
         """Reads a file; refuses one that is no TOML, an unknown name or a value of another kind, by name."""
         content = read_run_file(path)
         known = {key_of(name, setting): name for name, setting in _SETTINGS.items()}
-        commands = content.pop("commands", [])
+        commands = _typed(list[str] | None, content.pop("commands", []), f"config: {path}: commands")
         for added in ("run", "made_with"):  # by the trainer
             content.pop(added, None)
         kinds = content.pop("kinds") if isinstance(content.get("kinds"), dict) else {}
@@ -267,7 +267,7 @@ class RunFile:
                 raise ValueError(f"config: {path}: there is no setting called {written!r}{hint}")
             name = known[key]
             values[name] = _typed(_SETTINGS[name].kind, value, f"config: {path}: {written}")
-        return cls(values, kinds, list(map(str, commands)))
+        return cls(values, kinds, commands)
 
     def without_structure(self) -> RunFile:
         """Returns the settings that hold for any machine, which goes on by chains."""
