@@ -242,14 +242,14 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
 ) -> None:
     """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
     made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
-    state: Any = SimpleNamespace(machine=made, learned=dict(made.named_parameters()), step=0, limit=None)
+    state: Any = SimpleNamespace(machine=made, learned=dict(made.named_parameters()), step=0, limit=math.nan)
     monitor = DivergenceMonitor(state, slack)
     monitor.watch(torch.zeros(10, 16))
     assert monitor.check(0) is None
     with torch.no_grad():
         made.layers[0].bias[::2] = 2 * math.log(2) * short
     assert (monitor.check(1) is not None) is blamed
-    state.limit = None
+    state.limit = math.nan
     monitor = DivergenceMonitor(state, math.inf)
     monitor.watch(torch.zeros(10, 16))
     assert monitor.check(1) is None

@@ -56,7 +56,6 @@ class DivergenceMonitor:
     def __init__(self, state: TrainingState, slack: float) -> None:
         self.hamiltonian: Callable[[], Hamiltonian] = lambda: state.machine.hamiltonian(checked=False)
         self._names, self._parameters = [*state.learned], [p.detach() for p in state.learned.values()]
-        self._couplings = [x.weight.detach() for x in state.machine.couplings]
         self._good, self._good_step = [x.clone() for x in self._parameters], state.step
         self.v: Tensor | None = None
         self._state, self._slack, self._gap = state, slack, 0.0
@@ -64,7 +63,7 @@ class DivergenceMonitor:
 
     def watch(self, v: Tensor) -> None:
         """Hands over the batch of the next update; the first is where the run begins."""
-        if self._state.limit is None:
+        if math.isnan(self._state.limit):
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
             self._state.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
         self.v = v
@@ -104,19 +103,18 @@ class DivergenceMonitor:
         """
         if step == self._checked and not whole:
             return None
-        limit = math.inf if self._state.limit is None else self._state.limit
         norm, self.weight_norm, *gap = numbers or self._numbers(whole or self.is_due(step)).tolist()
         self._gap, self._checked = gap[0] if gap else self._gap, step
         cause = ""
         if not math.isfinite(norm):
             cause = f"the values of {self._worst(self._parameters)} are not finite and"
-        elif not self._gap <= limit:  # so for NaN
+        elif self._gap > self._state.limit or math.isnan(self._gap):
             cause = f"the machine has run away from the data (energy gap {self._gap:.3g}) and its parameters"
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
             return self._put_back(cause)
-        if gap and self._gap <= limit / _ABSURD:
+        if gap and self._gap <= self._state.limit / _ABSURD:
             torch._foreach_copy_(self._good, self._copy if numbers else self._parameters)
             self._good_step = step
         return None
@@ -127,12 +125,13 @@ class DivergenceMonitor:
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
-        if self._state.limit is not None and self._gap > self._state.limit / _ABSURD:
+        if self._gap > self._state.limit / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
             _checks.warn(f"training ended, but {words}. A lower learning_rate may help", RuntimeWarning)
 
     def _numbers(self, whole: bool) -> Tensor:
-        numbers = [global_norm(self._parameters), global_norm(self._couplings)]
+        couplings = [x.weight.detach() for x in self._state.machine.couplings]
+        numbers = [global_norm(self._parameters), global_norm(couplings)]
         if whole:
             numbers.append(torch.zeros(()) if self.v is None else energy_gap(self.hamiltonian(), self.v))
         return torch.stack([x.to(self._parameters[0].device, torch.float64) for x in numbers])
