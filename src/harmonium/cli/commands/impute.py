@@ -64,15 +64,16 @@ def impute(
         sweeps: sweeps of every chain.
     """
     value = value or ("nearest" if imputations is None else "draw")
-    targets = [out]
+    stem = Path(out.name.removesuffix(".gz")).stem
+    targets, suffix = [out], out.name.removeprefix(stem)
     if imputations is not None:
         if value != "draw":
             raise ValueError(f"imputations: expected the value draw, received {value}")
-        targets = [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(imputations)]
+        targets = [out.with_name(f"{stem}-{i + 1}{suffix}") for i in range(imputations)]
     coding, source = run.load(unknown)
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
-    ends = out.with_name(f"{out.stem}-intervals.csv")
+    ends = out.with_name(f"{stem}-intervals.csv")
     if interval is not None:
         check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")

@@ -86,8 +86,7 @@ def train(
     with working("reading the data"):
         settings, fitting, dataset, watch = _prepare(settings, stored.kinds)
     if unused := list_unused(settings, settings.method):
-        known = settings_of(TrainSettings)
-        names = [known[name].option or f"--{name.replace('_', '-')}" for name in unused]
+        names = [settings_of(TrainSettings)[x].option or f"--{x.replace('_', '-')}" for x in unused]
         note(f"warning: {say_unused(names, settings.method)}")
     if fitting.exact and not options.is_leading():
         return {}
