@@ -152,7 +152,7 @@ class RuleSettings(Checked):
         sweeps: of the rule's chains an update; if not given 10 for sequences, 20 for images, else its own.
         chains: chains of the rule; the batch size if not given.
         rule_option: anything else that the rule takes; repeatable.
-        centred: centre the gradient; so if not given, but not with a label or --optimizer adam.
+        centred: centre the gradient; so if not given, but not with a label, --optimizer adam or lbfgs.
     """
 
     PANEL: ClassVar[str] = "Learning rule"
