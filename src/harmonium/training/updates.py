@@ -126,10 +126,13 @@ class OneByOne(Updates):
             size = global_norm(gradients)
             if isinstance(state.rule, Sharded):
                 norm, diagnostics = state.rule.read(size)
+            elif not estimate.diagnostics:
+                norm, diagnostics = float(size), {}
             else:  # with one wait for a device
                 norm, *values = _device.to_floats([size, *estimate.diagnostics.values()])
                 diagnostics = dict(zip(estimate.diagnostics, values, strict=True))
-            diagnostics |= self.note_clip(norm)
+            if settings.clip_norm is not None:
+                diagnostics |= self.note_clip(norm)
             problem = self.monitor.check_gradients(state.step, gradients, norm, diagnostics)
             made = Made(rate, norm, diagnostics, problem, control.stop)
             if problem:
