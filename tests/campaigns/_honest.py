@@ -141,7 +141,7 @@ def machine_kinds() -> list[Kind]:
         run_dir = folder / "run"
         _trained(run_dir, UPDATES, resume=False)
         run = {path.name: path.read_bytes() for path in sorted(run_dir.iterdir()) if path.is_file()}
-        dead = {"process": 1 << 22, "host": socket.gethostname(), "since": "2026-01-01 00:00:00+00:00"}
+        dead = {"process": 1 << 22, "host": socket.gethostname()}
         run["lock.json"] = json.dumps(dead).encode()
     unfinished = {name: run[name] for name in ("checkpoint.safetensors",)}
     alone = {name: content for name, content in run.items() if name != "checkpoint-previous.safetensors"}

@@ -170,9 +170,9 @@ def test_the_options_of_chains_are_all_listed_above() -> None:
 def test_no_option_of_training_changes_the_model(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
     """The machine is that of a run without it, and a warning names the option."""
     plain = ("train", folder / "rows.csv", tmp_path / "run", "--validation", folder / "others.csv")
-    cli.succeed(*plain)
+    assert "hidden 8" in cli.succeed(*plain).stdout
     kept = (tmp_path / "run" / "machine.safetensors").read_bytes()
-    for option in ("batch_size", "learning_rate", "rule", "kernel", "initial_std", "init"):
+    for option in ("batch_size", "learning_rate", "rule", "kernel", "penalty", "initial_std", "init"):
         name = "--" + option.replace("_", "-")
         done = cli.succeed(*plain, name, CHAINS[option], "--overwrite")
         assert f"warning: {name} is not used by method='exact'" in done.stderr

@@ -84,6 +84,7 @@ def test_bit_planes_come_back_as_images(cli: CommandLine, tmp_path: Path) -> Non
     [
         (("--missing", "middle"), "--missing: expected nan"),
         (("--missing", "random:x"), "--missing: expected nan or random:FRACTION"),
+        (("--missing", "random:2"), "--missing: expected nan or random:FRACTION of at most 1, received"),
         (("--method", "magic"), "--method: expected one of"),
         (("--value", "median"), "--value: expected one of"),
     ],

@@ -70,6 +70,7 @@ MISTAKES = {
     "a word for a number": ([*TRAIN, "--rule-option", "k=many"], ["--rule-option: ", "k: ", "int", "'many'"]),
     "twice": ([*TRAIN, "--rule-option", "k=2", "--sweeps", "3"], ["--rule-option: ", "k once"]),
     "a layer turned round": ([*TRAIN[:3], "--hidden", "9:relu"], ["--hidden: ", "spin:500", "'9:relu'"]),
+    "one state": ([*TRAIN[:3], "--hidden", "categorical:3:1"], ["--hidden: ", "'categorical:3:1'"]),
     "what to do with new cells": (
         [*TRAIN, "--unknown", "skip"],
         ["--unknown: ", "error, missing", "'skip'"],

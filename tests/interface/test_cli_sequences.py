@@ -250,6 +250,16 @@ def test_rows_that_are_left_out_take_their_weights_along(
     assert result["effective_rows"] == 15
 
 
+def test_completions_keep_both_ends_of_a_compressed_name(
+    cli: CommandLine, family: Path, tmp_path: Path
+) -> None:
+    cli.train(family, tmp_path / "run")
+    out = ("--out", tmp_path / "full.fasta.gz", "--missing", "random:0.2", "--imputations", 2)
+    cli.succeed("impute", tmp_path / "run", family, *out)
+    for number in (1, 2):
+        assert len(read(tmp_path / f"full-{number}.fasta.gz").samples) == len(read(family).samples)
+
+
 def test_reweighting_takes_whole_numbers_alone(cli: CommandLine, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(9, 3)))
     said = cli.refuse("train", tmp_path / "x.npy", tmp_path / "run", "--reweight", "0.8")

@@ -186,8 +186,8 @@ def test_a_file_written_by_hand(cli: CommandLine, tmp_path: Path) -> None:
     assert cli.refuse("train", "--config", file).startswith("RUN_DIR: ")  # nothing is replaced unasked
     assert cli.refuse("train", "--config", tmp_path / "no.toml").startswith("--config: ")
     file.write_text("hidden = 6\n")
-    assert cli.refuse("train", "--config", file, tmp_path / "b").startswith("RUN_DIR: ")
-    assert cli.refuse("train").startswith("DATA: ")
+    assert cli.refuse("train", "--config", file, tmp_path / "b").startswith("DATA, RUN_DIR: ")
+    assert cli.refuse("train").startswith("DATA, RUN_DIR: ")
 
 
 def test_resume_needs_nothing_but_the_run(cli: CommandLine, tmp_path: Path) -> None:

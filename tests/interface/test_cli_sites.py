@@ -225,7 +225,8 @@ def test_listed_mutants_are_scored_and_ranked(
             "mutant\nA17\nA18\n",
             "expected names such as A24G or A24G:C30D of letters in '-ACGU', received 'A17'",
         ),
-        ("name,score\nx,1\ny,2\n", "expected a table with a column mutant"),
+        ("name,score\nx,1\ny,2\n", "received 2 rows of the columns 'name', 'score'"),
+        ("mutant,score\n", "received 0 rows of the columns 'mutant', 'score'"),
     ],
 )
 def test_other_mutants_are_refused(cli: CommandLine, run: Path, tmp_path: Path, text: str, said: str) -> None:

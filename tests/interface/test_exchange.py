@@ -951,6 +951,7 @@ def test_convert_takes_an_age_and_replaces_nothing_unasked(cli, tmp_path):
     cli.succeed("convert", tmp_path / "x.h5", tmp_path / "y.safetensors", "--update", 3)
     assert hm.load(tmp_path / "y.safetensors").metadata["origin"]["update"] == 3
     assert "--overwrite" in cli.refuse("convert", tmp_path / "x.h5", tmp_path / "y.safetensors")
+    assert cli.refuse("convert", tmp_path / "no.h5", tmp_path / "z.safetensors").startswith("FILE: ")
 
 
 def test_convert_takes_the_machine_of_a_run(cli, tmp_path):

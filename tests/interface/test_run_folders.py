@@ -75,7 +75,7 @@ def assert_same(a: TrainingRun, b: TrainingRun) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}], ids=str)
 def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path) -> None:
-    who = rf"in use by process {os.getpid()} on {re.escape(socket.gethostname())} since \d{{4}}-"
+    who = rf"in use by process {os.getpid()} on {re.escape(socket.gethostname())};"
 
     def second() -> None:
         with pytest.raises(ValueError, match=rf"^run_dir: .*{who}"):
@@ -86,7 +86,7 @@ def test_a_folder_in_use_is_refused_by_name(how: dict[str, bool], tmp_path: Path
 
 
 def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
-    left = {"process": 4_000_000, "host": socket.gethostname(), "since": "2024-01-01 00:00:00+00:00"}
+    left = {"process": 4_000_000, "host": socket.gethostname()}
     for content in (json.dumps(left).encode(), b""):  # empty: it died before it could sign
         (tmp_path / "lock.json").write_bytes(content)
         assert_same(run(None), run(tmp_path, overwrite=True))
@@ -94,11 +94,9 @@ def test_a_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
 
 
 def test_a_lock_of_another_host_is_refused_until_it_is_removed(tmp_path: Path) -> None:
-    left = {"process": 7, "host": "elsewhere.example", "since": "2024-01-01 00:00:00+00:00"}
+    left = {"process": 7, "host": "elsewhere.example"}
     (tmp_path / "lock.json").write_text(json.dumps(left))
-    with pytest.raises(
-        ValueError, match=r"in use by process 7 on elsewhere\.example since 2024.*remove .*lock\.json"
-    ):
+    with pytest.raises(ValueError, match=r"in use by process 7 on elsewhere\.example;.*remove .*lock\.json"):
         run(tmp_path)
     assert json.loads((tmp_path / "lock.json").read_text()) == left
     (tmp_path / "lock.json").unlink()
@@ -112,7 +110,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(
-        OSError, match=r"^\[Errno 38\] run_dir: expected a file system with locks, .*lock\.json"
+        OSError, match=r"^\[Errno 38\] run_dir: expected a file system with locks .*lock\.json"
     ):
         run(tmp_path)
 
@@ -306,20 +304,6 @@ def test_a_symbolic_link_in_the_place_of_a_file_is_refused_and_its_target_kept(n
         assert not (tmp_path / "not there").exists()
         assert [path.name for path in (tmp_path / "run").iterdir()] == [name]
         (tmp_path / "run" / name).unlink()
-
-
-def test_a_link_that_replaces_the_history_meanwhile_is_not_followed(tmp_path):
-    def plant(update):
-        history = tmp_path / "run" / "history.jsonl"
-        if update.step == 1 and history.exists():
-            size = history.stat().st_size
-            history.unlink()
-            (tmp_path / "precious.txt").write_text("x" * size)
-            history.symlink_to(tmp_path / "precious.txt")
-
-    with pytest.raises(OSError, match=r"history\.jsonl could not be written"):
-        short_run(tmp_path / "run", callbacks=[plant], record_every=1)
-    assert set((tmp_path / "precious.txt").read_text()) == {"x"}
 
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,9 +70,9 @@ def test_an_update_that_is_not_finite_is_not_made(where: str, value: float, tmp_
     train(whole, X, rule=Failing(where, value), updates=8)
     assert all(torch.equal(p, q) for p, q in zip(broken.parameters(), whole.parameters(), strict=True))
     error = caught.value
-    assert (error.step, error.parameter, error.learning_rate) == (8, where, 0.05)
-    assert error.diagnostics["calls"] == 9 and error.checkpoint == tmp_path / "checkpoint.safetensors"
-    for part in ("after 8 updates", where, "0.05", "residual", str(error.checkpoint)):
+    assert (error.step, error.cause, error.learning_rate) == (8, f"the update's {where} is not finite", 0.05)
+    assert error.checkpoint == tmp_path / "checkpoint.safetensors"
+    for part in ("after 8 updates", where, "0.05", str(error.checkpoint)):
         assert part in str(error)
     kept = read_checkpoint(tmp_path / "checkpoint.safetensors")
     assert kept["step"] == 6 and finite(kept)
@@ -81,7 +82,7 @@ def test_an_update_that_is_not_finite_is_not_made(where: str, value: float, tmp_
 def test_an_overflowing_norm_names_the_largest_gradient() -> None:
     with pytest.raises(TrainingDiverged, match=r"layers\.0\.bias.*last good checkpoint: none") as caught:
         train(machine(), X, rule=Failing("layers.0.bias", 1e30), updates=20)
-    assert caught.value.parameter == "layers.0.bias" and caught.value.checkpoint is None
+    assert caught.value.checkpoint is None
 
 
 @pytest.mark.parametrize("record_every", [1, 5, 100])
@@ -90,10 +91,9 @@ def test_parameters_that_overflow_are_put_back(record_every: int) -> None:
         return 1e300 if step == 12 else 1.0
 
     broken = machine()
-    with pytest.raises(TrainingDiverged, match="put back") as caught:
+    with pytest.raises(TrainingDiverged, match=r"values of layers\.0\.bias .* put back"):
         train(broken, X, rule=Failing("none", 0.0), updates=200, schedule=explode, record_every=record_every)
     assert finite(dict(broken.state_dict()))
-    assert caught.value.parameter == "layers.0.bias"
     # After 4 updates: those after 8 are already worse than uniform noise.
     assert torch.allclose(broken.layers[0].bias, torch.full((VISIBLE,), 4 * 0.05))
 
@@ -144,11 +144,9 @@ def start(run: str) -> tuple[hm.BoltzmannMachine, dict[str, Any]]:
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_that_runs_away_is_no_success(run: str, rate: float, optimizer: str) -> None:
     made, settings = start(run)
-    with pytest.raises(
-        TrainingDiverged, match=r"has run away .* put back to those after \d+ updates"
-    ) as caught:
+    with pytest.raises(TrainingDiverged, match=r"has run away .* put back to those after \d+ updates"):
         train(made, updates=100, learning_rate=rate, optimizer=optimizer, **settings)
-    assert caught.value.parameter == "machine" and finite(dict(made.state_dict()))
+    assert finite(dict(made.state_dict()))
     if len(made.layers) == 2:  # what was put back; runaway ones reach -1e9
         v = settings["X"].double()
         noise = made.layers[0].n_units * math.log(made.layers[0].n_states)
@@ -244,13 +242,15 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
 ) -> None:
     """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
     made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
-    monitor = DivergenceMonitor(made, dict(made.named_parameters()), slack=slack)
+    state: Any = SimpleNamespace(machine=made, learned=dict(made.named_parameters()), step=0, limit=math.nan)
+    monitor = DivergenceMonitor(state, slack)
     monitor.watch(torch.zeros(10, 16))
     assert monitor.check(0) is None
     with torch.no_grad():
         made.layers[0].bias[::2] = 2 * math.log(2) * short
     assert (monitor.check(1) is not None) is blamed
-    monitor = DivergenceMonitor(made, dict(made.named_parameters()), slack=math.inf)
+    state.limit = math.nan
+    monitor = DivergenceMonitor(state, math.inf)
     monitor.watch(torch.zeros(10, 16))
     assert monitor.check(1) is None
 
@@ -325,7 +325,7 @@ def test_a_gradient_that_grows_by_orders_stops_a_run(record_every: int, tmp_path
     assert train(made, X, **{**settings, "updates": 300}).history[-1]["gradient_norm"] > 100
     with pytest.raises(TrainingDiverged, match=r"gradient's norm has grown to .* put back") as caught:
         train(made, X, **settings, run_dir=tmp_path, checkpoint_every=100)
-    assert caught.value.step == 400 and caught.value.parameter == "machine"
+    assert caught.value.step == 400
     with pytest.raises(TrainingDiverged, match="gradient's norm") as again:
         train(machine(), X, **settings, run_dir=tmp_path, checkpoint_every=100, resume=True)
     assert again.value.step == caught.value.step

@@ -601,6 +601,19 @@ def test_a_metric_that_returns_no_numbers_is_named(value: object) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("callbacks: expected a list of callables", {"callbacks": print}),
+        ("callbacks: expected a list of callables", {"callbacks": ["print"]}),
+        ("penalties: expected some of l2, .*, received float", {"penalties": 0.01}),
+    ],
+)
+def test_one_in_place_of_a_list_is_refused_by_name(message: str, options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=message):
+        train(machine(), data(), rule=Fixed(), updates=1, **options)
+
+
 def _moves(updates: int = 1, **options: Any) -> dict[str, torch.Tensor]:
     """How far each parameter goes in some updates of a small machine."""
     machine = hm.BoltzmannMachine([hm.Gaussian(3), hm.Bernoulli(2)])
@@ -632,6 +645,7 @@ def test_rates_hold_for_momentum_adam_and_long_runs_and_are_read_as_the_command_
     [
         ("rates: expected names of learned parameters, mean, log_", {"rates": {"variance": 0.1}}),
         ("rates: expected NAME=FACTOR", {"rates": ["mean"]}),
+        ("rates: expected NAME=FACTOR", {"rates": 0.1}),
         ("rates: expected NAME=FACTOR", {"rates": {"mean": -1.0}}),
         ("rates: expected with optimizer=", {"rates": {"mean": 0.1}, "optimizer": torch.optim.SGD}),
     ],

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harmonium._storage import replace_file
 from harmonium.cli.output import check_target
 from harmonium.data import DataSet, Frame, Series, frame_of
-from harmonium.data.frame import TEXT, of_whole_numbers
+from harmonium.data.frame import TEXT
 from harmonium.data.table_files import table_bytes
 from harmonium.sequences import spell, write_fasta
 
@@ -120,12 +120,3 @@ def _frame(rows: NDArray[Any] | Frame, names: Sequence[str] | None, labels: Seri
         place = order.index(str(labels.name)) if labels.name in order else len(columns)
         columns.insert(place, labels)
     return Frame(tuple(columns), frame.library)
-
-
-def texts(cells: Series) -> list[str]:
-    """The cells of a column, whole numbers without a point where the column's type is theirs."""
-    whole = cells.numeric and of_whole_numbers(cells.dtype)
-    values = zip(cells.values.tolist(), cells.missing, strict=True)
-    return [
-        "" if hole else str(int(value) if whole and value.is_integer() else value) for value, hole in values
-    ]

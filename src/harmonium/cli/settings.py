@@ -102,10 +102,10 @@ class Structure(Checked):
         layers: list[Layer] = []
         for each in (part.strip() for given in self.hidden for part in given.split(",")):
             written = _HIDDEN.fullmatch(each)
-            if written is None or int(written["size"]) < 1:
+            if written is None or int(written["size"]) < 1 or int(written["states"] or 2) < 2:
                 raise ValueError(
-                    "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4, "
-                    f"or 0 alone for a machine without hidden units, received {each!r}"
+                    "hidden: expected numbers of units such as 500, 500,1000, spin:500 or categorical:50:4 "
+                    f"(of 4 states), or 0 alone for a machine without hidden units, received {each!r}"
                 )
             kind, states = written["kind"] or "bernoulli", int(written["states"] or 2)
             layers += hidden_for(kind, [int(written["size"])], states, "hidden")
@@ -152,7 +152,7 @@ class RuleSettings(Checked):
         sweeps: of the rule's chains an update; if not given 10 for sequences, 20 for images, else its own.
         chains: chains of the rule; the batch size if not given.
         rule_option: anything else that the rule takes; repeatable.
-        centred: centre the gradient; so if not given, but not with a label or --optimizer adam.
+        centred: centre the gradient; so if not given, but not with a label, --optimizer adam or lbfgs.
     """
 
     PANEL: ClassVar[str] = "Learning rule"
@@ -255,7 +255,7 @@ class RunFile:
         """Reads a file; refuses one that is no TOML, an unknown name or a value of another kind, by name."""
         content = read_run_file(path)
         known = {key_of(name, setting): name for name, setting in _SETTINGS.items()}
-        commands = content.pop("commands", [])
+        commands = _typed(list[str] | None, content.pop("commands", []), f"config: {path}: commands")
         for added in ("run", "made_with"):  # by the trainer
             content.pop(added, None)
         kinds = content.pop("kinds") if isinstance(content.get("kinds"), dict) else {}
@@ -267,7 +267,7 @@ class RunFile:
                 raise ValueError(f"config: {path}: there is no setting called {written!r}{hint}")
             name = known[key]
             values[name] = _typed(_SETTINGS[name].kind, value, f"config: {path}: {written}")
-        return cls(values, kinds, list(map(str, commands)))
+        return cls(values, kinds, commands)
 
     def without_structure(self) -> RunFile:
         """Returns the settings that hold for any machine, which goes on by chains."""
@@ -326,9 +326,8 @@ def settings_in_force(
                 f"begun, received {asked}; train without --resume begins another run"
             )
     settings = replace(typed, **values)
-    for name in ("data", "run_dir"):
-        if getattr(settings, name) is None:
-            raise ValueError(f"{name.upper()}: expected one, received none (see harmonium train --help)")
+    if settings.data is None or settings.run_dir is None:
+        raise ValueError(f"DATA, RUN_DIR: expected both, received {settings.data} and {settings.run_dir}")
     return settings, replace(
         stored,
         kinds={} if "kinds" in given else stored.kinds,

@@ -374,9 +374,9 @@ class JoinedRows(GivenRows):
         return self._seen + self._place(answers + self._apply(spread, noise).masked_fill(~lacking, 0.0))
 
 
-def places(hamiltonian: Hamiltonian, layers: Sequence[int], start: int = 0) -> list[slice]:
-    """Returns the columns of layers that stand side by side, the first of them at ``start``."""
-    ends = list(accumulate((hamiltonian.layers[l].width for l in layers), initial=start))
+def places(hamiltonian: Hamiltonian, layers: Sequence[int]) -> list[slice]:
+    """Returns the columns of layers that stand side by side, from the first on."""
+    ends = list(accumulate((hamiltonian.layers[l].width for l in layers), initial=0))
     return [slice(first, last) for first, last in pairwise(ends)]
 
 

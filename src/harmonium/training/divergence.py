@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium.chains import climb
-from harmonium.machine import BoltzmannMachine, Hamiltonian, find_improper
-from harmonium.training.batch_source import RowBatches
+from harmonium.machine import Hamiltonian, find_improper
 from harmonium.training.history import Record
 from harmonium.training.optimizers import global_norm
+
+if TYPE_CHECKING:
+    from harmonium.training.state import TrainingState
 
 _EVERY = 100  # updates between two checks, of a quarter of the time of an update of 784x500: 0.3 %
 _ABSURD = 10.0  # in units of uniform noise; docs/decisions/0017 has what was measured
@@ -29,19 +32,16 @@ _SILENT = 0.05  # deviation of hidden fields: 0.014 in a new machine of two colu
 class TrainingDiverged(RuntimeError):
     """Ends a training whose numbers are not finite, or whose machine finds its data all but impossible."""
 
-    parameter: str  # the parameter, diagnostic or state that is not finite; "machine" where all are
-    cause: str  # what was found
+    cause: str  # what was found, by the name of the parameter, diagnostic or state
     step: int = 0  # updates made
     learning_rate: float = math.nan  # of the last update, or of the one that was refused
-    diagnostics: Mapping[str, float] = field(default_factory=dict)  # of the rule in that update
     checkpoint: Path | None = None  # the last good one; None: none was written
 
     def __str__(self) -> str:
-        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.diagnostics.items()) or "none"
         return (
             f"training diverged after {self.step} updates: {self.cause}; learning rate "
-            f"{self.learning_rate:.4g}; diagnostics: {numbers}; last good checkpoint: "
-            f"{self.checkpoint or 'none'}. A third of the learning_rate or a smaller clip_norm may help"
+            f"{self.learning_rate:.4g}; last good checkpoint: {self.checkpoint or 'none'}. "
+            "A third of the learning_rate or a smaller clip_norm may help"
         )
 
 
@@ -50,32 +50,22 @@ class DivergenceMonitor:
 
     An energy gap as of uniform noise, or as at the start, is good; ten times as large is a problem, and of
     real units a thousand times. ``slack`` is one more factor: 1 where ln p(v) is learned, infinite where only
-    ln p(y | x) is. A resumed run has the ``limit`` that it began with.
+    ln p(y | x) is. A resumed run has the limit that it began with.
     """
 
-    def __init__(
-        self,
-        machine: BoltzmannMachine,
-        parameters: Mapping[str, Tensor],
-        step: int = 0,
-        slack: float = 1.0,
-        limit: float | None = None,
-    ) -> None:
-        self.hamiltonian: Callable[[], Hamiltonian] = lambda: machine.hamiltonian(checked=False)
-        self._names, self._parameters = [*parameters], [p.detach() for p in parameters.values()]
-        self._couplings = [x.weight.detach() for x in machine.couplings]
-        stored = {f"couplings.{edge}.weight": x.stored for edge, x in enumerate(machine.couplings)}
-        self._kept = [part for name, p in parameters.items() for part in stored.get(name, [p.detach()])]
-        self._good, self._good_step = [x.clone() for x in self._kept], step
+    def __init__(self, state: TrainingState, slack: float) -> None:
+        self.hamiltonian: Callable[[], Hamiltonian] = lambda: state.machine.hamiltonian(checked=False)
+        self._names, self._parameters = [*state.learned], [p.detach() for p in state.learned.values()]
+        self._good, self._good_step = [x.clone() for x in self._parameters], state.step
         self.v: Tensor | None = None
-        self.limit, self._slack, self._gap, self._usual = limit, slack, 0.0, math.nan
+        self._state, self._slack, self._gap = state, slack, 0.0
         self._checked, self.weight_norm = -1, math.nan
 
     def watch(self, v: Tensor) -> None:
         """Hands over the batch of the next update; the first is where the run begins."""
-        if self.limit is None:
+        if math.isnan(self._state.limit):
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
-            self.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
+            self._state.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
         self.v = v
 
     def is_due(self, step: int) -> bool:
@@ -90,22 +80,20 @@ class DivergenceMonitor:
             return None
         wrong = (name for name, value in diagnostics.items() if not math.isfinite(value))
         name = next(wrong) if math.isfinite(norm) else self._worst(gradients)
-        cause = f"the update's {name} is not finite"
-        return self.check(step, whole=True) or TrainingDiverged(name, cause)
+        return self.check(step, whole=True) or TrainingDiverged(f"the update's {name} is not finite")
 
     def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
         """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
-        if step > _EVERY and records and math.isnan(self._usual):
-            early = (x["gradient_norm"] for x in records if x["step"] <= max(_EVERY, records[0]["step"]))
-            # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
-            self._usual = max(*early, math.sqrt(sum(x.numel() for x in self._parameters)))
-        if not norm > _GROWN * self._usual:
+        early = [x["gradient_norm"] for x in records if x["step"] <= max(_EVERY, records[0]["step"])]
+        # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
+        usual = max([*early, math.sqrt(sum(x.numel() for x in self._parameters))])
+        if step <= _EVERY or not early or not norm > _GROWN * usual:
             return None
-        return self._put_back("machine", f"the gradient's norm has grown to {norm:.3g}: the parameters")
+        return self._put_back(f"the gradient's norm has grown to {norm:.3g}: the parameters")
 
     def measure(self, step: int) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
-        self._copy = [x.clone() for x in self._kept] if self.is_due(step) else []
+        self._copy = [x.clone() for x in self._parameters] if self.is_due(step) else []
         return self._numbers(self.is_due(step))
 
     def check(self, step: int, numbers: Sequence[float] = (), whole: bool = False) -> TrainingDiverged | None:
@@ -115,35 +103,35 @@ class DivergenceMonitor:
         """
         if step == self._checked and not whole:
             return None
-        limit = math.inf if self.limit is None else self.limit
         norm, self.weight_norm, *gap = numbers or self._numbers(whole or self.is_due(step)).tolist()
         self._gap, self._checked = gap[0] if gap else self._gap, step
-        name, cause = "machine" if math.isfinite(norm) else self._worst(self._parameters), ""
+        cause = ""
         if not math.isfinite(norm):
-            cause = f"the values of {name} are not finite and"
-        elif not self._gap <= limit:  # so for NaN
+            cause = f"the values of {self._worst(self._parameters)} are not finite and"
+        elif self._gap > self._state.limit or math.isnan(self._gap):
             cause = f"the machine has run away from the data (energy gap {self._gap:.3g}) and its parameters"
         elif gap and (improper := find_improper(self.hamiltonian())):
             cause = f"the joint precision of its Gaussian layers {improper} is not positive definite: they"
         if cause:
-            return self._put_back(name, cause)
-        if gap and self._gap <= limit / _ABSURD:
-            torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
+            return self._put_back(cause)
+        if gap and self._gap <= self._state.limit / _ABSURD:
+            torch._foreach_copy_(self._good, self._copy if numbers else self._parameters)
             self._good_step = step
         return None
 
-    def _put_back(self, name: str, cause: str) -> TrainingDiverged:
-        torch._foreach_copy_(self._kept, self._good)
-        return TrainingDiverged(name, f"{cause} were put back to those after {self._good_step} updates")
+    def _put_back(self, cause: str) -> TrainingDiverged:
+        torch._foreach_copy_(self._parameters, self._good)
+        return TrainingDiverged(f"{cause} were put back to those after {self._good_step} updates")
 
     def warn(self) -> None:
         """Warns where the last check showed a machine that is worse than none, but not yet a problem."""
-        if self.limit is not None and self._gap > self.limit / _ABSURD:
+        if self._gap > self._state.limit / _ABSURD:
             words = "the data of the last batch are less likely under the machine than under uniform noise"
             _checks.warn(f"training ended, but {words}. A lower learning_rate may help", RuntimeWarning)
 
     def _numbers(self, whole: bool) -> Tensor:
-        numbers = [global_norm(self._parameters), global_norm(self._couplings)]
+        couplings = [x.weight.detach() for x in self._state.machine.couplings]
+        numbers = [global_norm(self._parameters), global_norm(couplings)]
         if whole:
             numbers.append(torch.zeros(()) if self.v is None else energy_gap(self.hamiltonian(), self.v))
         return torch.stack([x.to(self._parameters[0].device, torch.float64) for x in numbers])
@@ -182,9 +170,9 @@ def energy_gap(hamiltonian: Hamiltonian, v: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def warn_of_saddle(machine: BoltzmannMachine, rows: RowBatches) -> None:
+def warn_of_saddle(state: TrainingState) -> None:
     """Warns where discrete hidden units beside Gaussian visible ones do not respond to the first batch."""
-    layers = machine.layers
+    machine, rows, layers = state.machine, state.batches, state.machine.layers
     if not machine.graph.is_chain or not layers[0].gaussian or not layers[1].discrete or rows.size < 2:
         return
     fields = machine.hamiltonian().J.factors[0].times(rows.take(0).v.to(machine.device))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from socket import gethostname
 from typing import final
@@ -29,39 +28,34 @@ class Lock:
     def __init__(self, path: Path) -> None:
         from filelock import FileLock, Timeout  # slow to import, and only runs with a folder need it
 
-        self._path, self._process, host = path, os.getpid(), json.dumps(gethostname())
+        self._path, host = path, json.dumps(gethostname())
         self._lock = FileLock(path, thread_local=False, fallback_to_soft=False)
         try:
             with suppress(Timeout):  # a holder that writes or removes its file takes microseconds
                 self._lock.acquire(timeout=0.1, poll_interval=0.02)
-        except OSError as error:
-            why = f"run_dir: expected a file system with locks, {path} cannot be locked ({error.strerror})"
-            raise OSError(error.errno, why) from error
+        except OSError as why:
+            raise OSError(why.errno, f"run_dir: expected a file system with locks ({why})", path) from why
         content = path.read_bytes()
-        if not self._lock.is_locked or (content and f'"host": {host}, "since"'.encode() not in content):
+        if not self._lock.is_locked or (content and f'"host": {host}'.encode() not in content):
             self._lock.release()
-            try:
-                who = "process {process} on {host} since {since}".format(**json.loads(content))
-            except (ValueError, TypeError, KeyError, RecursionError):
-                who = "another process, or something else"
+            who = "another process, or something else"
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
+                who = "process {process} on {host}".format(**json.loads(content))
             raise ValueError(
                 f"run_dir: {path.parent} is in use by {who}; expected a folder of its own for every run. "
                 f"If that process no longer runs, remove {path}"
             )
-        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         with suppress(OSError):  # a full disk: the lock is had all the same, the file only explains it
-            path.write_text(f'{{"process": {self._process}, "host": {host}, "since": "{since}"}}\n')
+            path.write_text(f'{{"process": {os.getpid()}, "host": {host}}}\n')
         self._file = path.lstat()
 
     def held(self) -> bool:
         """Returns whether this process has the lock and its file, with the folder, is where it was."""
-        with suppress(FileNotFoundError):
-            return self._process == os.getpid() and os.path.samestat(self._file, self._path.lstat())
-        return False
+        path = self._path
+        return self._lock.is_locked and path.exists() and os.path.samestat(self._file, path.lstat())
 
     def release(self) -> None:
         """Removes the file, so that others may come."""
         if self.held():
             self._path.unlink()  # before others can lock it, or they would lose what they got
-        self._process = 0
         self._lock.release()

@@ -210,7 +210,7 @@ def read_rates(given: Any) -> dict[str, float]:
     Raises:
         TypeError, ValueError: something else, or a factor below 0.
     """
-    texts = (given,) if isinstance(given, str) else given or ()
+    texts = (given or ()) if isinstance(given, list | tuple | None) else (given,)
     pairs = given.items() if isinstance(given, Mapping) else (str(text).partition("=")[::2] for text in texts)
     rates = dict[str, float]()
     for name, factor in pairs:

@@ -180,7 +180,7 @@ def read_penalties(given: Any) -> tuple[Penalty, ...]:
         return ()
     known = ", ".join(Penalty.registry)
     penalties = list[Penalty]()
-    for penalty in (given,) if isinstance(given, Penalty | str) else given:
+    for penalty in given if isinstance(given, list | tuple) else (given,):
         if isinstance(penalty, str):
             kind, _, strength = penalty.partition("=")
             try:

@@ -101,7 +101,7 @@ class RunDirectory:
                 state.load_state_dict(content)
             except Exception as error:  # a callback may fail in any way on a damaged state
                 reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                raise DamagedCheckpoint(f"{path}: damaged ({reason})") from error
+                raise DamagedCheckpoint(f"{path}: damaged ({reason}); overwrite begins anew") from error
             if damage:
                 _checks.warn(f"{damage}; the run goes on from the checkpoint before, of update {state.step}")
             if path != self.checkpoint:
@@ -129,8 +129,7 @@ class RunDirectory:
         """Appends the last record of a run to ``history.jsonl``, or all to a new one."""
         self._replace()
         new = not (self.path / _HISTORY).exists()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        with self._writing(_HISTORY) as path, open(os.open(path, flags, 0o666), "ab") as file:
+        with self._writing(_HISTORY) as path, path.open("ab") as file:
             file.write(write_lines(state.history.records if new else state.history.records[-1:]))
 
     def save(self, content: Mapping[str, Any]) -> None:

@@ -57,14 +57,15 @@ class Steps(Checked):
         l1: L1 penalty on the couplings.
         penalties: others on the couplings, such as group=0.01, which lets whole pairs of units go, or
             l1squared=0.1; fields=0.02 is for biases; repeatable.
-        clip_norm: largest norm of the gradient, over all parameters together and after decay terms.
+        clip_norm: largest norm of the gradient, over all parameters together and after decay terms. Where
+            none is given, the command takes 1 beside units without a bound (10 for grey images), else any.
         radius: largest norm of all parameters together, to which every update projects them; unbiased
             gradients then have bounded second moments (Qiu et al. 2020, Alg. 2, Cor. 2).
         averaging: decay of a running average of the parameters, such as 0.999. Its first updates weigh
-            equally, so that it forgets where the machine started.
+            equally, so that it forgets where the machine started. With a label the command takes 0.99.
         ladder: keep running averages along the way as the rungs of a ladder.
-        on_divergence: slower begins anew, from the same machine, at a third of the rate, with a warning, at
-            most four times, each in the place of the one before; raise ends the run.
+        on_divergence: what follows then; slower begins anew, from the same machine, at a third of the rate,
+            with a warning, at most four times, each in the place of the one before; raise ends the run.
     """
 
     PANEL: ClassVar[str] = "Length and steps"
@@ -221,6 +222,8 @@ class Settings(Watching, Steps):
             raise TypeError(
                 f"transform: expected a callable or None, received {type(self.transform).__name__}"
             )
+        if not (isinstance(self.callbacks, Sequence) and all(map(callable, self.callbacks))):
+            raise TypeError(f"callbacks: expected a list of callables, received {self.callbacks!r}")
         _checks.positive_int(self.seed, "seed", minimum=0)
         if self.run_dir is None and (self.resume or self.overwrite):
             raise ValueError("run_dir: expected a folder with resume or overwrite, received None")

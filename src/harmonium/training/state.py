@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -118,7 +119,7 @@ class TrainingState:
         callbacks: those of this process.
         rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
             process from then on.
-        limit: of the monitor of divergence, which it finds where the run begins.
+        limit: of the monitor of divergence, which it finds where the run begins; NaN before.
 
     Raises:
         TypeError, ValueError: as ``train``. Nothing was trained.
@@ -159,7 +160,7 @@ class TrainingState:
         if settings.rule_state is not None:
             self.begin_from(settings.rule_state)
         self.step, self.seconds, self.stopped = 0, 0.0, False
-        self.metrics, self.limit = dict[str, float](), cast(float | None, None)
+        self.metrics, self.limit = dict[str, float](), math.nan
 
     @property
     def averaged(self) -> BoltzmannMachine | None:
@@ -247,7 +248,7 @@ def find_problem(content: Mapping[str, Any]) -> TrainingDiverged | None:
     """Finds a tensor that is not finite in what a checkpoint keeps beside the machine."""
     for place, leaf in leaves({name: content[name] for name in ("averaged", "optimizer", "rule")}):
         if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all()):
-            return TrainingDiverged(place, f"the state {place} is not finite")
+            return TrainingDiverged(f"the state {place} is not finite")
     return None
 
 

@@ -259,11 +259,11 @@ class Run:
         if self.sharded:
             state.follow()
         if state.step == 0 and group.is_rank_zero and settings.transform is None:
-            warn_of_saddle(state.machine, state.batches)
+            warn_of_saddle(state)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
         # Data of a machine whose chains are hot lie as many times further out, in units of its variances.
         slack = max(1.0, getattr(settings.rule, "temperature", 1.0)) / density if density else math.inf
-        self.monitor = DivergenceMonitor(state.machine, state.learned, state.step, slack, state.limit)
+        self.monitor = DivergenceMonitor(state, slack)
         self.updates = self.engine(state, self.monitor)
 
     def step(self) -> None:
@@ -347,7 +347,7 @@ class Run:
         if self.run_dir is None:
             return
         state, directory = self.state, self.directory
-        state.seconds, state.limit = time.perf_counter() - self.started, self.monitor.limit
+        state.seconds = time.perf_counter() - self.started
         content = state.content(state.whole_rule_state())
         # Anew: callbacks have had the machine.
         self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
@@ -386,9 +386,6 @@ class Run:
     def require_sound(self, problem: TrainingDiverged | None) -> None:
         """Raises TrainingDiverged where there is a problem."""
         if problem:
-            directory, made = self.directory, self.made
+            directory = self.directory
             checkpoint = directory.checkpoint if directory and directory.saved_step is not None else None
-            raise replace(
-                problem, step=self.state.step, learning_rate=made.rate, diagnostics=made.diagnostics,
-                checkpoint=checkpoint,
-            )  # fmt: skip
+            raise replace(problem, step=self.state.step, learning_rate=self.made.rate, checkpoint=checkpoint)

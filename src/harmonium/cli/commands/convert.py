@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 def convert(
-    source: Annotated[Path, Setting(metavar="FILE", argument=True)],
+    path: Annotated[Path, Setting(metavar="FILE", argument=True)],
     out: Annotated[Path, Setting(metavar="OUT", argument=True)],
     form: Annotated[str | None, Setting(Format.registry)] = None,
     update: From0 | None = None,
@@ -30,7 +30,7 @@ def convert(
     """Convert a machine of another program, or for another program.
 
     Args:
-        source: a file of rbms, RestrictedBoltzmannMachines.jl, adabmDCA, plmc, UAI, qbsolv or Gset, a
+        path: a file of rbms, RestrictedBoltzmannMachines.jl, adabmDCA, plmc, UAI, qbsolv or Gset, a
             machine's file, or a run.
         out: .safetensors for harmonium, .h5 for rbms, .hdf5 for RestrictedBoltzmannMachines.jl,
             .dat for adabmDCA, .uai, .qubo, .gset, or .txt.
@@ -38,12 +38,12 @@ def convert(
         update: of a file with several ages; the last if not given.
     """
     check_target(out, "out", (_OWN, *(Format.registry[name].suffix for name in writable())), overwrite)
-    if source.is_dir() or (form is None and source.is_file() and is_machine_file(source)):
+    if path.is_dir() or (form is None and path.is_file() and is_machine_file(path)):
         if update is not None or form is not None:
             raise ValueError("update, form: expected with a file of another program")
-        found = Exchanged(load_machine(source, False)[0], None, "harmonium")
+        found = Exchanged(load_machine(path, False)[0], None, "harmonium")
     else:
-        found = read(source, form=form or "auto", update=update)
+        found = read(path, form=form or "auto", update=update)
     machine, written = found.machine, "harmonium" if out.suffix.lower() == _OWN else form_by_suffix(out)
     if written == "harmonium":
         machine.save(out, overwrite=overwrite)

@@ -75,13 +75,11 @@ def _describe(dataset: DataSet, kinds: Mapping[str, Any]) -> dict[str, Any]:
         result |= _describe_numbers(dataset)
     if dataset.samples.dtype.kind == "O" or dataset.tabular or kinds:
         result["table"] = _columns(dataset, kinds)
-    if dataset.notes:
-        result["read"] = "; ".join(dataset.notes)
     alignment = dataset.alignment
     if alignment is not None:
         result |= {"alphabet": alignment.alphabet, "gaps": float((alignment.codes == 0).mean())}
-        result |= {"read": "; ".join(alignment.notes)} if alignment.notes else {}
-    return result
+    notes = dataset.notes if alignment is None else (*dataset.notes, *alignment.notes)
+    return result | ({"read": "; ".join(notes)} if notes else {})
 
 
 def _describe_numbers(dataset: DataSet) -> dict[str, Any]:
@@ -125,7 +123,7 @@ def _convert(dataset: DataSet, out: Path, letters: str | None) -> None:
         write_rows(out, spelt(dataset.numbers(), alignment.alphabet, dataset, dataset.beside))
     elif suffix in TABLES:
         labels = None if dataset.labels is None else dataset.take_label("label")[1]
-        write_rows(out, dataset.frame(), dataset.names, labels, source=dataset)
+        write_rows(out, dataset.frame(), dataset.names, labels)
     elif suffix == ".png":
         image_grid(dense(samples[:_DRAWN]), dataset.image_shape, None, out)
     else:

@@ -21,8 +21,6 @@ EXAMPLES = (
     "harmonium denoise runs/grey noisy.npy --noise-std 20 --method gibbs --out clean.npy",
 )
 
-_STILL = "converged: some rows still moved after the sweeps allowed; more sweeps help"
-
 
 def denoise(
     run: options.Trained,
@@ -62,7 +60,7 @@ def denoise(
         )  # fmt: skip
     rows = coding.decode(found.mode.nan_to_num())[0]  # in the units of the data
     write_array(out, rows if isinstance(rows, np.ndarray) else rows.numbers())
-    notes = [] if bool(found.converged.all()) else [_STILL]
+    notes = [] if bool(found.converged.all()) else ["converged: some rows still moved; more sweeps help"]
     return {"machine": source, "file": out, "rows": len(seen), "method": method, "notes": notes}
 
 

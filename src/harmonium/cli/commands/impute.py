@@ -64,15 +64,16 @@ def impute(
         sweeps: sweeps of every chain.
     """
     value = value or ("nearest" if imputations is None else "draw")
-    targets = [out]
+    stem = Path(out.name.removesuffix(".gz")).stem
+    targets, suffix = [out], out.name.removeprefix(stem)
     if imputations is not None:
         if value != "draw":
             raise ValueError(f"imputations: expected the value draw, received {value}")
-        targets = [out.with_name(f"{out.stem}-{i + 1}{out.suffix}") for i in range(imputations)]
+        targets = [out.with_name(f"{stem}-{i + 1}{suffix}") for i in range(imputations)]
     coding, source = run.load(unknown)
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
-    ends = out.with_name(f"{out.stem}-intervals.csv")
+    ends = out.with_name(f"{stem}-intervals.csv")
     if interval is not None:
         check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")
@@ -106,10 +107,10 @@ def _find_missing(
     name, _, fraction = missing.partition(":")
     if missing == "nan":
         absent = torch.from_numpy(empty)
-    elif name == "random" and fraction.replace(".", "", 1).isdecimal():
+    elif name == "random" and fraction.replace(".", "", 1).isdecimal() and float(fraction) <= 1:
         absent = missing_at_random(X.shape[0], X.shape[1], float(fraction), seed=seed)
     else:
-        raise ValueError(f"missing: expected nan or random:FRACTION, received {missing!r}")
+        raise ValueError(f"missing: expected nan or random:FRACTION of at most 1, received {missing!r}")
     states = coding.states(dataset)
     units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
     if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):

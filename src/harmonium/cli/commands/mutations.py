@@ -119,10 +119,11 @@ def _read_mutants(path: Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"mutants: expected a table .csv or .tsv, there is no file {path}")
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","))
-    if not rows or "mutant" not in rows[0]:
+        table = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        names = [row.get("mutant") or "" for row in table]
+    if not names or "mutant" not in (table.fieldnames or ()):
         raise ValueError(
             f"mutants: expected a table with a column mutant, such as A24G or A24G:C30D, in {path}, received "
-            f"the columns {', '.join(map(repr, rows[0] if rows else ()))}"
+            f"{len(names)} rows of the columns {', '.join(map(repr, table.fieldnames or ()))}"
         )
-    return [row["mutant"] or "" for row in rows]
+    return names

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from harmonium._settings import Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
-from harmonium.cli.rows_file import TABLES, texts, write_rows
+from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import Frame, Series
-from harmonium.data.frame import TEXT
+from harmonium.data.frame import TEXT, of_whole_numbers
 from harmonium.tables import OneOf, Place
 from harmonium.tasks import ColumnPrediction, predict_column, score_cells
 from harmonium.training import warn_of_rough
@@ -96,6 +96,7 @@ def _probabilities(place: Place, found: ColumnPrediction) -> list[Series]:
     assert found.probabilities is not None
     shown = found.probabilities.cpu().numpy()
     each = np.arange(shown.shape[1], dtype=np.float64)
-    possible = np.array(column.values) if column.values else column.cells_of(each).astype(int)
-    names = texts(Series(column.name, possible, column.dtype))
-    return [Series(f"{column.name}={name}", shown[:, i], "float64") for i, name in enumerate(names)]
+    possible = np.array(column.values) if column.values else column.cells_of(each)
+    if possible.dtype.kind == "f" and (of_whole_numbers(column.dtype) or not column.values):
+        possible = possible.astype(int)
+    return [Series(f"{column.name}={name}", shown[:, i], "float64") for i, name in enumerate(possible)]

@@ -30,8 +30,6 @@ EXAMPLES = (
     "harmonium sample runs/rows --out rows.csv --rows 1000 --given species=setosa",
 )
 
-_NOISE = "sweeps_from_noise"  # in the metadata of a machine that has learned a sampler by noise_cd
-
 
 def sample(
     run: options.Trained,
@@ -77,8 +75,8 @@ def sample(
         raise ValueError("means: expected states for bit-planes, whose means are not grey levels")
     generator = as_generator(seed, machine.device)
     clamp = None if held is None else held.repeat(rows, 1).to(machine.device, machine.dtype)
-    asked = chains.kernel is not None or sweeps is not None or data is not None or means
-    exact = not (asked or _NOISE in machine.metadata) and has_posterior(machine.hamiltonian(), clamp)
+    walked = (chains.kernel, sweeps, data, means or None, machine.metadata.get("sweeps_from_noise"))
+    exact = all(x is None for x in walked) and has_posterior(machine.hamiltonian(), clamp)
     sweeps = 0 if exact else usual_sweeps(machine) if sweeps is None else sweeps
     with working("drawing" if exact else f"sampling {rows} chains for {sweeps} sweeps"):
         if exact:

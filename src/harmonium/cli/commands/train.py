@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from harmonium._settings import Setting, list_unused
+from harmonium._html import format_value
+from harmonium._settings import Setting, list_unused, settings_of
 from harmonium._storage import CHECKPOINT
 from harmonium.cli import options, runs
 from harmonium.cli.output import Unfinished, note, working
@@ -85,7 +86,7 @@ def train(
     with working("reading the data"):
         settings, fitting, dataset, watch = _prepare(settings, stored.kinds)
     if unused := list_unused(settings, settings.method):
-        names = [f"--{name.replace('_', '-')}" for name in unused]
+        names = [settings_of(TrainSettings)[x].option or f"--{x.replace('_', '-')}" for x in unused]
         note(f"warning: {say_unused(names, settings.method)}")
     if fitting.exact and not options.is_leading():
         return {}
@@ -97,7 +98,7 @@ def train(
         return {}
     result = _summary(run, fitting, dataset, watch["callbacks"])
     chosen = {name: getattr(settings, name) for name in _SHOWN if getattr(asked, name) is None}
-    if said := [f"{name} {value}" for name, value in chosen.items() if value is not None]:
+    if said := [f"{name} {format_value(value)}" for name, value in chosen.items() if value is not None]:
         result["chosen_by_data"] = ", ".join(said)
     if run.status == "interrupted":
         of = "" if fitting.exact else f" of {fitting.decided['updates']}"
