@@ -177,6 +177,56 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {0: [0, 5], 1: [1, 6], 2: [2, 7]},
         "the first line, 0, 1, 2, is read as data; --read header=0",
     ),
+    "commas in names, semicolons between cells": (
+        "x.csv",
+        '"a, kg";b, m\n1,5;2\n2,25;3\n4;5\n',
+        {"a, kg": [1.5, 2.25, 4], "b, m": [2, 3, 5]},
+        "",
+    ),
+    "as many commas as semicolons": (
+        "x.csv",
+        "a,b;c\n1,2;3\n4,5;6\n",
+        {"a": [1, 4], "b;c": ["2;3", "5;6"]},
+        "cells are separated by ','; --read 'sep=;' if ';' does that",
+    ),
+    "dates from the first line": (
+        "x.csv",
+        "2024-01-01,u\n2024-01-02,v\n",
+        {"column 1": [day("2024-01-01"), day("2024-01-02")], "column 2": ["u", "v"]},
+        "the first line, 2024-01-01, u, is read as data",
+    ),
+    "three decimals behind a zero": (
+        "x.csv",
+        "a;b\n1,5;0.234\n2,75;0.345\n",
+        {"a": [1.5, 2.75], "b": [0.234, 0.345]},
+        "numbers: b (. before decimals)",
+    ),
+    "points that may part thousands": (
+        "x.csv",
+        "a;b\n1.234;1\n900;2\n",
+        {"a": [1.234, 900], "b": [1, 2]},
+        "does a comma or a point come before decimals in '1.234'? It is read as a point; --read decimal=.",
+    ),
+    "names of rows with marks between thousands": (
+        "x.csv",
+        'a,b\n"9,007,199,254,740,993",1\n',
+        {"a": ["9,007,199,254,740,993"], "b": [1]},
+        "",
+    ),
+    "shares beside per cent": ("x.csv", "a,b\n5%,1\n0.7,2\n", {"a": ["5%", "0.7"], "b": [1, 2]}, ""),
+    "zero beside per cent": ("x.csv", "a,b\n5%,1\n0,2\n", {"a": [5, 0], "b": [1, 2]}, "numbers: a (%)"),
+    "years of two digits": (
+        "x.csv",
+        "a,b\n05/01/68,1\n13/02/75,2\n",
+        {"a": ["05/01/68", "13/02/75"], "b": [1, 2]},
+        "",
+    ),
+    "some moments with a zone": (
+        "x.csv",
+        "a,b\n2024-03-01T10:30:00Z,1\n2024-03-02T11:30:00,2\n",
+        {"a": ["2024-03-01T10:30:00Z", "2024-03-02T11:30:00"], "b": [1, 2]},
+        "",
+    ),
     "years above 0 and 1": (
         "x.csv",
         "2019,2020\n0,1\n1,0\n0,0\n",
@@ -272,6 +322,8 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
         "line 3: expected 2 columns, received 3",
         {"on_bad_lines": "skip"},
     ),
+    "a title": ("x.csv", "My table\na,b\n1,2\n", "--read skiprows=1 passes", {"skiprows": 1}),
+    "a comment between rows": ("x.csv", "a,b\n1,2\n# x\n3,4\n", "--read comment='#'", {"comment": "#"}),
     "names of rows": (
         "x.csv",
         "a,b\nr,1,2\n",
@@ -295,7 +347,7 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
     "one column of text": (
         "x.csv",
         "city\nUlm\nRom\n",
-        "column 1: expected a number, received 'Ulm'",
+        "--read dtype=string one column of text",
         {"dtype": "string"},
     ),
 }
@@ -467,6 +519,15 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     )
     found, said = load(tmp_path / "x.csv", content, **argument, header=None)
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
+
+
+@pytest.mark.parametrize("first", ["sep=;", "# a logger; 2024", "2024;;2025", "km;kg", "A table;"])
+def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> None:
+    rest = "a;b" + ";c" * (first.count(";") - 1) + "\n" + ("1;2" + ";3" * (first.count(";") - 1) + "\n") * 3
+    told = load(tmp_path / "x.csv", f"{first}\n{rest}")[1]
+    assert "the second line, a, b" in told and "--read header=1 takes it for the names of columns" in told
+    found, told = load(tmp_path / "x.csv", f"{first}\n{rest}", header=1)
+    assert columns(found)["a"] == [1, 1, 1] and not told
 
 
 def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
