@@ -322,6 +322,12 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
         "line 3: expected 2 columns, received 3",
         {"on_bad_lines": "skip"},
     ),
+    "a table in .txt": (
+        "x.csv.txt",
+        "a,b\n1,2\n",
+        "a table's name ends in .csv or .tsv",
+        {"alphabet": "12ab,"},
+    ),
     "a title": ("x.csv", "My table\na,b\n1,2\n", "--read skiprows=1 passes", {"skiprows": 1}),
     "a comment between rows": ("x.csv", "a,b\n1,2\n# x\n3,4\n", "--read comment='#'", {"comment": "#"}),
     "names of rows": (
@@ -486,6 +492,7 @@ def test_arguments_as_they_are_typed() -> None:
     [
         ("a,b\n1,x\n2,y\n3,z\n", {"skiprows": [1]}, [2, 3]),
         ("a,b\n1,x\n2,y\n", {"nrows": 1}, [1]),
+        ("a;b\n1,5;x\n2,5;y\n4;Total\n", {"skipfooter": 1}, [1.5, 2.5]),
         ("r,a\nx,1\ny,2\n", {"index_col": "r"}, [1, 2]),
         ("a,b\n1,x\n2,y\n", {"usecols": ["b"], "dtype": "string"}, ["x", "y"]),
         ("a,b\n00123,x\n2,y\n", {"dtype": {"a": "Int64"}}, [123, 2]),
@@ -560,6 +567,10 @@ def test_a_sheet_of_several(tmp_path: Path) -> None:
     assert columns(found) == {"n": [0, 1], "on": [day("2024-03-01"), day("2024-03-02")]}
     assert found.notes[0] == "read is the sheet 'one'; --read sheet_name=NAME reads 'two'"
     assert columns(read(tmp_path / "x.xlsx", sheet_name="two"))["n"] == [5, 6]
+    with pytest.raises(
+        ValueError, match="sheet_name: expected the name or the number of one sheet, received"
+    ):
+        read(tmp_path / "x.xlsx", sheet_name=None)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather"])

@@ -112,7 +112,8 @@ def _format(path: Path) -> tuple[str, Callable[..., Any]]:
     if path.is_dir():
         return "a folder of images", _read_images
     if path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
-        return "aligned sequences", read_alignment
+        table = " (a table's name ends in .csv or .tsv)" if ".txt" in path.name.lower() else ""
+        return f"aligned sequences{table}", read_alignment
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader

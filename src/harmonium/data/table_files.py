@@ -302,7 +302,9 @@ def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _Tex
     types = {**types, **dict.fromkeys(text, "string")} if isinstance(types, Mapping) else types
     options = {"sep": separator, "dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"}
     options |= missing | given
-    if "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
+    if "skipfooter" in given:  # which pandas' usual engine does not know
+        options.setdefault("engine", "python")
+    elif "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
         options["low_memory"] = False  # which would read a column in several types
     file = _TextFile(content, options, 0, True, notes)
     if len(separator) > 1 or _LAYOUT & given.keys():
@@ -353,6 +355,7 @@ def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
 def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
     """Returns the cells of a sheet, by default the first one, as text, and notes."""
     name = options.pop("sheet_name", 0)
+    _checks.instance(name, "sheet_name", int | str, "the name or the number of one sheet")
     if path.suffix.lower() != ".xls":
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
