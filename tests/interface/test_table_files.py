@@ -288,6 +288,12 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"na_values": "free"},
         [*(x + 0.5 for x in range(9)), None],
     ),
+    "days without marks": (
+        "when,b\n20240301,1\n20231231,2\n,3\n",
+        "when: numbers that are days, such as 20240301; --read 'parse_dates=[\"when\"]' reads dates",
+        {"parse_dates": ["when"]},
+        [day("2024-03-01"), day("2023-12-31"), None],
+    ),
     "nines for missing": (
         "a,b\n" + "".join(f"{x},1\n" for x in range(20)) + "-99,2\n-99.0,3\n",
         "a: -99 in 2 cells, far from the others, 0 to 19; --read na_values=-99",

@@ -7,6 +7,7 @@ month or decimals and thousands, does too, and ``question_of`` asks for the argu
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -209,7 +210,7 @@ def question_of(cells: Series) -> str | None:
         return None
     seen = cells.values[~cells.missing].tolist()
     if cells.numeric:
-        return _code_among(seen)
+        return _code_among(seen) or _days_among(seen, cells.name)
     different = [*dict.fromkeys(seen)]
     if not different or not all(isinstance(value, str) for value in seen):
         return None
@@ -256,6 +257,17 @@ def _typed(argument: str, value: Any) -> str:
     """Returns an argument as it is typed on the command line."""
     written = str(value).lower() if isinstance(value, bool) else str(value)
     return f"--read {shlex.quote(f'{argument}={written}')}"
+
+
+def _days_among(numbers: Sequence[float], name: object) -> str | None:
+    """Asks whether numbers such as 20240301, all of which are days of a calendar, are dates."""
+    texts = [f"{x:.15g}" for x in dict.fromkeys(numbers)]
+    if len(texts) < _SEVERAL or not all(len(x) == 8 and x[:2] in ("19", "20") for x in texts):
+        return None
+    if not all(_fits(x, "%Y%m%d") for x in texts):
+        return None
+    answer = _typed("parse_dates", json.dumps([str(name)]))
+    return f"numbers that are days, such as {texts[0]}; {answer} reads dates"
 
 
 def _code_among(numbers: Sequence[float]) -> str | None:
