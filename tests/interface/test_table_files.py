@@ -554,6 +554,27 @@ def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
         assert load(tmp_path / "x.csv", content)[0].read == told
 
 
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ("a;b\n1,234;u\n", [1.234]),
+        ("a;b\n1.234;u\n", [1234]),
+        ('a,b\n"1,234",u\n', [1.234]),
+        ("a,b\n1.234,u\n", [1.234]),  # as tables are written here
+    ],
+)
+def test_decimal_commas_of_an_earlier_file_stand_where_cells_have_place(
+    tmp_path: Path, content: str, cells: list[float]
+) -> None:
+    earlier = load(tmp_path / "x.csv", "a;b\n1,234;u\n", decimal=",")[0].read
+    assert columns(load(tmp_path / "y.csv", content, like=earlier)[0])["a"] == cells
+
+
+def test_points_between_thousands_are_kept_for_the_next_file(tmp_path: Path) -> None:
+    earlier = load(tmp_path / "x.csv", "a,b\n1.234,u\n", decimal=",")[0].read
+    assert columns(load(tmp_path / "y.csv", "a,b\n5.678,u\n", like=earlier)[0])["a"] == [5678]
+
+
 def test_an_argument_that_pandas_has_not(tmp_path: Path, cli: CommandLine) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert "unexpected keyword argument 'decimals'" in cli.refuse(

@@ -89,7 +89,9 @@ def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------
 
 
-def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) -> dict[str, Any]:
+def read_table(
+    path: Path, read: Mapping[str, Any], text: Collection[str], like: Mapping[str, Any]
+) -> dict[str, Any]:
     """Reads a table to the parts of a ``DataSet``.
 
     Samples are float64 where every column is of numbers, else objects, None where a cell is missing.
@@ -98,6 +100,7 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
         path: Path of the file.
         read: Arguments of pandas' reader.
         text: Names of columns that are text, whatever their cells look like.
+        like: Arguments of an earlier file, which hold where ``read`` has none.
 
     Raises:
         ImportError: pandas, or what it needs for such a file, is not there.
@@ -105,7 +108,11 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
     """
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
+    read = {**like, **read}
     file = _look_at(path, read, text)
+    bare = file.options["sep"] == "," and '"' not in file.content
+    if bare and {*like} & {"decimal", "sep"} == {"decimal"}:  # a cell that has no place for a comma
+        del read["decimal"], file.options["decimal"]
     native, notes = file.read(file.options)
     if not file.width and not {"header", "names"} & read.keys():
         rows = [[*native.columns], *native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()]
@@ -130,6 +137,8 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
             native, notes, readings = again, more, others
         elif commas:  # columns have marks of their own, of which the next file need not tell
             del agreed["decimal"]
+    if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
+        agreed["sep"] = ","
     for sort in ("numbers", "times"):
         written = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
         notes = [*notes, f"read as {sort}: {', '.join(written)}"] if written else notes
