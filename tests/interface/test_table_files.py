@@ -568,6 +568,8 @@ def test_decimal_commas_of_an_earlier_file_stand_where_cells_have_place(
 ) -> None:
     earlier = load(tmp_path / "x.csv", "a;b\n1,234;u\n", decimal=",")[0].read
     assert columns(load(tmp_path / "y.csv", content, like=earlier)[0])["a"] == cells
+    told = load(tmp_path / "y.csv", "a,b\n1.234,u\n", like=earlier, decimal=",")[0]
+    assert columns(told)["a"] == [1234]
 
 
 def test_points_between_thousands_are_kept_for_the_next_file(tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ def read_table(
     """
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
-    read = {**like, **read}
+    earlier, read = like.keys() - read.keys(), {**like, **read}
     file = _look_at(path, read, text)
     bare = file.options["sep"] == "," and '"' not in file.content
-    if bare and {*like} & {"decimal", "sep"} == {"decimal"}:  # a cell that has no place for a comma
+    if bare and earlier & {"decimal", "sep"} == {"decimal"}:  # a cell that has no place for a comma
         del read["decimal"], file.options["decimal"]
     native, notes = file.read(file.options)
     if not file.width and not {"header", "names"} & read.keys():
