@@ -120,6 +120,10 @@ def test_they_go_where_a_machine_learns_on(rbm: Any) -> None:
     assert "intervals" in learner.machine_.metadata
     learner.partial_fit(labels)
     assert "intervals" not in learner.machine_.metadata
+    machine = hm.RBM(random_state=0).fit(labels).machine_
+    rows = hm.tables.Codec.of(machine).rows(labels)
+    hm.train(machine, rows, rule=hm.rules.cd(1), updates=1, seed=0, progress=False)
+    assert "intervals" not in machine.metadata
 
 
 def test_the_command_writes_them_beside_the_table(cli: CommandLine, tmp_path: Path) -> None:

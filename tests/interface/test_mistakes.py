@@ -55,7 +55,7 @@ MISTAKES = {
     ),
     "grey levels for bits": (
         lambda: rbm(visible="bernoulli").fit(GREY),
-        r'X: for visible="bernoulli": expected values in \{0, 1\}, received 0\.\d+; binarise',
+        r'X: for visible="bernoulli": expected values in \{0, 1\}, received 0\.\d+; hm\.data\.threshold',
     ),
     "a dict for a table": (
         lambda: rbm().fit({"a": [1, 2]}),

@@ -177,6 +177,56 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         {0: [0, 5], 1: [1, 6], 2: [2, 7]},
         "the first line, 0, 1, 2, is read as data; --read header=0",
     ),
+    "commas in names, semicolons between cells": (
+        "x.csv",
+        '"a, kg";b, m\n1,5;2\n2,25;3\n4;5\n',
+        {"a, kg": [1.5, 2.25, 4], "b, m": [2, 3, 5]},
+        "",
+    ),
+    "as many commas as semicolons": (
+        "x.csv",
+        "a,b;c\n1,2;3\n4,5;6\n",
+        {"a": [1, 4], "b;c": ["2;3", "5;6"]},
+        "cells are separated by ','; --read 'sep=;' if ';' does that",
+    ),
+    "dates from the first line": (
+        "x.csv",
+        "2024-01-01,u\n2024-01-02,v\n",
+        {"column 1": [day("2024-01-01"), day("2024-01-02")], "column 2": ["u", "v"]},
+        "the first line, 2024-01-01, u, is read as data",
+    ),
+    "three decimals behind a zero": (
+        "x.csv",
+        "a;b\n1,5;0.234\n2,75;0.345\n",
+        {"a": [1.5, 2.75], "b": [0.234, 0.345]},
+        "numbers: b (. before decimals)",
+    ),
+    "points that may part thousands": (
+        "x.csv",
+        "a;b\n1.234;1\n900;2\n",
+        {"a": [1.234, 900], "b": [1, 2]},
+        "does a comma or a point come before decimals in '1.234'? It is read as a point; --read decimal=.",
+    ),
+    "names of rows with marks between thousands": (
+        "x.csv",
+        'a,b\n"9,007,199,254,740,993",1\n',
+        {"a": ["9,007,199,254,740,993"], "b": [1]},
+        "",
+    ),
+    "shares beside per cent": ("x.csv", "a,b\n5%,1\n0.7,2\n", {"a": ["5%", "0.7"], "b": [1, 2]}, ""),
+    "zero beside per cent": ("x.csv", "a,b\n5%,1\n0,2\n", {"a": [5, 0], "b": [1, 2]}, "numbers: a (%)"),
+    "years of two digits": (
+        "x.csv",
+        "a,b\n05/01/68,1\n13/02/75,2\n",
+        {"a": ["05/01/68", "13/02/75"], "b": [1, 2]},
+        "",
+    ),
+    "some moments with a zone": (
+        "x.csv",
+        "a,b\n2024-03-01T10:30:00Z,1\n2024-03-02T11:30:00,2\n",
+        {"a": ["2024-03-01T10:30:00Z", "2024-03-02T11:30:00"], "b": [1, 2]},
+        "",
+    ),
     "years above 0 and 1": (
         "x.csv",
         "2019,2020\n0,1\n1,0\n0,0\n",
@@ -238,6 +288,12 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         {"na_values": "free"},
         [*(x + 0.5 for x in range(9)), None],
     ),
+    "days without marks": (
+        "when,b\n20240301,1\n20231231,2\n,3\n",
+        "when: numbers that are days, such as 20240301; --read 'parse_dates=[\"when\"]' reads dates",
+        {"parse_dates": ["when"]},
+        [day("2024-03-01"), day("2023-12-31"), None],
+    ),
     "nines for missing": (
         "a,b\n" + "".join(f"{x},1\n" for x in range(20)) + "-99,2\n-99.0,3\n",
         "a: -99 in 2 cells, far from the others, 0 to 19; --read na_values=-99",
@@ -272,6 +328,14 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
         "line 3: expected 2 columns, received 3",
         {"on_bad_lines": "skip"},
     ),
+    "a table in .txt": (
+        "x.csv.txt",
+        "a,b\n1,2\n",
+        "a table's name ends in .csv or .tsv",
+        {"alphabet": "12ab,"},
+    ),
+    "a title": ("x.csv", "My table\na,b\n1,2\n", "--read skiprows=1 passes", {"skiprows": 1}),
+    "a comment between rows": ("x.csv", "a,b\n1,2\n# x\n3,4\n", "--read comment='#'", {"comment": "#"}),
     "names of rows": (
         "x.csv",
         "a,b\nr,1,2\n",
@@ -295,7 +359,7 @@ REFUSED: dict[str, tuple[str, str | bytes, str, dict[str, Any]]] = {
     "one column of text": (
         "x.csv",
         "city\nUlm\nRom\n",
-        "column 1: expected a number, received 'Ulm'",
+        "--read dtype=string one column of text",
         {"dtype": "string"},
     ),
 }
@@ -434,6 +498,7 @@ def test_arguments_as_they_are_typed() -> None:
     [
         ("a,b\n1,x\n2,y\n3,z\n", {"skiprows": [1]}, [2, 3]),
         ("a,b\n1,x\n2,y\n", {"nrows": 1}, [1]),
+        ("a;b\n1,5;x\n2,5;y\n4;Total\n", {"skipfooter": 1}, [1.5, 2.5]),
         ("r,a\nx,1\ny,2\n", {"index_col": "r"}, [1, 2]),
         ("a,b\n1,x\n2,y\n", {"usecols": ["b"], "dtype": "string"}, ["x", "y"]),
         ("a,b\n00123,x\n2,y\n", {"dtype": {"a": "Int64"}}, [123, 2]),
@@ -469,6 +534,15 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
     assert len(found.samples) == content.count("\n") - ("sep" not in argument) and not said
 
 
+@pytest.mark.parametrize("first", ["sep=;", "# a logger; 2024", "2024;;2025", "km;kg", "A table;"])
+def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> None:
+    rest = "a;b" + ";c" * (first.count(";") - 1) + "\n" + ("1;2" + ";3" * (first.count(";") - 1) + "\n") * 3
+    told = load(tmp_path / "x.csv", f"{first}\n{rest}")[1]
+    assert "the second line, a, b" in told and "--read header=1 takes it for the names of columns" in told
+    found, told = load(tmp_path / "x.csv", f"{first}\n{rest}", header=1)
+    assert columns(found)["a"] == [1, 1, 1] and not told
+
+
 def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
     for content, told in (
         ("a;b\n1,5;1\n2;2\n", {"decimal": ","}),
@@ -478,6 +552,29 @@ def test_what_a_file_tells_is_kept_for_the_next(tmp_path: Path) -> None:
         ("a,b\n2024-01-01,x\n", {}),
     ):
         assert load(tmp_path / "x.csv", content)[0].read == told
+
+
+@pytest.mark.parametrize(
+    ("content", "cells"),
+    [
+        ("a;b\n1,234;u\n", [1.234]),
+        ("a;b\n1.234;u\n", [1234]),
+        ('a,b\n"1,234",u\n', [1.234]),
+        ("a,b\n1.234,u\n", [1.234]),  # as tables are written here
+    ],
+)
+def test_decimal_commas_of_an_earlier_file_stand_where_cells_have_place(
+    tmp_path: Path, content: str, cells: list[float]
+) -> None:
+    earlier = load(tmp_path / "x.csv", "a;b\n1,234;u\n", decimal=",")[0].read
+    assert columns(load(tmp_path / "y.csv", content, like=earlier)[0])["a"] == cells
+    told = load(tmp_path / "y.csv", "a,b\n1.234,u\n", like=earlier, decimal=",")[0]
+    assert columns(told)["a"] == [1234]
+
+
+def test_points_between_thousands_are_kept_for_the_next_file(tmp_path: Path) -> None:
+    earlier = load(tmp_path / "x.csv", "a,b\n1.234,u\n", decimal=",")[0].read
+    assert columns(load(tmp_path / "y.csv", "a,b\n5.678,u\n", like=earlier)[0])["a"] == [5678]
 
 
 def test_an_argument_that_pandas_has_not(tmp_path: Path, cli: CommandLine) -> None:
@@ -499,6 +596,10 @@ def test_a_sheet_of_several(tmp_path: Path) -> None:
     assert columns(found) == {"n": [0, 1], "on": [day("2024-03-01"), day("2024-03-02")]}
     assert found.notes[0] == "read is the sheet 'one'; --read sheet_name=NAME reads 'two'"
     assert columns(read(tmp_path / "x.xlsx", sheet_name="two"))["n"] == [5, 6]
+    with pytest.raises(
+        ValueError, match="sheet_name: expected the name or the number of one sheet, received"
+    ):
+        read(tmp_path / "x.xlsx", sheet_name=None)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather"])

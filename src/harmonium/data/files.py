@@ -7,7 +7,7 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -41,6 +41,7 @@ def read(
     alphabet: str = "auto",
     unknown: str = "gap",
     text: Collection[str] = (),
+    like: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataSet:
     """Reads samples, one per row, with labels where the source has them.
@@ -72,6 +73,8 @@ def read(
         alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
         unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
         text: Names of columns of a table that are text, whatever their cells look like.
+        like: Arguments that ``read`` of an earlier file has, which hold where ``options`` has none. Decimal
+            commas are expected where cells have a place for them: not between commas without quotation marks.
         options: Arguments of pandas' reader of tables, such as ``sep``, ``header``, ``comment``, ``dtype``,
             ``encoding``, ``sheet_name``, or ``na_values`` (beside the usual words for missing cells).
             ``decimal`` and ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways.
@@ -96,7 +99,7 @@ def read(
         if reader is read_alignment:
             parts = _sequences(read_alignment(path, alphabet=alphabet, unknown=unknown))
         elif reader is read_table:
-            parts = read_table(path, options, text)
+            parts = read_table(path, options, text, like or {})
         else:
             parts = reader(path)
         dataset = _with_sequences(DataSet.of(name=path.name, **parts), alphabet, unknown)
@@ -112,7 +115,8 @@ def _format(path: Path) -> tuple[str, Callable[..., Any]]:
     if path.is_dir():
         return "a folder of images", _read_images
     if path.name.lower().removesuffix(".gz").endswith(SUFFIXES):
-        return "aligned sequences", read_alignment
+        table = " (a table's name ends in .csv or .tsv)" if ".txt" in path.name.lower() else ""
+        return f"aligned sequences{table}", read_alignment
     for pattern, form, reader in _FORMATS:
         if re.search(pattern + "$", path.name, re.IGNORECASE):
             return form, reader

@@ -7,6 +7,7 @@ month or decimals and thousands, does too, and ``question_of`` asks for the argu
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -23,8 +24,8 @@ _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{6})?", re.ASCII)
 _CURRENCY = "[$€£¥]"
 _AMOUNT = re.compile(rf"([+-]?)({_CURRENCY}?) ?([+-]?)([0-9][0-9.,]*|\.[0-9]+)(?: ?(%|{_CURRENCY}))?")
 _DIGITS = {  # by the character before decimals; the other one stands between thousands
-    ".": re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"),
-    ",": re.compile(r"(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]*)?"),
+    ".": re.compile(r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"),
+    ",": re.compile(r"(?:[1-9][0-9]{0,2}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]*)?"),
 }
 _DAY_OR_MONTH = tuple(
     f"{first}{mark}{second}{mark}{year}"
@@ -82,7 +83,8 @@ def _amounts(cells: Sequence[str], decimal: str | None) -> list[Reading]:
     signs = {m[2] + (m[5] or "") for m in matches} - {""}
     written = [m[4] for m in matches]
     plain = not signs and (any(map(is_code, written)) or (decimal != "," and all(map(is_number, written))))
-    if not matches or len(matches) < len(found) or len(signs) > 1 or plain:
+    shares = any(m[5] == "%" for m in matches) and any(m[5] != "%" and m[4].strip("0,.") for m in matches)
+    if not matches or len(matches) < len(found) or len(signs) > 1 or plain or shares:  # 0.7 beside 5%
         return []
     sign, readings = "".join(signs), list[Reading]()
     for mark, digits in _DIGITS.items():
@@ -90,7 +92,9 @@ def _amounts(cells: Sequence[str], decimal: str | None) -> list[Reading]:
             thousands = "," if mark == "." else "."
             texts = [m[1] + m[3] + m[4].replace(thousands, "").replace(mark, ".") for m in matches]
             how = sign or f"{mark} before decimals"
-            readings.append(Reading([*map(float, texts)], "numbers", how, {"decimal": mark}))
+            values = [*map(float, texts)]
+            if max(map(abs, values)) < LONG:  # others name rows, and would be rounded
+                readings.append(Reading(values, "numbers", how, {"decimal": mark}))
     if len(readings) == 2 and (readings[0].values == readings[1].values or (sign and sign in "$£¥")):
         return readings[:1]  # where dollars, pounds and yen are paid a point stands before decimals
     return readings
@@ -103,15 +107,15 @@ def _moments(cells: Sequence[str]) -> list[Reading]:
         return []
     pandas, texts = import_module("pandas"), [cell.strip() for cell in cells]
     if all(map(_ISO.fullmatch, texts)):
-        zoned = any(text.endswith("Z") or re.search(r":\d\d[+-]", text) for text in texts)
-        values = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=zoned)
-        return [] if values.isna().any() else [Reading(values, "times", "ISO", {})]
+        zoned = {text.endswith("Z") or bool(re.search(r":\d\d[+-]", text)) for text in texts}
+        values = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True in zoned)
+        return [] if values.isna().any() or len(zoned) > 1 else [Reading(values, "times", "ISO", {})]
     if all(map(_CLOCK.fullmatch, texts)):  # as Python writes times of day
         return [Reading([*map(time.fromisoformat, texts)], "times", "ISO", {})]
     readings = list[Reading]()
     for layout in (layout for layout in _MOMENTS if _fits(first, layout)):
         values = pandas.to_datetime(texts, format=layout, errors="coerce")
-        if values.isna().any():
+        if values.isna().any() or ("%y" in layout and values.max().year >= 2050):  # 68 may be 1968
             continue
         told = {"dayfirst": layout.startswith("%d")} if layout.startswith(_DAY_OR_MONTH) else {}
         values = values if "%d" in layout or "%m" in layout else values.time
@@ -206,7 +210,7 @@ def question_of(cells: Series) -> str | None:
         return None
     seen = cells.values[~cells.missing].tolist()
     if cells.numeric:
-        return _code_among(seen)
+        return _code_among(seen) or _days_among(seen, cells.name)
     different = [*dict.fromkeys(seen)]
     if not different or not all(isinstance(value, str) for value in seen):
         return None
@@ -253,6 +257,17 @@ def _typed(argument: str, value: Any) -> str:
     """Returns an argument as it is typed on the command line."""
     written = str(value).lower() if isinstance(value, bool) else str(value)
     return f"--read {shlex.quote(f'{argument}={written}')}"
+
+
+def _days_among(numbers: Sequence[float], name: object) -> str | None:
+    """Asks whether numbers such as 20240301, all of which are days of a calendar, are dates."""
+    texts = [f"{x:.15g}" for x in dict.fromkeys(numbers)]
+    if len(texts) < _SEVERAL or not all(len(x) == 8 and x[:2] in ("19", "20") for x in texts):
+        return None
+    if not all(_fits(x, "%Y%m%d") for x in texts):
+        return None
+    answer = _typed("parse_dates", json.dumps([str(name)]))
+    return f"numbers that are days, such as {texts[0]}; {answer} reads dates"
 
 
 def _code_among(numbers: Sequence[float]) -> str | None:

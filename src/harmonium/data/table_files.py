@@ -34,7 +34,7 @@ from harmonium.data.frame import (
     of_whole_numbers,
     refuse_twice,
 )
-from harmonium.data.readings import chosen_readings, with_readings
+from harmonium.data.readings import chosen_readings, readings_of, with_readings
 
 SHEETS = r"\.(xlsx|xlsm|xls|ods)"
 COLUMNS = r"\.(parquet|feather)"
@@ -89,7 +89,9 @@ def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------
 
 
-def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) -> dict[str, Any]:
+def read_table(
+    path: Path, read: Mapping[str, Any], text: Collection[str], like: Mapping[str, Any]
+) -> dict[str, Any]:
     """Reads a table to the parts of a ``DataSet``.
 
     Samples are float64 where every column is of numbers, else objects, None where a cell is missing.
@@ -98,6 +100,7 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
         path: Path of the file.
         read: Arguments of pandas' reader.
         text: Names of columns that are text, whatever their cells look like.
+        like: Arguments of an earlier file, which hold where ``read`` has none.
 
     Raises:
         ImportError: pandas, or what it needs for such a file, is not there.
@@ -105,7 +108,11 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
     """
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
+    earlier, read = like.keys() - read.keys(), {**like, **read}
     file = _look_at(path, read, text)
+    bare = file.options["sep"] == "," and '"' not in file.content
+    if bare and earlier & {"decimal", "sep"} == {"decimal"}:  # a cell that has no place for a comma
+        del read["decimal"], file.options["decimal"]
     native, notes = file.read(file.options)
     if not file.width and not {"header", "names"} & read.keys():
         rows = [[*native.columns], *native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()]
@@ -114,14 +121,24 @@ def read_table(path: Path, read: Mapping[str, Any], text: Collection[str] = ()) 
             _warn_of_first(path, rows[0], True)
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
     readings, agreed = chosen_readings(native, told, text)
-    if agreed.get("decimal") == "," and told["decimal"] is None:  # a point may stand between thousands
+    commas = agreed.get("decimal") == ","
+    if told["decimal"] is None and (commas or file.options["sep"] == ";"):  # points may part thousands
         again, more = file.read({**file.options, "decimal": ","})
-        others = chosen_readings(again, agreed, text)[0]
+        others = chosen_readings(again, {**agreed, "decimal": ","}, text)[0]
         numbers = {name for name, x in again.items() if _is_number(x)} | others.keys()
-        if all(name in numbers for name, x in native.items() if _is_number(x)):
+        parted = [name for name, x in native.items() if _is_number(x) and name in others]
+        if not commas and parted:
+            cell = again[parted[0]].dropna().iloc[0]
+            _checks.warn(
+                f"{path}: does a comma or a point come before decimals in {cell!r}? It is read as a point; "
+                "--read decimal=. or --read decimal=, tells"
+            )
+        elif commas and all(name in numbers for name, x in native.items() if _is_number(x)):
             native, notes, readings = again, more, others
-        else:  # columns have marks of their own, of which the next file need not tell
+        elif commas:  # columns have marks of their own, of which the next file need not tell
             del agreed["decimal"]
+    if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
+        agreed["sep"] = ","
     for sort in ("numbers", "times"):
         written = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
         notes = [*notes, f"read as {sort}: {', '.join(written)}"] if written else notes
@@ -229,7 +246,8 @@ class _TextFile(NamedTuple):
             row, cell = next((i, x) for i, x in cells if isinstance(x, str) and not _is_plain(x))
             raise ValueError(
                 f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and "
-                r"cells are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces"
+                r"cells are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces, "
+                "--read dtype=string one column of text"
             )
         return (frame.assign(**words) if words else frame), notes
 
@@ -251,9 +269,9 @@ class _TextFile(NamedTuple):
         for line, cells in self.lines() if self.width else ():
             if len(cells) != self.width:
                 advice = "--read skiprows=1 passes over the first line, if it is no part of the table"
-                if self.content.lstrip().startswith("#"):
+                if self.content.lstrip().startswith("#") or cells[0].startswith("#"):
                     advice = "--read comment='#' passes over what stands behind a #"
-                elif len(cells) == self.width + 1:
+                elif len(cells) == self.width + 1 > 2:
                     advice = "if each line begins with its own name, begin the first with a name for these"
                 raise ValueError(
                     f"line {line}: expected {self.width} columns, received {len(cells)}; {advice}"
@@ -293,7 +311,9 @@ def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _Tex
     types = {**types, **dict.fromkeys(text, "string")} if isinstance(types, Mapping) else types
     options = {"sep": separator, "dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"}
     options |= missing | given
-    if "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
+    if "skipfooter" in given:  # which pandas' usual engine does not know
+        options.setdefault("engine", "python")
+    elif "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
         options["low_memory"] = False  # which would read a column in several types
     file = _TextFile(content, options, 0, True, notes)
     if len(separator) > 1 or _LAYOUT & given.keys():
@@ -301,9 +321,15 @@ def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _Tex
     rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
     if not rows:
         raise ValueError("expected at least one row, received none")
-    named, doubt = _holds_names([row for row in rows if len(row) == len(rows[0])])
+    even = [row for row in rows if len(row) == len(rows[0])]
+    named, doubt = _holds_names(even)
     if doubt:
         _warn_of_first(path, rows[0], named)
+    if len(even[1:]) > 1 and _texts_above_numbers(even[1:]) > 1:
+        _checks.warn(
+            f"{path}: the second line, {', '.join(even[1][:3])}, is read as data; --read header=1 takes it "
+            "for the names of columns, --read skiprows=[1] leaves it out"
+        )
     names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
     refuse_twice(names)
     options |= {"names": names, "header": 0 if named else None}
@@ -338,6 +364,7 @@ def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
 def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
     """Returns the cells of a sheet, by default the first one, as text, and notes."""
     name = options.pop("sheet_name", 0)
+    _checks.instance(name, "sheet_name", int | str, "the name or the number of one sheet")
     if path.suffix.lower() != ".xls":
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
@@ -360,11 +387,31 @@ def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]
 
 
 def _separator(path: Path, content: str) -> str:
-    """Returns what separates cells: the usual one of the ending, or what the first line has most of."""
-    first = next((line for line in io.StringIO(content) if line.strip()), "")
+    """Returns what separates cells: of what all lines have as many of, or else the first line any, the usual.
+
+    That is the one of the ending, or else what the first line has most of.
+    """
+    lines = [*islice((line for line in io.StringIO(content) if line.strip()), _LOOKED_AT)] or [""]
     usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
-    others = [other for other in _SEPARATORS if other in first]
-    return usual if usual in first or not others else max(others, key=first.count)
+    found = [other for other in _SEPARATORS if other in lines[0]] or [usual]
+    even = [x for x in found if all(line.count(x) == lines[0].count(x) for line in lines)]
+    chosen = usual if usual in (even or found) else max(even or found, key=lines[0].count)
+    for other in even if len(lines) > 2 else ():
+        if other != chosen:
+            _checks.warn(
+                f"{path}: cells are separated by {chosen!r}; --read 'sep={other}' if {other!r} does that"
+            )
+    return chosen
+
+
+def _texts_above_numbers(rows: Sequence[Sequence[str]]) -> int:
+    """Counts the columns in which the first line has text, and the others nothing but numbers."""
+    found = 0
+    for first, *below in zip(*rows, strict=True):
+        seen = [cell.strip() for cell in below if cell.strip() not in _MISSING]
+        text = first.strip() not in _MISSING and not is_number(first)
+        found += bool(text and seen and all(map(is_number, seen)))
+    return found
 
 
 def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
@@ -379,8 +426,11 @@ def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
     pairs = [*zip(first, below or [[] for _ in first], strict=True)]
     texts = [x for x in first if x not in _MISSING and not is_number(x)]
     numbers = [x for x in first if is_number(x) and x not in _MISSING]
-    above = any(x in texts and column and all(map(is_number, column)) for x, column in pairs)
-    again = [] if above else [x for x, column in pairs if x in column]
+    again = (
+        []
+        if _texts_above_numbers(rows)
+        else [x for x, column in pairs if x in column or (column and readings_of([x, *column]))]
+    )
     named = bool(texts) and not again and (not numbers or len({*first}) == len(first))
     counts = len(numbers) == len(first) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
     repeated = texts and again and (not numbers or all(map(is_number, again)))

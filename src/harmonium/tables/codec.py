@@ -237,7 +237,11 @@ class Codec:
         columns = [*(encoder.columns if isinstance(encoder, Table) else ()), self.label]
         labels = {str(column.name): column.values for column in columns if column and not column.form}
         text = {name for name, x in labels.items() if x and all(isinstance(value, str) for value in x)}
-        reading: dict[str, Any] = {**self.reading, "labels_apart": not known & set(LABELS), "text": text}
+        reading: dict[str, Any] = {
+            "like": self.reading,
+            "labels_apart": not known & set(LABELS),
+            "text": text,
+        }
         if isinstance(encoder, Letters):
             reading |= {"alphabet": encoder.alphabet, "unknown": encoder.unknown}
         dataset = read(source, **reading)

@@ -132,8 +132,6 @@ class Fitting:
         """
         machine, labelled = codec.machine, codec.label is not None
         machine.metadata |= codec.to_dict()
-        for told in ("linear", "intervals"):  # of the machine as it was
-            machine.metadata.pop(told, None)
         rows = codec.rows(X, machine.dtype, labels, shown=shown)
         check_rows(machine, rows, name)
         family, images = isinstance(codec.encoder, Letters), learns_images(codec.encoder, machine)

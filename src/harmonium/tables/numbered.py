@@ -87,7 +87,7 @@ class Numbered(Labels):
         bits = " or {0, 1}" if pair and states != _BITS else ""
         wrong = seen.beside({*states, *_BITS}) if pair else wrong
         received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
-        remedy = "; binarise makes 0 and 1 of grey levels" if pair else ""
+        remedy = "; hm.data.threshold, or binarise, makes 0 and 1 of grey levels" if pair else ""
         listed = ", ".join(f"{x:g}" for x in states)
         raise ValueError(f"expected values in {{{listed}}}{bits}, received {received}{remedy}")
 

@@ -82,10 +82,13 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
         >>> run.status, run.updates
         ('completed', 50)
     """
-    if settings.on_divergence == "raise":
-        return Run(machine, X, settings).train()
-    number = _find_attempt(settings) if settings.resume else 0
-    run = Run(machine, X, settings.slower(number))
+    slower = settings.on_divergence != "raise"
+    number = _find_attempt(settings) if settings.resume and slower else 0
+    run = Run(machine, X, settings.slower(number) if slower else settings)
+    for told in ("linear", "intervals"):  # of cells that are filled in, by the machine as it was
+        machine.metadata.pop(told, None)
+    if not slower:
+        return run.train()
     begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
     while True:
         try:
