@@ -150,6 +150,10 @@ MISTAKES = {
         lambda: train(BITS, rule="backprop"),
         r"rule: expected a rule such as harmonium\.rules\.pcd\(\), or one of the names .*received 'backprop'",
     ),
+    "no rule": (
+        lambda: hm.train(machine(), BITS, updates=1),
+        r"rule: expected one, received none\. Rule that estimates .*harmonium\.rules\.pcd\(\)",
+    ),
     "samples without a seed": (
         lambda: hm.chains.run(machine(), hm.chains.Gibbs(), BITS, 1),
         r"missing 1 required keyword-only argument: 'seed'",

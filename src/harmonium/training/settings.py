@@ -287,6 +287,7 @@ def with_settings(
 ]:
     """Gives a function of a machine, rows and settings these as keywords, documented one by one."""
     known = settings_of(make)
+    asked = [x.name for x in signature(make).parameters.values() if x.default is Parameter.empty]
 
     def decorate(
         function: Callable[[BoltzmannMachine, Any, Settings], _T],
@@ -297,6 +298,9 @@ def with_settings(
                 if name not in known:
                     close = _checks.close_to(name, known)
                     raise TypeError(f"{name}: expected a setting of {function.__name__}{close}")
+            for name in asked:
+                if name not in given:
+                    raise TypeError(f"{name}: expected one, received none. {known[name].help}")
             return function(machine, X, make(*args, **given))
 
         described: Any = call
