@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from harmonium._settings import Count, Setting
 from harmonium.cli import options
 from harmonium.cli.output import check_target, working
@@ -49,7 +47,7 @@ def anneal(
     with working("searching states of low energy"):
         found = minimise(machine, runs, sweeps=sweeps, method=method, seed=seed)
     variables, values = variables_of(machine), values_of(machine, found.states)
-    values = values if (values % 1).any() else values.astype(np.int64)
+    values = values if (values % 1).any() else values.astype(int)
     named = machine.metadata.get("variables") is not None
     labels = [x.label if named else j for j, x in enumerate(variables)]
     own = (isinstance(label, str) and label not in ("energy", "count") for label in labels)
