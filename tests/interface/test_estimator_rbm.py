@@ -357,7 +357,8 @@ def test_settings_are_checked(settings, message, method):
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_wrong_data_are_refused(method):
     with pytest.raises(
-        ValueError, match=r'for visible="bernoulli": expected values in {0, 1}, received 2; binarise'
+        ValueError,
+        match=r'for visible="bernoulli": expected values in {0, 1}, received 2; hm.data.threshold',
     ):
         getattr(small(visible="bernoulli"), method)(PICTURES * 2)
     with pytest.raises(ValueError, match=r"integers 0\.\.q-1"):

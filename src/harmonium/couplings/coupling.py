@@ -145,6 +145,12 @@ class Coupling(nn.Module, ABC):
         J = J if below is None else J * below.unsqueeze(-1)
         return J if above is None else J * above
 
+    @property
+    def stored(self) -> list[Tensor]:
+        """Returns views of the weights that are read, (rows, columns) each; of a mirrored pair one alone."""
+        weight = self.weight.detach()
+        return [weight[rows, rows.start :] for rows in self._tiles] if self.mirrored else [weight]
+
     @torch.no_grad()
     def mirror_into(self, W: Tensor, weight: Tensor | None = None) -> None:
         """Writes ``matrix`` of a mirrored coupling into W, (width_l, width_l), tile by tile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,9 @@ class DivergenceMonitor:
     def __init__(self, state: TrainingState, slack: float) -> None:
         self.hamiltonian: Callable[[], Hamiltonian] = lambda: state.machine.hamiltonian(checked=False)
         self._names, self._parameters = [*state.learned], [p.detach() for p in state.learned.values()]
-        self._good, self._good_step = [x.clone() for x in self._parameters], state.step
+        stored = {f"couplings.{edge}.weight": x.stored for edge, x in enumerate(state.machine.couplings)}
+        self._kept = [part for name, p in state.learned.items() for part in stored.get(name, [p.detach()])]
+        self._good, self._good_step = [x.clone() for x in self._kept], state.step
         self.v: Tensor | None = None
         self._state, self._slack, self._gap = state, slack, 0.0
         self._checked, self.weight_norm = -1, math.nan
@@ -84,7 +87,8 @@ class DivergenceMonitor:
 
     def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
         """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
-        early = [x["gradient_norm"] for x in records if x["step"] <= max(_EVERY, records[0]["step"])]
+        first = takewhile(lambda x: x["step"] <= max(_EVERY, records[0]["step"]), records)
+        early = [x["gradient_norm"] for x in first]
         # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
         usual = max([*early, math.sqrt(sum(x.numel() for x in self._parameters))])
         if step <= _EVERY or not early or not norm > _GROWN * usual:
@@ -93,7 +97,7 @@ class DivergenceMonitor:
 
     def measure(self, step: int) -> Tensor:
         """Returns the numbers of ``check`` on the device, which may have moved on when they are read."""
-        self._copy = [x.clone() for x in self._parameters] if self.is_due(step) else []
+        self._copy = [x.clone() for x in self._kept] if self.is_due(step) else []
         return self._numbers(self.is_due(step))
 
     def check(self, step: int, numbers: Sequence[float] = (), whole: bool = False) -> TrainingDiverged | None:
@@ -115,12 +119,12 @@ class DivergenceMonitor:
         if cause:
             return self._put_back(cause)
         if gap and self._gap <= self._state.limit / _ABSURD:
-            torch._foreach_copy_(self._good, self._copy if numbers else self._parameters)
+            torch._foreach_copy_(self._good, self._copy if numbers else self._kept)
             self._good_step = step
         return None
 
     def _put_back(self, cause: str) -> TrainingDiverged:
-        torch._foreach_copy_(self._parameters, self._good)
+        torch._foreach_copy_(self._kept, self._good)
         return TrainingDiverged(f"{cause} were put back to those after {self._good_step} updates")
 
     def warn(self) -> None:
