@@ -280,3 +280,15 @@ def test_no_registry_host() -> None:
 )
 def test_local_paths_are_recognised(text: str, found: bool) -> None:
     assert bool(offences(LOCAL_PATH, {"page": text})) is found
+
+
+def test_a_command_is_a_page() -> None:
+    """Parse, call, print: what is longer decides something that Python users cannot call."""
+    longest = {
+        f"{path.stem}.{node.name}": lines
+        for path in SOURCES
+        if path.parent.name == "commands"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef) and (lines := node.end_lineno - node.lineno + 1) > 60
+    }
+    assert longest == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +16,7 @@ from harmonium.cli.output import Listing, check_target, working
 from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
 from harmonium.data import DataSet, missing_at_random
 from harmonium.data.frame import missing_in
-from harmonium.tables import CellInterval, Codec, Table, find_intervals
+from harmonium.tables import Codec, Table, find_intervals
 from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
@@ -46,8 +45,7 @@ def impute(
 ) -> dict[str, Any]:
     """Fill in missing values given the rest of each row, and write the completed rows to a file.
 
-    Tables in files are read with the arguments of the training (train --read). Of a table, the
-    fills of values hidden by --missing are scored by column, beside the commonest label or the mean.
+    Tables are read as those of the training. Fills of values hidden by --missing are scored by column.
 
     Args:
         data: rows to complete.
@@ -65,15 +63,13 @@ def impute(
     """
     value = value or ("nearest" if imputations is None else "draw")
     stem = Path(out.name.removesuffix(".gz")).stem
-    targets, suffix = [out], out.name.removeprefix(stem)
-    if imputations is not None:
-        if value != "draw":
-            raise ValueError(f"imputations: expected the value draw, received {value}")
-        targets = [out.with_name(f"{stem}-{i + 1}{suffix}") for i in range(imputations)]
+    ends, suffix = out.with_name(f"{stem}-intervals.csv"), out.name.removeprefix(stem)
+    targets = [out.with_name(f"{stem}-{i + 1}{suffix}") for i in range(imputations or 0)] or [out]
+    if imputations is not None and value != "draw":
+        raise ValueError(f"imputations: expected the value draw, received {value}")
     coding, source = run.load(unknown)
     for target in targets:
         check_rows_target(target, coding.alphabet, overwrite)
-    ends = out.with_name(f"{stem}-intervals.csv")
     if interval is not None:
         check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")
@@ -85,16 +81,14 @@ def impute(
             draws=max(_DRAWS, imputations or 0), sweeps=sweeps, seed=seed,
         )  # fmt: skip
     if interval is not None:
-        hidden = states.masked_fill(by_column(machine, units, len(states)), torch.nan)
-        _write_intervals(ends, find_intervals(machine, coding.encoder, hidden, interval, seed))
+        _write_intervals(ends, coding, states, units, interval, seed)
     for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
         full, labels = coding.fill(dataset, lacking, filled, rounded=value != "mean", drawn=drawn)
         write_rows(target, full, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
     written: dict[str, Any] = {"file": out} if imputations is None else {"files": targets}
-    written |= {} if interval is None else {"intervals": ends}
-    counts = _count(coding, dataset, states, lacking)
+    written |= ({} if interval is None else {"intervals": ends}) | _count(coding, dataset, states, lacking)
     scores = {} if missing == "nan" else _score(coding, dataset, absent, states, chosen)
-    return {"machine": source, **written, **counts, "method": done.method, "value": value, **scores}
+    return {"machine": source, **written, "method": done.method, "value": value, **scores}
 
 
 def _find_missing(
@@ -118,8 +112,12 @@ def _find_missing(
     return absent, absent.numpy() | empty, units, states
 
 
-def _write_intervals(path: Path, cells: Sequence[CellInterval]) -> None:
+def _write_intervals(
+    path: Path, coding: Codec, states: Tensor, units: Tensor, interval: float, seed: int
+) -> None:
     """Writes a line for each missing cell; the labels of a set stand beside each other."""
+    hidden = states.masked_fill(by_column(coding.machine, units, len(states)), torch.nan)
+    cells = find_intervals(coding.machine, coding.encoder, hidden, interval, seed)
     columns = {
         name: np.array(
             ["" if x is None or x != x else str(x) for x in (getattr(cell, name) for cell in cells)],
