@@ -55,9 +55,10 @@ def real(value: Any, name: str, low: float = -inf, high: float = inf, closed: st
     above = number >= low if has_low else number > low
     below = number <= high if has_high else number < high
     if not (above and below and isfinite(number)):
-        within = f" in {'[' if has_low else '('}{low:g}, {high:g}{']' if has_high else ')'}"
+        within = f" in {'[' if has_low else '('}{low:.12g}, {high:.12g}{']' if has_high else ')'}"
         if high == inf:
-            within = "" if low == -inf else f" {'of at least' if has_low else 'above'} {low:g}"
+            start = "above 0" if 0 < low < 1e-37 else f"{'of at least' if has_low else 'above'} {low:g}"
+            within = "" if low == -inf else f" {start}"
         raise ValueError(f"{name}: expected a finite number{within}, received {number}")
     return number
 

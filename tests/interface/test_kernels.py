@@ -359,3 +359,18 @@ def test_estimators_and_tasks_take_what_is_registered() -> None:
     rows[0, 0] = np.nan
     assert not np.isnan(rbm.impute(rows, method="noting", sweeps=4)).any()
     assert Noting.sweeps == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("tiny", [0.0, 1e-50, -1.0])
+def test_numbers_that_a_machine_in_float32_takes_for_0_are_refused(tiny: float) -> None:
+    for made in (
+        lambda: hm.chains.Langevin(tiny),
+        lambda: hm.chains.Langevin(0.1, temperature=tiny),
+        lambda: hm.chains.GibbsLangevin(0.1, temperature=tiny),
+    ):
+        with pytest.raises(ValueError, match="expected a finite number above 0"):
+            made()
+    with pytest.raises(ValueError, match=r"damping: expected a finite number in \[0, 0\.999999\]"):
+        hm.meanfield.tap(
+            hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)]), torch.ones(1, 3), damping=1 - 1e-9
+        )

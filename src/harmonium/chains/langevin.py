@@ -77,11 +77,11 @@ class Langevin(Kernel):
         temperature: float = 1.0,
         variance: Units = "own",
     ) -> None:
-        self.step_size = _checks.real(step, "step", 0.0, closed="neither")
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.adjust = None if adjust is None else _checks.positive_int(adjust, "adjust", minimum=0)
         _checks.instance(anneal, "anneal", bool, "True or False")
         self.anneal = anneal
-        self.temperature = _checks.real(temperature, "temperature", 0.0, closed="neither")
+        self.temperature = _checks.real(temperature, "temperature", low=torch.finfo(torch.float32).tiny)
         _checks.one_of(variance, "variance", get_args(Units))
         self.variance = variance
 
@@ -188,16 +188,15 @@ class GibbsLangevin(Kernel):
         proposal_temperature: float | None = None,
         variance: Units = "own",
     ) -> None:
-        self.step_size = _checks.real(step, "step", 0.0, closed="neither")
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
         self.inner = _checks.positive_int(inner, "inner")
         _checks.one_of(correction, "correction", ("none", "metropolis", "exact"))
         self.correction = correction
         self.adjust = _checks.positive_int(adjust, "adjust", minimum=0)
-        self.temperature = _checks.real(temperature, "temperature", 0.0, closed="neither")
+        tiny = torch.finfo(torch.float32).tiny
+        self.temperature = _checks.real(temperature, "temperature", low=tiny)
         if proposal_temperature is not None:
-            proposal_temperature = _checks.real(
-                proposal_temperature, "proposal_temperature", 0.0, closed="neither"
-            )
+            proposal_temperature = _checks.real(proposal_temperature, "proposal_temperature", low=tiny)
             if correction != "metropolis":
                 raise ValueError(
                     'proposal_temperature: expected with correction "metropolis", which tests the proposals, '

@@ -41,7 +41,7 @@ class Metropolis(Kernel):
 
     def __init__(self, scope: Literal["unit", "state"] = "unit", *, step: float = 1.0) -> None:
         self.scope = _checks.one_of(scope, "scope", ("unit", "state"))
-        self.step_size = _checks.real(step, "step", 0.0, closed="neither")
+        self.step_size = _checks.real(step, "step", low=torch.finfo(torch.float32).tiny)
 
     def is_steady(self, persistent: bool) -> bool:
         return True

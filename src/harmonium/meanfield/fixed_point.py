@@ -157,11 +157,11 @@ def _iterate(
 
 def check_settings(tolerance: float, damping: DampingLike, max_sweeps: int) -> None:
     """Refuses settings out of range, naming them."""
-    _checks.real(tolerance, "tolerance", 0.0, closed="neither")
+    _checks.real(tolerance, "tolerance", low=torch.finfo(torch.float64).tiny)
     if isinstance(damping, str):
         _checks.one_of(damping, "damping", ("adaptive",))
     else:
-        _checks.real(damping, "damping", 0.0, 1.0, "left")
+        _checks.real(damping, "damping", low=0.0, high=0.999999)
     _checks.positive_int(max_sweeps, "max_sweeps")
 
 

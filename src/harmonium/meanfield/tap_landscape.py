@@ -132,7 +132,7 @@ def landscape(
     _checks.one_of(solver, "solver", SOLVERS)
     if solver != "tap" and order != 2:
         raise ValueError(f'order: expected 2 with solver="{solver}", received {order}; others are of "tap"')
-    _checks.real(resolution, "resolution", 0.0, closed="neither")
+    _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
     dealt = as_shards(distributed, shards)
     parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")

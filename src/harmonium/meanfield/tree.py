@@ -89,7 +89,7 @@ def solution_tree(
             f"ages: expected one for each of {len(hamiltonians)} hamiltonians, not falling, "
             f"received {list(ages)!r}"
         )
-    _checks.real(resolution, "resolution", 0.0, closed="neither")
+    _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     _, starts = prepare(machine, X, None)
     basin, nodes, numbers = torch.zeros(len(starts), dtype=torch.int64), list[Node](), list[int]()
     for place in range(len(hamiltonians) - 1, -1, -1):

@@ -88,7 +88,7 @@ def split_by_similarity(
         [[0, 1], [2, 3]]
     """
     rows, least = _read(codes, threshold)
-    fraction = _checks.real(fraction, "fraction", 0.0, 1.0, "neither")
+    fraction = _checks.real(fraction, "fraction", low=1e-9, high=1 - 1e-9)
     if choice.COMPILED:
         from harmonium.backends.similarity import join_alike  # needs numba
 
@@ -119,7 +119,7 @@ def _read(codes: Any, threshold: float) -> tuple[NDArray[np.uint8], int]:
         )
     if not ((values == np.round(values)) & (values >= -1) & (values < 255)).all():
         raise ValueError("codes: expected whole numbers from -1 to 254")
-    threshold = _checks.real(threshold, "threshold", 0.0, 1.0, "right")
+    threshold = _checks.real(threshold, "threshold", low=1e-9, high=1.0)
     least = ceil(threshold * values.shape[1] - 1e-9)
     return np.ascontiguousarray(values.astype(np.int16) % 256).astype(np.uint8), least
 

@@ -94,7 +94,7 @@ def activate(
     pairs = _checks.positive_int(pairs, "pairs", minimum=0)
     if pairs > int(free.sum()):
         raise ValueError(f"pairs: expected at most {int(free.sum())} that are not joined, received {pairs}")
-    noise = _checks.real(pseudocount, "pseudocount", 0.0, 1.0, "neither")
+    noise = _checks.real(pseudocount, "pseudocount", low=1e-12, high=1 - 1e-12)
     hamiltonian = machine.hamiltonian()
     pair_shares = []
     for name, values, shares in (("X", X, weights), ("states", states, None)):
