@@ -114,7 +114,7 @@ def test_a_machine_without_held_out_rows_has_none(rbm: Any) -> None:
         rbm.intervals(holes(), "wide")
 
 
-def test_they_go_where_a_machine_learns_on(rbm: Any) -> None:
+def test_they_go_where_a_machine_learns_on(rbm: Any, tmp_path: Path) -> None:
     labels = pd.DataFrame({"a": [*"xyz"] * 80, "b": [*"uuw"] * 80})
     learner = hm.RBM(random_state=0).fit(labels)
     assert "intervals" in learner.machine_.metadata
@@ -122,7 +122,12 @@ def test_they_go_where_a_machine_learns_on(rbm: Any) -> None:
     assert "intervals" not in learner.machine_.metadata
     machine = hm.RBM(random_state=0).fit(labels).machine_
     rows = hm.tables.Codec.of(machine).rows(labels)
-    hm.train(machine, rows, rule=hm.rules.cd(1), updates=1, seed=0, progress=False)
+    again = {"rule": hm.rules.cd(1), "updates": 1, "seed": 0, "progress": False}
+    (tmp_path / "run.toml").write_text("of another run")
+    with pytest.raises((ValueError, FileExistsError)):
+        hm.train(machine, rows, **again, run_dir=tmp_path)
+    assert "intervals" in machine.metadata  # as nothing was learned
+    hm.train(machine, rows, **again)
     assert "intervals" not in machine.metadata
 
 

@@ -162,7 +162,7 @@ def train_exactly(
     objective: Objective = Objective(),  # noqa: B008
     weight_decay: float | Sequence[float] = 3e-4,
     schedule: Schedule | str = "constant",
-    earlier: Sequence[Record] = (),
+    earlier: Sequence[Record] | None = None,
     every: int = LOOK,
     seed: int | torch.Generator = 0,
     **watch: Any,
@@ -182,7 +182,7 @@ def train_exactly(
         weight_decay: at least 0; half of it times |W|² is taken from the mean ln p of a row. Or one for each
             coupling of the machine, in the order of its edges.
         schedule: Schedule, as in ``train``.
-        earlier: Records of updates that were made before.
+        earlier: Records of updates that were made before; None: a training begins here.
         every: Updates between two records and evaluations, where ``watch`` has no number.
         seed: Seed of the rows of every update.
         **watch: validation, callbacks, folder and the like, as of ``train``, where not None, and what ``Run``

@@ -85,8 +85,6 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
     slower = settings.on_divergence != "raise"
     number = _find_attempt(settings) if settings.resume and slower else 0
     run = Run(machine, X, settings.slower(number) if slower else settings)
-    for told in ("linear", "intervals"):  # of cells that are filled in, by the machine as it was
-        machine.metadata.pop(told, None)
     if not slower:
         return run.train()
     begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
@@ -127,6 +125,7 @@ class Run:
         show: makes what metrics, callbacks, files and the result get in place of the machine. None: the
             machine itself, or its running average.
         earlier: Records of updates that were made before; this run goes on counting from the last of them.
+            None: a training begins here.
         notes: Numbers for the records after so many updates that are known before.
         spent: Seconds of the search that led to this run, from which its own go on; a resumed run has them.
 
@@ -141,7 +140,7 @@ class Run:
         settings: Settings,
         *,
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
-        earlier: Sequence[Record] = (),
+        earlier: Sequence[Record] | None = None,
         notes: Mapping[int, Mapping[str, float]] | None = None,
         spent: float = 0.0,
     ) -> None:
@@ -173,6 +172,7 @@ class Run:
         recorded = RecordedUpdates if self.obstacle is None else OneByOne
         self.engine: type[Updates] = CompiledUpdates if served(state) else recorded
         self.directory: RunDirectory | None = None
+        self.begins = earlier is None
         self.updates: Updates
         self.holds = False  # whether a checkpoint is due as soon as the machine is where the state says
         self.made = Made(state.optimizer.learning_rate, 0.0, {}, None)
@@ -252,6 +252,9 @@ class Run:
                     if settings.resume:
                         self.directory.restore(state, settings.schedule)
                     self.directory.write_config()
+        if self.begins:
+            for told in ("linear", "intervals"):  # of cells that are filled in, by the machine as it was
+                state.machine.metadata.pop(told, None)
         search = state.optimizer.search
         if search and settings.transform is None:
             search.preconditioner = make_preconditioner(
