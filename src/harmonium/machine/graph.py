@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import cached_property
-from itertools import chain, combinations, count, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple, final
 
-import networkx as nx
 import numpy as np
 import torch
 from torch import Tensor
@@ -121,16 +120,15 @@ class Graph:
             for l, edge in self.inner.items()
         }
         parts = list(_divide(layers, inner))
-        self._fewest, self.summed = self._put_summed_last(_colour_parts(parts, self.edges), layers)
+        self._fewest, self.summed = self._put_summed_last(self._colour_parts(parts), layers)
         self.colours = self._fewest
         if set(self.summed) != set(self.hidden) and not any(
             l in self.hidden and m in self.hidden for l, m in self.edges
         ):
             # In a colour of their own, even one more than needed, they leave nothing to sample beside data.
             seen = [part for part in parts if part.layer in self.visible]
-            among = [(l, m) for l, m in self.edges if l in self.visible and m in self.visible]
             self.summed = self.hidden
-            self.colours = (*_colour_parts(seen, among), tuple(Part(l) for l in self.hidden))
+            self.colours = (*self._colour_parts(seen), tuple(Part(l) for l in self.hidden))
         self.kept = tuple(l for l in range(self.size) if l not in self.summed)
         self.in_turn = {
             l: (self._order_units(l, layers[l]), neighbours.spans, neighbours.others)
@@ -200,10 +198,7 @@ class Graph:
     @cached_property
     def distances(self) -> dict[int, int]:
         """The number of edges between the visible layers and every layer; ``size`` where there is no way."""
-        graph = nx.Graph()  # one that is given edges looks for pandas first, and older ones warn without it
-        graph.add_edges_from(self.edges)
-        graph.add_nodes_from(self.visible)
-        reached = nx.multi_source_dijkstra_path_length(graph, set(self.visible))
+        reached = self._reach(self.visible, range(self.size))
         return {l: reached.get(l, self.size) for l in range(self.size)}
 
     @cached_property
@@ -266,15 +261,56 @@ class Graph:
             )
         return out
 
+    def groups(self, among: Collection[int]) -> list[tuple[int, ...]]:
+        """Returns layers in groups that edges among them join, directly or by others, each in one of them."""
+        return [*dict.fromkeys(tuple(sorted(self._reach([l], among))) for l in among)]
+
+    def _reach(self, starts: Iterable[int], among: Collection[int]) -> dict[int, int]:
+        """Returns the layers to which edges among some lead, nearest first, with the edges on the way."""
+        steps = dict.fromkeys(starts, 0)
+        reached = [*steps]
+        for l in reached:  # which grows
+            for joint in self.joints[l]:
+                if joint.other in among and joint.other not in steps:
+                    steps[joint.other] = steps[l] + 1
+                    reached.append(joint.other)
+        return steps
+
+    def _colour_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], ...]:
+        """Groups parts by colour, colours in the order of their first part: two wherever two suffice.
+
+        Layers take the lowest colours that the layers joined to them have not taken, as many as they have
+        parts, outwards from the first.
+        """
+        parts_of: dict[int, list[Part]] = {}
+        for part in parts:
+            parts_of.setdefault(part.layer, []).append(part)
+        colour_of: dict[int, list[int]] = {}
+        for first, *_ in self.groups(sorted(parts_of)):
+            for l in self._reach([first], parts_of):
+                taken = {colour for joint in self.joints[l] for colour in colour_of.get(joint.other, [])}
+                free = (colour for colour in count() if colour not in taken)
+                colour_of[l] = list(islice(free, len(parts_of[l])))
+        groups: dict[int, list[Part]] = {}
+        for l, colours in sorted(colour_of.items()):
+            for colour, part in zip(colours, parts_of[l], strict=True):
+                groups.setdefault(colour, []).append(part)
+        return tuple(tuple(group) for group in groups.values())
+
     def independent_sets(self, among: Collection[int]) -> Iterator[tuple[int, ...]]:
         """Yields the sets of layers that can be summed out together, each as large as it can be."""
-        free = [l for l in sorted(among) if l not in self.inner]
-        complement = nx.Graph()
-        complement.add_nodes_from(free)
-        edges = set(self.edges)
-        complement.add_edges_from(pair for pair in combinations(free, 2) if pair not in edges)
-        for clique in nx.find_cliques(complement):
-            yield tuple(sorted(clique))
+        free = {l for l in among if l not in self.inner}
+        apart = {l: free - {joint.other for joint in self.joints[l]} - {l} for l in free}
+        stack: list[tuple[frozenset[int], set[int], set[int]]] = [(frozenset(), free, set())]
+        while stack:  # Bron & Kerbosch (1973), with the pivot that leaves the fewest branches
+            chosen, left, done = stack.pop()
+            if not left and not done:
+                yield tuple(sorted(chosen))
+                continue
+            pivot = max(left | done, key=lambda l: len(left & apart[l]))
+            for l in left - apart[pivot]:
+                stack.append((chosen | {l}, left & apart[l], done & apart[l]))
+                left, done = left - {l}, done | {l}
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
         """Returns the graph with its indices on a device and the noise of its parts in a floating type."""
@@ -296,32 +332,6 @@ def _move(part: Part, device: torch.device, dtype: torch.dtype) -> Part:
     if part.columns is None or part.units is None:
         return part
     return Part(part.layer, part.columns.to(device), deepcopy(part.units).to(device, dtype))
-
-
-def _colour_parts(parts: Sequence[Part], edges: Collection[Edge]) -> tuple[tuple[Part, ...], ...]:
-    """Groups parts by colour, colours in the order of their first part: two wherever two suffice.
-
-    Layers take the lowest colours that the layers joined to them have not taken, as many as they have parts,
-    outwards from the first.
-    """
-    graph = nx.Graph()
-    graph.add_nodes_from(part.layer for part in parts)
-    graph.add_edges_from(edges)
-    parts_of: dict[int, list[Part]] = {}
-    for part in parts:
-        parts_of.setdefault(part.layer, []).append(part)
-    colour_of: dict[int, list[int]] = {}
-    for group in nx.connected_components(graph):
-        first = min(group)
-        for l in [first, *(m for _, m in nx.bfs_edges(graph, first))]:
-            taken = {colour for m in graph[l] if m != l for colour in colour_of.get(m, [])}
-            free = (colour for colour in count() if colour not in taken)
-            colour_of[l] = list(islice(free, len(parts_of[l])))
-    groups: dict[int, list[Part]] = {}
-    for l, colours in sorted(colour_of.items()):
-        for colour, part in zip(colours, parts_of[l], strict=True):
-            groups.setdefault(colour, []).append(part)
-    return tuple(tuple(group) for group in groups.values())
 
 
 def _divide(layers: Sequence[Layer], inner: Mapping[int, Neighbours]) -> Iterator[Part]:

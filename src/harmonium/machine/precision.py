@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import networkx as nx
 import torch
 from torch import Tensor
 
@@ -46,16 +45,14 @@ def find_improper(hamiltonian: Hamiltonian) -> list[int]:
     factors, up to 8,192 columns together. β is taken as 1 where it differs by chain.
     """
     layers, edges = hamiltonian.layers, hamiltonian.graph.edges
-    among = nx.Graph()  # one that is given edges looks for pandas first
-    among.add_edges_from((l, m) for l, m in edges if layers[l].gaussian and layers[m].gaussian)
-    for group in nx.connected_components(among):
-        joined = sorted(group)
+    among = {k for l, m in edges if layers[l].gaussian and layers[m].gaussian for k in (l, m)}
+    for joined in hamiltonian.graph.groups(among):
         if sum(layers[l].width for l in joined) > _WIDEST:
             continue
         K = joint_precision(hamiltonian, joined)
         slack = 2 * K.diagonal() - K.abs().sum(1)
         if not bool((slack > 0).all()) and bool(torch.linalg.cholesky_ex(K).info):
-            return joined
+            return [*joined]
     return []
 
 

@@ -13,7 +13,6 @@ from itertools import accumulate, pairwise
 from math import log, pi
 from typing import NamedTuple, final
 
-import networkx as nx
 import torch
 from torch import Tensor
 
@@ -416,8 +415,4 @@ def _find_patterns(marks: Tensor) -> tuple[Tensor, Tensor]:
 
 def joined_layers(graph: Graph) -> list[tuple[int, ...]]:
     """Returns the visible layers in groups that edges join, directly or by others; each is in one of them."""
-    among = nx.Graph()
-    among.add_edges_from(edge for edge in graph.edges if set(edge) <= set(graph.visible))
-    among.add_nodes_from(graph.visible)
-    groups = [tuple(sorted(group)) for group in nx.connected_components(among)]
-    return sorted(groups, key=lambda group: min(map(graph.visible.index, group)))
+    return sorted(graph.groups(graph.visible), key=lambda group: min(map(graph.visible.index, group)))
