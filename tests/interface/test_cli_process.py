@@ -111,10 +111,10 @@ def test_an_unfinished_run_gives_its_checkpoint_and_a_damaged_one_is_named(
 
 def test_a_folder_in_use_is_refused_and_left_as_it_is(cli: CommandLine, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    cli.train("bars-and-stripes", run, "--tensorboard")
+    cli.train("bars-and-stripes", run)
     lock = Lock(run / "lock.json")
     before = sorted(run.rglob("*"))
-    arguments = ["train", "bars-and-stripes", run, *TINY, "--tensorboard"]
+    arguments = ["train", "bars-and-stripes", run, *TINY]
     for how in ("--resume", "--overwrite"):
         assert f"in use by process {os.getpid()} on " in cli.refuse(*arguments, how)
         assert sorted(run.rglob("*")) == before

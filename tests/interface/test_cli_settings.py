@@ -344,7 +344,6 @@ optimizer = "sgd"
 momentum = 0.0
 weight_decay = 0.0
 l1 = 0.0
-tensorboard = false
 seed = 0
 # device =
 threads = 1

@@ -1,4 +1,4 @@
-"""What is seen of harmonium train while it runs: --metric, --early-stopping, --tensorboard."""
+"""What is seen of harmonium train while it runs: --metric, --early-stopping."""
 
 from __future__ import annotations
 
@@ -129,11 +129,3 @@ def test_early_stopping_keeps_the_best_machine(cli: CommandLine, tmp_path: Path)
     assert hm.likelihood.exact_log_likelihood(machine, X).mean().item() == pytest.approx(
         max(values), abs=1e-5
     )
-
-
-def test_a_run_with_events_is_the_same_run(cli: CommandLine, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    cli.train(BARS, tmp_path / "plain", *FOLLOWED)
-    cli.train(BARS, tmp_path / "watched", *FOLLOWED, "--tensorboard")
-    plain, other = ((tmp_path / run / "machine.safetensors").read_bytes() for run in ("plain", "watched"))
-    assert plain == other

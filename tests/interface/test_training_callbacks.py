@@ -1,8 +1,7 @@
-"""Callbacks: what they are told, early stopping, TensorBoard; and the progress bar."""
+"""Callbacks: what they are told, early stopping; and the progress bar."""
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import math
 import os
@@ -142,56 +141,6 @@ def test_early_stopping_refuses_malformed_arguments() -> None:
         run(callbacks=[callbacks.EarlyStopping("scroe", patience=1)], **scripted([1.0]))
     with pytest.raises(ValueError, match=r"\[\], received 'score'"):
         run(callbacks=[callbacks.EarlyStopping("score", patience=1)])
-
-
-# TensorBoard -----------------------------------------------------------------------------------------------
-
-
-def curves(folder: Path) -> dict[str, list[int]]:
-    """The steps of every curve in a folder of events."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    return {tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
-def test_tensorboard_holds_the_curves_also_across_a_resume(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-
-    def crash(update: Update) -> None:
-        if update.step == 9:
-            raise RuntimeError
-
-    settings: dict[str, Any] = {
-        "run_dir": tmp_path / "run",
-        "checkpoint_every": 5,
-        "validation": X,
-        "metrics": {"score": lambda machine, X: 1.0},
-        "evaluate_every": 4,
-    }
-    with pytest.raises(RuntimeError):
-        run(callbacks=[callbacks.TensorBoard(tmp_path / "events", every=3), crash], **settings)
-    run(callbacks=[callbacks.TensorBoard(tmp_path / "events", every=3)], resume=True, **settings)
-    seen = curves(tmp_path / "events")
-    assert seen["training/gradient_norm"] == seen["training/learning_rate"] == [3, 4, 6, 8, 9, 12]
-    assert seen["metrics/score"] == [4, 8, 12]
-
-
-def test_tensorboard_names_the_extra_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *arguments: Any) -> Any:
-        if name.startswith("torch.utils.tensorboard"):
-            raise ImportError(name)
-        return real(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"harmonium\[tensorboard\]"):
-        callbacks.TensorBoard(tmp_path)
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"^every"):
-        callbacks.TensorBoard(tmp_path, every=0)
 
 
 # Progress --------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import torch
 from harmonium._storage import CHECKPOINT, MACHINE, is_machine_file
 from harmonium.cli.output import note
 from harmonium.cli.rows_file import SUFFIXES
-from harmonium.exchange import read, recognised
 from harmonium.machine import BoltzmannMachine, load, rebuild
 from harmonium.training import AVERAGED, read_last
 
@@ -41,6 +40,8 @@ def load_machine(
             raise ValueError(f"averaged: expected with a run's folder, received the file {run}")
         if is_machine_file(run):
             return load(run, device=device), run
+        from harmonium.exchange import read, recognised  # all its formats, which few commands need
+
         if run.suffix.lower() in SUFFIXES and not recognised(run):
             raise ValueError(
                 f"RUN: expected a run's folder, a .safetensors file or one of another program, received "

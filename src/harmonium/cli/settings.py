@@ -176,7 +176,6 @@ class Watching(Checked):
         early_stopping: end after so many without a better metric, and keep the best machine.
         until_correlation: end where pair covariances of chains from noise correlate so much with those of the
             data, such as 0.95, or no longer rise; the best machine is kept.
-        tensorboard: write TensorBoard events.
     """
 
     PANEL: ClassVar[str] = "What is followed"
@@ -185,7 +184,6 @@ class Watching(Checked):
     evaluate_every: Annotated[int | None, Setting(COUNT)] = None
     early_stopping: Annotated[int | None, Setting(COUNT, metavar="EVALUATIONS", method="chains")] = None
     until_correlation: Annotated[float | None, Setting(Interval(0.0, 1.0, "right"), method="chains")] = None
-    tensorboard: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

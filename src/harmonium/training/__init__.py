@@ -64,7 +64,6 @@ from harmonium.training.recipe import (
 )
 from harmonium.training.run_directory import (
     AVERAGED as AVERAGED,
-    EVENTS as EVENTS,
     RunDirectory as RunDirectory,
     refuse_run as refuse_run,
 )

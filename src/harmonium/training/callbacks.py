@@ -15,7 +15,6 @@ object may also offer any of these methods:
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,7 +25,7 @@ from torch import Tensor
 from harmonium import _checks
 from harmonium.machine import BoltzmannMachine
 
-__all__ = ["STOP", "Callback", "EarlyStopping", "Signal", "TensorBoard", "Update"]
+__all__ = ["STOP", "Callback", "EarlyStopping", "Signal", "Update"]
 
 
 class Signal(Enum):
@@ -176,53 +175,3 @@ class EarlyStopping:
         """Continues from a checkpoint."""
         for name in self._KEPT:
             setattr(self, name, state[name])
-
-
-class TensorBoard:
-    """Writes learning rate, gradient norm, diagnostics and metrics as TensorBoard events.
-
-    Args:
-        log_dir: folder of the event files; created if missing.
-        every: updates between two records, >= 1; metrics are written whenever they are evaluated.
-
-    Raises:
-        ImportError: the ``tensorboard`` extra is not installed.
-        ValueError: ``every`` below 1.
-    """
-
-    def __init__(self, log_dir: str | os.PathLike[str], every: int = 100) -> None:
-        try:
-            import torch.utils.tensorboard  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                "TensorBoard: needs the tensorboard package; pip install 'harmonium[tensorboard]'"
-            ) from error
-        self.log_dir, self.every = os.fspath(log_dir), _checks.positive_int(every, "every")
-        self._writer: Any = None
-
-    def wants(self, step: int, total: int) -> bool:
-        """Returns whether there is something to write after so many updates, metrics aside."""
-        return step % self.every == 0 or step == total
-
-    def __call__(self, update: Update) -> None:
-        """Writes one record; the first takes the place of those that were written from there on."""
-        if not (update.metrics or self.wants(update.step, update.total)):
-            return
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(self.log_dir, purge_step=update.step)
-        curves = {
-            "training/learning_rate": update.learning_rate,
-            "training/gradient_norm": update.gradient_norm,
-            **{f"diagnostics/{name}": value for name, value in update.diagnostics.items()},
-            **{f"metrics/{name}": value for name, value in update.metrics.items()},
-        }
-        for name, value in curves.items():
-            self._writer.add_scalar(name, value, update.step)
-
-    def close(self) -> None:
-        """Flushes and closes the event file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None

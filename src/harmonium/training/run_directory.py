@@ -21,7 +21,6 @@ from harmonium.training.schedules import Schedule
 from harmonium.training.state import TrainingState, require_same
 
 AVERAGED = "averaged.safetensors"
-EVENTS = "tensorboard"
 _HISTORY = "history.jsonl"
 _FILES = (RUN_FILE, CHECKPOINT, PREVIOUS, _HISTORY, MACHINE, AVERAGED, LADDER)
 
@@ -80,9 +79,8 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
-        events = (self.path / EVENTS).glob("events.out.tfevents.*")  # TensorBoard would draw those of both
         # Files of another run, until this one writes.
-        self._replaced = [file for file in (*files, *events) if overwrite and file.exists()]
+        self._replaced = [file for file in files if overwrite and file.exists()]
 
     def close(self) -> None:
         """Lets other processes train here."""

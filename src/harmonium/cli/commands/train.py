@@ -22,12 +22,10 @@ from harmonium.data import DataSet, Rows, parse_arguments, read
 from harmonium.data.files import weighted
 from harmonium.distributed import SHARDS, init_process_group
 from harmonium.machine import BoltzmannMachine
-from harmonium.report import pair_correlation
 from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds
 from harmonium.tasks import metrics_for
 from harmonium.training import (
     DECIDED,
-    EVENTS,
     Callback,
     Steps,
     TrainingRun,
@@ -144,14 +142,14 @@ def _prepare(
     if settings.early_stopping is not None and not fitting.exact:
         watchers.append(callbacks.EarlyStopping(next(iter(metrics)), settings.early_stopping))
     if settings.until_correlation is not None and not fitting.exact:
+        from harmonium.report import pair_correlation  # slow to import, and only this option needs it
+
         rows = fitting.rows
         metrics = pair_correlation(fitting.machine, rows, fitting.weights, seed=settings.seed) | metrics
         validation = rows.take(rows.spread(1)) if held is None else validation
         every = settings.evaluate_every or max(1, fitting.decided["updates"] // _LOOKS)
         settings, goal = replace(settings, evaluate_every=every), settings.until_correlation
         watchers.append(callbacks.EarlyStopping("pair_correlation", _PATIENCE, _RISE, target=goal))
-    if settings.tensorboard:
-        watchers.append(callbacks.TensorBoard(Path(str(settings.run_dir)) / EVENTS))
     watch = {"metrics": metrics or None, "validation": validation, "callbacks": watchers}
     return settings, fitting, dataset, watch
 
