@@ -289,9 +289,8 @@ class Rows:
             ValueError: a row that holds infinity, or NaN unless ``missing``.
         """
         moments = Moments()
-        for span, raw in self._pieces(self._block):
-            chunk = self._checked(_checks.tensor(raw, self._name, torch.float64), span)
-            moments.add(chunk, None if weights is None else weights[span])
+        for span, _, wide in self.blocks():
+            moments.add(wide, None if weights is None else weights[span])
         return moments.result()
 
     def blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:

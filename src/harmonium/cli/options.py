@@ -170,12 +170,6 @@ def result_folder(run: Path, out: Path | None, name: str, files: Sequence[str], 
     return folder
 
 
-def set_threads(threads: int | None) -> None:
-    """Limits this process to a number of CPU threads; None changes nothing."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
 def as_device(name: str | None) -> torch.device:
     """Returns a device by its name, the CPU by default, that torch can put a tensor on.
 
@@ -295,7 +289,8 @@ def with_options(function: Callable[..., Mapping[str, Any]]) -> Callable[..., in
         for name, group in groups.items():
             arguments[name] = group(**{each: given[each] for each in settings_of(group)})
         common, status = arguments.pop("common"), 0
-        set_threads(common.threads)
+        if common.threads is not None:
+            torch.set_num_threads(common.threads)
         try:
             result = function(**arguments)
         except Unfinished as ended:

@@ -16,8 +16,6 @@ from harmonium.training.checkpoint import (
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
 from harmonium.training.exact_fit import (
     EXACT_BATCH as EXACT_BATCH,
-    LOOK as LOOK,
-    ExactFit as ExactFit,
     Objective as Objective,
     count_rows as count_rows,
     fit_exact as fit_exact,
@@ -59,7 +57,6 @@ from harmonium.training.recipe import (
     note_sampler as note_sampler,
     say_unused as say_unused,
     share_of as share_of,
-    updates_of as updates_of,
     warn_of_rough as warn_of_rough,
 )
 from harmonium.training.run_directory import (

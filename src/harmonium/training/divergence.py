@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,8 +86,7 @@ class DivergenceMonitor:
 
     def check_growth(self, step: int, norm: float, records: Sequence[Record]) -> TrainingDiverged | None:
         """Finds a gradient that has grown by orders since the first hundred updates, by their records."""
-        first = takewhile(lambda x: x["step"] <= max(_EVERY, records[0]["step"]), records)
-        early = [x["gradient_norm"] for x in first]
+        early = [x["gradient_norm"] for x in records[:_EVERY] if x["step"] <= max(_EVERY, records[0]["step"])]
         # At a saddle it is nearly 0: 1 for every parameter is usual at any rate.
         usual = max([*early, math.sqrt(sum(x.numel() for x in self._parameters))])
         if step <= _EVERY or not early or not norm > _GROWN * usual:

@@ -5,14 +5,6 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
-import torch
-
-from harmonium import _random
-
-
-def as_seed(seed: int | torch.Generator) -> int:
-    """Returns the int that a run is known by: an int as it is; of a generator, its next draw."""
-    return int(_random.integers(1 << 62, (), seed)) if isinstance(seed, torch.Generator) else seed
 
 
 def stream_seed(root: int, purpose: str, index: int = 0) -> int:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Concatenate, Literal, ParamSpec, Ty
 import torch
 from torch import Tensor
 
-from harmonium import _checks
+from harmonium import _checks, _random
 from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setting, Share, settings_of
 from harmonium.backends import PRECISIONS
 from harmonium.distributed import SHARDS, Distributed
@@ -27,7 +27,6 @@ from harmonium.training.history import Metric
 from harmonium.training.optimizers import OPTIMIZERS, OptimizerFactory, read_rates
 from harmonium.training.penalties import L1, L2, Penalty, read_penalties
 from harmonium.training.schedules import SCHEDULES, Schedule
-from harmonium.training.seeds import as_seed
 
 Transform = Callable[[Tensor, torch.Generator], Tensor]
 _SLOWER = 1 / 3  # of the rate, where training has diverged
@@ -200,7 +199,8 @@ class Settings(Watching, Steps):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", rules.from_options(self.rule))
-        object.__setattr__(self, "seed", as_seed(self.seed))
+        if isinstance(self.seed, torch.Generator):
+            object.__setattr__(self, "seed", int(_random.integers(1 << 62, (), self.seed)))
         if not callable(getattr(self.rule, "gradient", None)):
             raise TypeError(
                 "rule: expected a rule such as harmonium.rules.pcd(), or its name, "
@@ -240,17 +240,13 @@ class Settings(Watching, Steps):
         assert not isinstance(self.seed, torch.Generator)
         return int(self.seed)
 
-    def slower_rate(self, times: int) -> float:
-        """Returns the learning rate of an attempt after so many that diverged."""
-        return self.learning_rate * _SLOWER**times
-
     def slower(self, times: int, again: bool = False) -> Settings:
         """Returns the settings of an attempt at 3^-times the rates, which begins ``again`` in the folder."""
         factor, optimizer = _SLOWER**times, self.optimizer
         if callable(optimizer):
             optimizer = partial(_slowed, optimizer, factor)
         folder: dict[str, Any] = {"resume": False, "overwrite": self.run_dir is not None} if again else {}
-        state, rate = deepcopy(self.rule_state), self.slower_rate(times)
+        state, rate = deepcopy(self.rule_state), self.learning_rate * factor
         return replace(self, learning_rate=rate, optimizer=optimizer, rule_state=state, **folder)
 
     def pulls(self) -> tuple[Penalty, ...]:

@@ -85,15 +85,13 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
     slower = settings.on_divergence != "raise"
     number = _find_attempt(settings) if settings.resume and slower else 0
     run = Run(machine, X, settings.slower(number) if slower else settings)
-    if not slower:
-        return run.train()
-    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()}
+    begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()} if slower else {}
     while True:
         try:
             return run.train()
         except TrainingDiverged as error:
             number += 1
-            if number > _TIMES:
+            if not slower or number > _TIMES:
                 raise
             _checks.warn(
                 f"training diverged after {error.step} updates at a learning rate of "
@@ -110,7 +108,7 @@ def _find_attempt(settings: Settings) -> int:
     with suppress(OSError, ValueError):  # damaged, or of no attempt: the run itself will say so
         content, *_ = read_last(Path(str(settings.run_dir)))
         saved: Any = content["settings"].get("learning_rate") if content else None
-        return [settings.slower_rate(number) for number in range(_TIMES + 1)].index(saved)
+        return [settings.slower(number).learning_rate for number in range(_TIMES + 1)].index(saved)
     return 0
 
 

@@ -76,7 +76,8 @@ def train(
     """
     settings, stored = settings_in_force(ctx, settings, config, resume)
     run_dir = Path(str(settings.run_dir))
-    options.set_threads(settings.threads)
+    if settings.threads is not None:  # in the file
+        torch.set_num_threads(settings.threads)
     if not (resume or overwrite) and options.is_leading():
         refuse_run(run_dir)
     stored = replace(stored, kinds=read_kinds(settings.kinds) if settings.kinds else stored.kinds)
