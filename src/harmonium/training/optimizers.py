@@ -100,39 +100,34 @@ class Ascent:
             for group, rate in zip(self.optimizer.param_groups, self._now, strict=True):
                 group["lr"] = rate
 
+    @torch.no_grad()
     def step(self, gradients: list[Tensor], scale: float | None = None) -> None:
         """Makes one update, with all learning rates multiplied by ``scale``; None: as they are set."""
         if scale is not None and scale != self._scale:
             self.set_scale(scale)
         if self.plain and self._rates:
-            with torch.no_grad():
-                for parameter, gradient in zip(self._parameters, gradients, strict=True):
-                    parameter.addcmul_(gradient, self._rates[0])
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                parameter.addcmul_(gradient, self._rates[0])
         elif self.plain:
-            with torch.no_grad():
-                torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
+            torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
         else:
-            self._step_optimizer(gradients)
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                # In the parameter's order: fused optimisers go through memory, whatever its order.
+                parameter.grad = torch.neg(gradient, out=torch.empty_like(parameter))
+            self.optimizer.step()
+            # A fused step leaves the versions, by which what was made of parameters is found to be old.
+            torch.autograd.graph.increment_version(self._parameters)
+            # The rule is about to need the memory.
+            for parameter in self._parameters:
+                parameter.grad = None
         if self.radius is not None:
-            project_(self._parameters, self.radius)
-
-    def _step_optimizer(self, gradients: list[Tensor]) -> None:
-        """Makes a step of the torch optimiser, at the rates that it has."""
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            # In the parameter's order: fused optimisers go through memory, whatever its order.
-            parameter.grad = torch.neg(gradient, out=torch.empty_like(parameter))
-        self.optimizer.step()
-        # A fused step leaves the versions, by which what was made of parameters is found to be old.
-        torch.autograd.graph.increment_version(self._parameters)
-        # The rule is about to need the memory.
-        for parameter in self._parameters:
-            parameter.grad = None
+            outside = (self.radius / global_norm(self._parameters)).clamp(max=1.0)  # exactly 1 within
+            torch._foreach_mul_(self._parameters, outside)
 
     def restart(self, parameters: Iterable[Tensor]) -> None:
         """Puts other values, of their shapes, in the place of the parameters, and forgets all momenta."""
-        with torch.no_grad():
-            for parameter, values in zip(self._parameters, parameters, strict=True):
-                parameter.copy_(values)
+        for parameter, values in zip(self._parameters, parameters, strict=True):
+            parameter.detach().copy_(values)
         self.optimizer.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
@@ -307,13 +302,6 @@ def find_direction(
             pull(gradient, parameter.detach())
         result.append(gradient)
     return result
-
-
-@torch.no_grad()
-def project_(parameters: list[Tensor], radius: float) -> None:
-    """Moves parameters to the nearest ones whose Euclidean norm, of all together, is at most the radius."""
-    factor = (radius / global_norm(parameters)).clamp(max=1.0)  # exactly 1 within the ball
-    torch._foreach_mul_(parameters, factor)
 
 
 def global_norm(tensors: list[Tensor]) -> Tensor:

@@ -49,8 +49,3 @@ def as_schedule(schedule: str | Schedule) -> Schedule:
     returns a finite factor of at least 0.
     """
     return SCHEDULES[schedule] if isinstance(schedule, str) else schedule
-
-
-def depends_on_total(schedule: Schedule) -> bool:
-    """Returns whether factors may depend on the length of the run (assumed of any callable)."""
-    return schedule not in (constant, inverse_sqrt)
