@@ -301,7 +301,7 @@ class Graph:
         """Yields the sets of layers that can be summed out together, each as large as it can be."""
         free = {l for l in among if l not in self.inner}
         apart = {l: free - {joint.other for joint in self.joints[l]} - {l} for l in free}
-        stack: list[tuple[frozenset[int], set[int], set[int]]] = [(frozenset(), free, set())]
+        stack: list[tuple[frozenset[int], set[int], set[int]]] = [(frozenset(), free, set())] if free else []
         while stack:  # Bron & Kerbosch (1973), with the pivot that leaves the fewest branches
             chosen, left, done = stack.pop()
             if not left and not done:

@@ -126,7 +126,7 @@ def check_plane(hamiltonian: Hamiltonian) -> None:
 def _split(graph: Graph, log2_sizes: Mapping[int, float]) -> tuple[tuple[int, ...], tuple[int, ...], float]:
     """Splits layers into those to list and those to sum out; returns log2 of the states to list."""
     best: tuple[tuple[int, ...], tuple[int, ...], float] = (tuple(log2_sizes), (), inf)
-    for summed in sorted(graph.independent_sets(log2_sizes)):
+    for summed in sorted(graph.independent_sets(log2_sizes)) or [()]:
         listed = tuple(l for l in log2_sizes if l not in summed)
         size = sum(log2_sizes[l] for l in listed)
         if size < best[2]:
