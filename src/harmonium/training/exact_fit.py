@@ -200,7 +200,7 @@ def train_exactly(
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
     usual = {"record_every": every, "evaluate_every": every, "progress": False}
     given = usual | {name: value for name, value in watch.items() if value is not None}
-    own = {name: given.pop(name) for name in ("show", "notes", "spent") if name in given}
+    own = {name: given.pop(name) for name in ("show", "spent") if name in given}
     settings = Settings(
         rule=objective.rule(roots),
         updates=updates + (earlier[-1]["step"] if earlier else 0),

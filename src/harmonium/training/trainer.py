@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -124,7 +124,6 @@ class Run:
             machine itself, or its running average.
         earlier: Records of updates that were made before; this run goes on counting from the last of them.
             None: a training begins here.
-        notes: Numbers for the records after so many updates that are known before.
         spent: Seconds of the search that led to this run, from which its own go on; a resumed run has them.
 
     Raises:
@@ -139,10 +138,9 @@ class Run:
         *,
         show: Callable[[BoltzmannMachine], BoltzmannMachine] | None = None,
         earlier: Sequence[Record] | None = None,
-        notes: Mapping[int, Mapping[str, float]] | None = None,
         spent: float = 0.0,
     ) -> None:
-        self.settings, self.show, self.notes, self.run_dir = settings, show, notes or {}, settings.run_dir
+        self.settings, self.show, self.run_dir = settings, show, settings.run_dir
         state = self.state = TrainingState(machine, X, settings)
         self.sharded = state.rule if isinstance(state.rule, Sharded) else None
         leads = state.group.is_rank_zero
@@ -340,7 +338,7 @@ class Run:
         self.require_sound(self.monitor.check(state.step))
         values = self.evaluate(self.judged) if evaluating and state.group.is_rank_zero else {}
         state.metrics.update(values)
-        measured = {"weight_norm": self.monitor.weight_norm, **values, **self.notes.get(state.step, {})}
+        measured = {"weight_norm": self.monitor.weight_norm, **values}
         state.history.record(state.step, time.perf_counter() - self.started, self.made.rate, measured)
         if self.directory:
             self.directory.append(state)
