@@ -177,7 +177,7 @@ def test_a_planted_model_with_three_spins_is_recovered():
         weight_decay=0.0, initial_std=0.3, max_updates=2000, seed=1,
     )  # fmt: skip
     distribution = weights / weights.sum()
-    assert result[-1]["validation_score"] > float(distribution @ distribution.log()) - 5e-3
+    assert result.score > float(distribution @ distribution.log()) - 5e-3
     found = effective_couplings(machine, order=3)
     expected = torch.zeros(6, 6, 6, dtype=torch.float64)
     for S, J in planted.items():

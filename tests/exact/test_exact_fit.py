@@ -46,8 +46,8 @@ def test_a_planted_machine_is_found(holes: float) -> None:
     made = independent(shown)
     alone = mean_score(made, rows[2000:])
     done = hm.training.fit_exact(made, shown[:1700], validation=shown[1700:], seed=1)
-    assert done[-1]["validation_score"] == pytest.approx(mean_score(made, shown[1700:]), abs=1e-9)
-    assert done[-1]["validation_score"] == max(record["validation_score"] for record in done)
+    assert done.score == pytest.approx(mean_score(made, shown[1700:]), abs=1e-9)
+    assert done.score == max(record["validation_score"] for record in done.history)
     best = mean_score(truth, rows[2000:])
     assert best - alone > 0.15  # there is something to learn
     assert best - mean_score(made, rows[2000:]) < 0.03
@@ -57,10 +57,10 @@ def test_the_history_leads_to_the_best_look_and_goes_on_from_there() -> None:
     rows = planted(500)[1]
     made = independent(rows)
     done = hm.training.fit_exact(made, rows[:400], validation=rows[400:], max_updates=25, seed=4)
-    steps = [record["step"] for record in done]
-    assert steps == [10, 20, 25][: len(steps)]
-    run = train_exactly(made, rows, updates=7, learning_rate=0.01, earlier=done, record_every=100)
-    assert run.history[:-1] == done and run.updates == steps[-1] + 7 == run.history[-1]["step"]
+    steps = [record["step"] for record in done.history]
+    assert steps == [10, 20, 25][: len(steps)] and done.score == done.history[-1]["validation_score"]
+    run = train_exactly(made, rows, updates=7, learning_rate=0.01, earlier=done.history, record_every=100)
+    assert run.history[:-1] == done.history and run.updates == steps[-1] + 7 == run.history[-1]["step"]
 
 
 def test_which_state_is_called_1_does_not_matter() -> None:
@@ -93,11 +93,10 @@ def test_correlated_columns_by_their_roots() -> None:
     made = hm.BoltzmannMachine([hm.Gaussian(2), hm.Bernoulli(2)]).double()
     columns = torch.linalg.solve_triangular(root, rows.t(), upper=False).t()
     hm.machine.init_visible_biases_(made, columns)
-    hm.training.fit_exact(made, rows[:500], validation=rows[500:], roots={0: root}, seed=1)
-    score = hm.training.mean_score(made, rows[500:], roots={0: root})
-    assert score == pytest.approx(mean_score(hm.tables.fold(made, {0: root}), rows[500:]), abs=1e-8)
+    done = hm.training.fit_exact(made, rows[:500], validation=rows[500:], roots={0: root}, seed=1)
+    assert done.score == pytest.approx(mean_score(hm.tables.fold(made, {0: root}), rows[500:]), abs=1e-8)
     normal = torch.distributions.MultivariateNormal(mean, covariance).log_prob(rows[500:]).mean()
-    assert score > float(normal) - 0.05
+    assert done.score > float(normal) - 0.05
 
 
 def test_each_coupling_has_its_own_decay() -> None:
@@ -182,7 +181,7 @@ def test_conditional_fit_keeps_what_tells_labels_best() -> None:
         x[:, label] = torch.nan
         return mean_score(machine, v) - mean_score(machine, x)
 
-    assert done[-1]["validation_score"] == pytest.approx(label_score(made, rows[600:800]), abs=1e-9)
+    assert done.score == pytest.approx(label_score(made, rows[600:800]), abs=1e-9)
     blind, ours = (label_score(m, rows[800:]) for m in (independent(rows[:800]), made))
     assert best - blind > 0.1  # there is something to learn
     assert ours > blind + 0.7 * (best - blind)

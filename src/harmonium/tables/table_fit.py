@@ -151,7 +151,7 @@ def fit_table(
 
     first, roots = begin(*learned)
     trained = deepcopy(first)
-    looks = fit_exact(
+    fit = fit_exact(
         trained,
         *learned,
         validation=held[0],
@@ -180,7 +180,7 @@ def fit_table(
         roots=roots,
         objective=objective,
         weight_decay=_list_decays(machine, count_rows(v, weights), joint),
-        earlier=looks,
+        earlier=fit.history,
         spent=time.perf_counter() - started,
         seed=stream,
         show=partial(_of_columns, roots) if roots else None,

@@ -16,6 +16,7 @@ from harmonium.training.checkpoint import (
 from harmonium.training.divergence import TrainingDiverged as TrainingDiverged
 from harmonium.training.exact_fit import (
     EXACT_BATCH as EXACT_BATCH,
+    ExactFit as ExactFit,
     Objective as Objective,
     count_rows as count_rows,
     fit_exact as fit_exact,

@@ -27,9 +27,10 @@ from harmonium.training.settings import Settings
 from harmonium.training.state import TrainingRun
 from harmonium.training.trainer import Run
 
+LOOK = 10
+"""Updates between two looks at rows that are held out, as a look takes about the time of an update."""
 EXACT_BATCH = 2048
 """Rows of an update: more made tables slower to learn and no better (docs/decisions/0019)."""
-_LOOK = 10  # updates between two looks at rows that are held out: a look takes about as long as an update
 _GAIN = 2e-3  # nats a row, the least gain that counts (docs/decisions/0019)
 _FALLS = ((1.0, 3), (0.3, 2))  # factors of the rate, each with the looks without a gain that end it
 # Adam averages squares over 50 updates (0.98) rather than 1000: exact gradients have no noise to average out.
@@ -162,7 +163,7 @@ def train_exactly(
     weight_decay: float | Sequence[float] = 3e-4,
     schedule: Schedule | str = "constant",
     earlier: Sequence[Record] | None = None,
-    every: int = _LOOK,
+    every: int = LOOK,
     seed: int | torch.Generator = 0,
     **watch: Any,
 ) -> TrainingRun:
@@ -218,6 +219,18 @@ def train_exactly(
     return run.train()
 
 
+class ExactFit(NamedTuple):
+    """The result of ``fit_exact``.
+
+    Attributes:
+        score: the best mean ln p of the rows that were held out, in nats, or ln p(y | x).
+        history: records of looks at them, up to the best one.
+    """
+
+    score: float
+    history: list[Record]
+
+
 def fit_exact(
     machine: BoltzmannMachine,
     X: Numbers,
@@ -232,7 +245,7 @@ def fit_exact(
     weight_decay: float | Sequence[float] = 3e-4,
     initial_std: float | None = 0.1,
     seed: int | torch.Generator = 0,
-) -> list[Record]:
+) -> ExactFit:
     """Trains a machine in place by exact gradients, until the likelihood of held-out rows stops rising.
 
     The machine's biases are those of columns that nothing joins, as ``init_visible_biases_`` finds them.
@@ -247,10 +260,6 @@ def fit_exact(
         initial_std: Standard deviation of couplings to draw, above 0; None: those of the machine are kept.
         seed: Seed of the couplings and of the rows of every update.
 
-    Returns:
-        The records of looks at the rows held out, up to the best one, whose ``validation_score`` is the mean
-        ln p of these rows, in nats, or ln p(y | x). Where the start is best there are none.
-
     Raises:
         ValueError: as ``train_exactly``.
 
@@ -259,8 +268,8 @@ def fit_exact(
         >>> import harmonium as hm
         >>> rows = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(50, 1)
         >>> machine = hm.BoltzmannMachine([hm.Bernoulli(2), hm.Bernoulli(2)])
-        >>> looks = hm.training.fit_exact(machine, rows, validation=rows)
-        >>> looks[-1]["validation_score"] > -0.9  # independent columns: -1.4
+        >>> fit = hm.training.fit_exact(machine, rows, validation=rows)
+        >>> fit.score > -0.9  # independent columns: -1.4
         True
     """
     v = _checks.tensor(X, "X", machine.dtype, machine.device)
@@ -291,7 +300,7 @@ def fit_exact(
         )
         history = run.whole().history
     falling.put_back()
-    return [record for record in history if record["step"] <= falling.best_step]
+    return ExactFit(falling.best, [record for record in history if record["step"] <= falling.best_step])
 
 
 @final
