@@ -14,7 +14,6 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._random import as_generator
-from harmonium.backends import choice
 from harmonium.chains import (
     Gibbs,
     Info,
@@ -172,13 +171,8 @@ class ExpectationRequest:
         hamiltonian, v = self.hamiltonian, self.v
         if self.complete and hamiltonian.graph.independent:
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
-            on_gpu = v.device.type in choice.UNITS
-            for l in summed:
-                if l not in self.fields and not (on_gpu and hamiltonian.on_matrix_units(l, states)):
-                    self.fields[l] = hamiltonian.field(l, states)
-            self.into.add(
-                hamiltonian, states, self.row_weight, summed=summed, fields=self.fields, exact=self.supported
-            )
+            made = self.into.add(hamiltonian, states, self.row_weight, summed, self.fields, self.supported)
+            self.fields.update(made)
         else:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})
