@@ -3,23 +3,165 @@
 The one place that knows which way makes them (``choice`` decides by kind, size and device): torch draws units
 of every kind; compiled code draws many units of few states on a CPU, with the sums that annealing asks for
 beside them, or one after the other within a layer; a GPU's matrix units multiply, draw and write in one pass,
-so that the field need not be asked for.
+so that the field need not be made. The functions that begin with a machine are methods of
+``machine.Hamiltonian``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from harmonium import _device
 from harmonium.backends import calls, choice, tensor_cores
 from harmonium.backends.choice import Machine
 
 Layer = Any
-"""A ``layers.Layer``, which stands above this package, as ``choice.Machine`` does."""
+Part = Any
+"""A ``layers.Layer`` and a ``machine.Part``, which stand above this package, as ``choice.Machine`` does."""
 Theta = tuple[Tensor, ...]
+
+
+def draw(
+    machine: Machine,
+    part: Part,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    field: Tensor | None = None,
+    keeps: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """Draws a part given the others; clamped entries and other units stay.
+
+    Args:
+        machine: the machine.
+        part: what to draw; if it is some units of a layer, the layer's state is written over.
+        states: for each layer (batch, width_l), drawn and no means.
+        generator: source of noise.
+        field: Field of the part, where it is already known.
+        keeps: whether the field is asked for.
+
+    Returns:
+        The state of the part's layer, (batch, width_l), and the field of the part, which may be None where it
+        is not asked for.
+    """
+    kind, theta = machine.units(part)
+    if field is None and theta[0].device.type in choice.UNITS:
+        beside = _find_beside(machine, part, states)
+        if beside is not None and kind.two_values in choice.VALUES:
+            return beside.draw(kind, theta[0], generator, keeps)
+        field = None if beside is None else beside.field()
+    if field is None:
+        field = machine.field(part, states)
+    x = sample_units(kind, theta, field, generator)
+    if part.columns is not None:
+        # Transposed, whole rows are copied, which takes half the time.
+        x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
+    return x if machine.held is None else machine.held.apply(part.layer, x), field
+
+
+def sample(
+    machine: Machine, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
+) -> Tensor:
+    """Draws the states of a layer or part given its field, of the field's shape."""
+    kind, theta = machine.units(layer)
+    return sample_units(kind, theta, field, generator, antithetic)
+
+
+def sample_units(
+    kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator, antithetic: bool = False
+) -> Tensor:
+    """Draws units of a kind given their field, (rows, width): of the field's shape.
+
+    With ``antithetic`` the noise of the second half of the rows mirrors that of the first.
+    """
+    way = choice.half_step(kind, theta, field)
+    if way == "compiled" and kind.one_hot and not antithetic:
+        return calls.draw_categorical(field, theta[0], kind.n_units, calls.key(generator))
+    if way == "compiled" and not kind.one_hot:
+        mirrored_from = len(field) // 2 if antithetic else 0
+        return calls.draw(field, theta[0], kind.two_values, calls.key(generator), mirrored_from)
+    if way == "matrix units" and not antithetic:
+        key = calls.device_key(generator)
+        if kind.one_hot:
+            made = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
+        else:
+            made = tensor_cores.draw(field, theta[0], kind.two_values, key).state
+        assert made is not None
+        return made
+    rows = len(field) // 2 if antithetic else len(field)
+    noise = kind.noise((rows, *field.shape[1:]), generator=generator).to(field.dtype)
+    noise = torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
+    x: Tensor = kind.sample(field, noise, theta)
+    return x
+
+
+def expect(
+    machine: Machine, layer: int, states: Sequence[Tensor], exact: bool = False
+) -> tuple[Theta, Tensor | None]:
+    """Returns E[t(x)] of a layer given the others, each (batch, width_l), and its field if it was made.
+
+    Args:
+        machine: the machine.
+        layer: index of the layer.
+        states: for each layer (batch, width_m).
+        exact: whether these are known to be drawn, or data within the support of the units, and no means.
+    """
+    field: Tensor | None = None
+    if machine.thetas[layer][0].device.type in choice.UNITS:
+        beside, values = _find_beside(machine, layer, states), machine.layers[layer].two_values
+        if beside is not None and values in choice.VALUES:
+            settings = beside.settings(exact and beside.exact)
+            mean = tensor_cores.mean(beside.states, beside.J, machine.thetas[layer][0], values, **settings)
+            return (mean,), None
+        field = beside.field() if beside is not None and exact else None
+    if field is None:
+        field = machine.field(layer, states)
+    return expected_statistics(machine, layer, field), field
+
+
+def expected_statistics(machine: Machine, layer: int, field: Tensor) -> Theta:
+    """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
+    kind, theta = machine.layers[layer], machine.thetas[layer]
+    held = None if machine.held is None else machine.mask(layer)
+    if held is None and field.device.type in choice.UNITS and choice.half_step(kind, theta, field) != "torch":
+        if kind.one_hot:
+            return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
+        return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
+    expected: Theta = kind.expected_statistics(field, theta=theta)
+    if held is None:
+        return expected
+    seen = kind.statistics(machine.apply_clamp(layer, torch.zeros_like(field)))
+    return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+
+
+def field(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> Tensor:
+    """Returns the field of a layer or part given all others, which are drawn: (batch, width)."""
+    if machine.device.type in choice.UNITS:
+        beside = _find_beside(machine, layer, states)
+        if beside is not None:
+            return beside.field()
+    made: Tensor = machine.field(layer, states)
+    return made
+
+
+def _find_beside(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> _Beside | None:
+    """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
+    l, columns = (layer, None) if isinstance(layer, int) else (layer.layer, layer.columns)
+    joints = machine.graph.joints[l]
+    if not joints or l in machine.graph.inner or columns is not None:
+        return None
+    (edge, other, above), *rest = joints
+    if not choice.tensor_cores(machine, len(states[other]), machine.J[edge].numel()):
+        return None
+    addend: Tensor | None = None
+    for rest_edge, rest_other, rest_above in rest:
+        term = machine.J.factors[rest_edge].times(states[rest_other], rest_above)
+        addend = term if addend is None else addend.add_(term)
+    exact = machine.layers[other].short
+    return _Beside(states[other], machine.J.parts[edge], above, machine.beta, addend, exact)
 
 
 class _Beside(NamedTuple):
@@ -45,6 +187,10 @@ class _Beside(NamedTuple):
         """Returns what ``tensor_cores`` is told beside the states and couplings."""
         return {"transposed": self.transposed, "beta": self.beta, "addend": self.addend, "exact": exact}
 
+    def field(self) -> Tensor:
+        """Returns the field of the other layer."""
+        return tensor_cores.field(self.states, self.J, **self.settings(self.exact))
+
     def draw(
         self, kind: Layer, theta: Tensor, generator: torch.Generator, keeps: bool
     ) -> tuple[Tensor, Tensor | None]:
@@ -55,117 +201,6 @@ class _Beside(NamedTuple):
         )
         assert drawn.state is not None
         return drawn.state, drawn.field
-
-
-def sample(
-    kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator, antithetic: bool = False
-) -> Tensor:
-    """Draws units of a kind given their field, (rows, width): of the field's shape.
-
-    With ``antithetic`` the noise of the second half of the rows mirrors that of the first.
-    """
-    way = choice.half_step(kind, theta, field)
-    if way == "compiled" and kind.one_hot and not antithetic:
-        return calls.draw_categorical(field, theta[0], kind.n_units, calls.key(generator))
-    if way == "compiled" and not kind.one_hot:
-        mirrored_from = len(field) // 2 if antithetic else 0
-        return calls.draw(field, theta[0], kind.two_values, calls.key(generator), mirrored_from)
-    if way == "matrix units" and not antithetic:
-        key = calls.device_key(generator)
-        if kind.one_hot:
-            drawn = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
-        else:
-            drawn = tensor_cores.draw(field, theta[0], kind.two_values, key).state
-        assert drawn is not None
-        return drawn
-    drawn = kind.sample(field, noise(kind, field.shape, field.dtype, generator, antithetic), theta)
-    return drawn  # type: ignore[no-any-return]
-
-
-def noise(
-    kind: Layer,
-    shape: Sequence[int],
-    dtype: torch.dtype,
-    generator: torch.Generator,
-    antithetic: bool = False,
-) -> Tensor:
-    """Draws the noise of units of a kind, whose states have this shape, (rows, width): (rows, n_units)."""
-    rows = shape[0] // 2 if antithetic else shape[0]
-    drawn: Tensor = kind.noise((rows, *shape[1:]), generator=generator).to(dtype)
-    return torch.cat((drawn, kind.mirrored(drawn))) if antithetic else drawn
-
-
-def expected_statistics(kind: Layer, theta: Theta, field: Tensor) -> Theta:
-    """Returns E[t(x)] of units of a kind given their field, (rows, width), each of its shape."""
-    if field.device.type in choice.UNITS and choice.half_step(kind, theta, field) == "matrix units":
-        if kind.one_hot:
-            return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
-        return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
-    expected: Theta = kind.expected_statistics(field, theta=theta)
-    return expected
-
-
-def field(machine: Machine, l: int, states: Sequence[Tensor]) -> Tensor | None:
-    """Returns the field of a layer given states of all others that are drawn; None: torch adds it up."""
-    beside = _find_beside(machine, l, states)
-    if beside is None:
-        return None
-    return tensor_cores.field(beside.states, beside.J, **beside.settings(beside.exact))
-
-
-def draw(
-    machine: Machine, l: int, states: Sequence[Tensor], generator: torch.Generator, keeps: bool
-) -> tuple[Tensor, Tensor | None] | None:
-    """Draws a layer given the others without its field; None: it is drawn given its field.
-
-    Args:
-        machine: the machine.
-        l: the layer.
-        states: for each layer (batch, width_m), drawn and no means.
-        generator: source of noise.
-        keeps: whether the field is asked for.
-
-    Returns:
-        The layer's state, and its field if it is asked for; None if no noise was drawn.
-    """
-    beside = _find_beside(machine, l, states, two_valued=True)
-    if beside is None:
-        return None
-    return beside.draw(machine.layers[l], machine.thetas[l][0], generator, keeps)
-
-
-def expect(machine: Machine, l: int, states: Sequence[Tensor], exact: bool) -> Theta | None:
-    """Returns E[t(x)] of a layer given the others without its field; None: it is found given its field.
-
-    ``exact``: the states are known to be drawn, or data within the support of the units, and no means.
-    """
-    beside = _find_beside(machine, l, states, two_valued=True)
-    if beside is None:
-        return None
-    values, settings = machine.layers[l].two_values, beside.settings(exact and beside.exact)
-    return (tensor_cores.mean(beside.states, beside.J, machine.thetas[l][0], values, **settings),)
-
-
-def _find_beside(
-    machine: Machine, l: int, states: Sequence[Tensor], two_valued: bool = False
-) -> _Beside | None:
-    """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
-    if machine.device.type not in choice.UNITS or (
-        two_valued and machine.layers[l].two_values not in choice.VALUES
-    ):
-        return None
-    joints = machine.graph.joints[l]
-    if not joints or l in machine.graph.inner:
-        return None
-    (edge, other, above), *rest = joints
-    if not choice.tensor_cores(machine, len(states[other]), machine.J[edge].numel()):
-        return None
-    addend: Tensor | None = None
-    for rest_edge, rest_other, rest_above in rest:
-        term = machine.J.factors[rest_edge].times(states[rest_other], rest_above)
-        addend = term if addend is None else addend.add_(term)
-    exact = machine.layers[other].short
-    return _Beside(states[other], machine.J.parts[edge], above, machine.beta, addend, exact)
 
 
 def anneal(
@@ -194,9 +229,9 @@ def anneal(
         The part's state, (batch, width), and the rise, (batch,) float64, or 0.
     """
     (now, following), kind = betas, machine.units(part)[0]
-    if not summed and start is None and part.columns is None:
-        beside = _find_beside(machine, part.layer, states, two_valued=True)
-        if beside is not None:
+    if not summed and start is None and machine.device.type in choice.UNITS:
+        beside = _find_beside(machine, part, states)
+        if beside is not None and kind.two_values in choice.VALUES:
             bias = between(ends, following)[0]
             return beside._replace(beta=following).draw(kind, bias, generator, keeps=False)[0], 0.0
     field = machine.field(part, states, drawn=True)
@@ -204,7 +239,7 @@ def anneal(
         both = betas.view(2, 1, 1)
         theta, fields = between(ends, both), field * both if start is None else torch.lerp(start, field, both)
         before, after = kind.log_partition(fields, theta=theta).sum(-1, dtype=torch.float64)
-        return sample(kind, tuple(t[1].squeeze(0) for t in theta), fields[1], generator), after - before
+        return sample_units(kind, tuple(t[1].squeeze(0) for t in theta), fields[1], generator), after - before
     later = between(ends, following)
     if start is None and not kind.one_hot and choice.half_step(kind, later, field) == "compiled":
         earlier = between(ends, now) if summed else later
@@ -217,7 +252,7 @@ def anneal(
         earlier = between(ends, now)
         rises = kind.log_partition(after, theta=later) - kind.log_partition(before, theta=earlier)
         rise = rises.sum(-1, dtype=torch.float64)
-    return sample(kind, later, after, generator), rise
+    return sample_units(kind, later, after, generator), rise
 
 
 def between(ends: tuple[Theta, Theta], beta: float | Tensor) -> Theta:
@@ -255,11 +290,11 @@ def walk(
     Yields:
         Every part to be drawn, and None; of a layer that was drawn its first part, and its new states.
     """
-    begun, whole = set[int](), set[int]()
+    begun, whole, held = set[int](), set[int](), machine.held
     served = choice.two_valued_in_turn if metropolis else choice.layers_in_turn
     for part in parts:
         l = part.layer
-        if l in whole or machine.is_clamped(l):
+        if l in whole or (held is not None and held.is_clamped(l)):
             continue
         in_turn: Tensor | None = None
         if l in machine.graph.inner and l not in begun:
@@ -291,3 +326,21 @@ def sweep_alone(
     moved, keys = list(states), calls.keys(sweeps, generator)
     moved[free[0]] = calls.sweep_two_valued(machine, free[0], moved, keys, metropolis)
     return moved
+
+
+def run_small_chains(
+    machine: Machine,
+    moves: Callable[[], Sequence[Any]],
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    **settings: Any,
+) -> tuple[list[Tensor], float, float] | None:
+    """Runs chains of a small machine with Gaussian units one by one (``langevin.run_small_chains``).
+
+    ``moves`` makes the ``chains.langevin.Relaxation`` of every sweep. None: the machine is not small.
+    """
+    if not choice.small_chains(machine):
+        return None
+    from harmonium.backends.langevin import run_small_chains as run  # needs numba
+
+    return run(machine, moves(), states, calls.key(generator), **settings)

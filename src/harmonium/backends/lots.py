@@ -58,10 +58,15 @@ class Lots:
         self._machine = machine
         self._lots: list[_Lot] = []
 
+    @staticmethod
+    def of(machine: Machine) -> Lots | None:
+        """Returns lots where products may wait; None where each is made at once."""
+        return Lots(machine) if machine.thetas[0][0].device.type in choice.UNITS else None
+
     def serve(self, machine: Machine, states: Sequence[Tensor]) -> bool:
         """Returns whether products of such states wait for others."""
         graph = machine.graph
-        if machine.device.type not in choice.UNITS or graph.inner or not graph.edges or graph.sparse:
+        if graph.inner or not graph.edges or graph.sparse:
             return False
         rows = max(len(x) for x in states)
         return choice.tensor_cores(machine, rows, min(J.numel() for J in machine.J))

@@ -23,7 +23,6 @@ from harmonium.chains import (
     fill_hidden,
     not_a_step,
     relax_alone,
-    relaxes_alone,
     run_kernel,
 )
 from harmonium.distributed import Shards
@@ -424,15 +423,14 @@ class FreeChains(Expectation):
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights
         diagnostics: Mapping[str, float | Tensor]
-        if (
-            isinstance(weight, float)
-            and hamiltonian.layers[0].gaussian
-            and relaxes_alone(kernel, hamiltonian)
-        ):
-            state, diagnostics = relax_alone(
+        alone = None
+        if isinstance(weight, float) and hamiltonian.layers[0].gaussian:
+            alone = relax_alone(
                 hamiltonian, kernel, state, self.sweeps, generator,
                 into=request.into, weight=weight, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
+        if alone is not None:
+            state, diagnostics = alone
         else:
             summed = hamiltonian.graph.summed if self.marginal else ()
             infos: list[Info] = []

@@ -53,6 +53,12 @@ class Hamiltonian:
     held: Clamp | None = None
     constant: float = 0.0
 
+    # What makes them, torch, compiled code or a GPU's matrix units, is decided there.
+    draw = half_steps.draw
+    sample = half_steps.sample
+    expect = half_steps.expect
+    expected_statistics = half_steps.expected_statistics
+
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
             object.__setattr__(self, "J", CouplingMatrices(self.J))
@@ -211,11 +217,9 @@ class Hamiltonian:
         """
         if _checks.autocast():
             _checks.outside_autocast(self.device.type)
+        if drawn and neighbours is None:
+            return half_steps.field(self, layer, states)
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
-        if drawn and neighbours is None and columns is None:
-            at_once = half_steps.field(self, l, states)
-            if at_once is not None:
-                return at_once
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
             if neighbours is not None and other not in neighbours:
@@ -269,16 +273,6 @@ class Hamiltonian:
             held_weights = kind.unit_log_weights(x, theta) + kind.by_unit(field * x).sum(-1)
             weights = _device.where(kind.by_unit(held)[..., 0], held_weights, weights)
         return weights.sum(-1, dtype=torch.float64)
-
-    def expected_statistics(self, layer: int, field: Tensor) -> Theta:
-        """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
-        kind = self.layers[layer]
-        expected = half_steps.expected_statistics(kind, self.thetas[layer], field)
-        held = None if self.held is None else self.mask(layer)
-        if held is None:
-            return expected
-        seen = kind.statistics(self.apply_clamp(layer, torch.zeros_like(field)))
-        return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
 
     def coupling_energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
         """Returns Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
@@ -361,7 +355,9 @@ class Hamiltonian:
             antithetic: whether the second half of the rows mirrors the first.
         """
         kind = self.units(layer)[0]
-        return half_steps.noise(kind, (rows, kind.width), self.dtype, generator, antithetic)
+        drawn = rows // 2 if antithetic else rows
+        noise = kind.noise((drawn, kind.width), generator=generator).to(self.dtype)
+        return torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
 
     def pure_noise(self, layer: int, rows: int, generator: torch.Generator) -> Tensor:
         """Draws uniform discrete units or standard normal real ones, whatever θ: (rows, width_l)."""
@@ -378,61 +374,6 @@ class Hamiltonian:
         """Returns ln Z of the units as if no edge joined them, with c."""
         zeros = [self.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(self.layers)]
         return sum(float(self.log_partition(l, zero)) for l, zero in enumerate(zeros)) - float(self.offset)
-
-    def sample(
-        self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
-    ) -> Tensor:
-        """Draws the states of a layer or part given its field, of the field's shape."""
-        kind, theta = self.units(layer)
-        return half_steps.sample(kind, theta, field, generator, antithetic)
-
-    def draw(
-        self,
-        part: Part,
-        states: Sequence[Tensor],
-        generator: torch.Generator,
-        field: Tensor | None = None,
-        keeps: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Draws a part given the others; clamped entries and other units stay.
-
-        Args:
-            part: what to draw; if it is some units of a layer, the layer's state is written over.
-            states: for each layer (batch, width_l), drawn and no means.
-            generator: source of noise.
-            field: Field of the part, where it is already known.
-            keeps: whether the field is asked for.
-
-        Returns:
-            The state of the part's layer, (batch, width_l), and the field of the part, which may be None
-            where it is not asked for.
-        """
-        if field is None and part.columns is None:
-            at_once = half_steps.draw(self, part.layer, states, generator, keeps)
-            if at_once is not None:
-                return at_once
-        field = self.field(part, states, drawn=True) if field is None else field
-        x = self.sample(part, field, generator)
-        if part.columns is not None:
-            # Transposed, whole rows are copied, which takes half the time.
-            x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
-        return x if self.held is None else self.held.apply(part.layer, x), field
-
-    def expect(
-        self, layer: int, states: Sequence[Tensor], exact: bool = False
-    ) -> tuple[Theta, Tensor | None]:
-        """Returns E[t(x)] of a layer given the others, each (batch, width_l), and its field if it was made.
-
-        Args:
-            layer: index of the layer.
-            states: for each layer (batch, width_m).
-            exact: whether these are known to be drawn, or data within the support of the units, and no means.
-        """
-        at_once = half_steps.expect(self, layer, states, exact)
-        if at_once is not None:
-            return at_once, None
-        field = self.field(layer, states, drawn=exact)
-        return self.expected_statistics(layer, field), field
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """Returns E[x_l | field], (batch, width_l)."""

@@ -35,13 +35,16 @@ class Statistics:
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
         self._hamiltonian = hamiltonian
-        # A sum that is the first of its kind needs no zeros.
-        self._thetas: list[list[Tensor | None]] = [[None] * len(theta) for theta in hamiltonian.thetas]
+        self._lots = Lots.of(hamiltonian)
+        # Where lots wait, a sum that is the first of its kind needs no zeros.
+        self._thetas: list[list[Tensor | None]] = [
+            [*map(torch.zeros_like, theta)] if self._lots is None else [None] * len(theta)
+            for theta in hamiltonian.thetas
+        ]
         self._products: list[OuterProductSum | SparseProductSum] = [*map(OuterProductSum, hamiltonian.J)]
         for edge, pattern in enumerate(hamiltonian.graph.patterns):
             if pattern is not None:
                 self._products[edge] = SparseProductSum(hamiltonian.J[edge], pattern)
-        self._lots = Lots(hamiltonian)
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
@@ -57,18 +60,22 @@ class Statistics:
     @property
     def thetas(self) -> list[list[Tensor]]:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
+        if self._lots is None:
+            return self._thetas  # type: ignore[return-value]
         self._grow(self._lots.conclude())
         return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
 
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each in the shape of J: (width_l, width_m), or the entries of a sparse one."""
-        self._grow(self._lots.conclude())
+        if self._lots is not None:
+            self._grow(self._lots.conclude())
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, in the shape of its J, where the others need not be made yet."""
-        self._grow(self._lots.conclude())
+        if self._lots is not None:
+            self._grow(self._lots.conclude())
         return self._products[edge].total
 
     def add(
@@ -99,7 +106,8 @@ class Statistics:
         weight, read, fields = weight / len(readings), list[list[Tensor]](), dict(fields)
         for reading in readings:
             means = list(states)
-            waits = len(readings) == 1 and self._lots.serve(hamiltonian, states)
+            lots = self._lots if len(readings) == 1 else None
+            waits = lots is not None and lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
                     known = fields.get(l)
@@ -116,9 +124,9 @@ class Statistics:
                     terms = layer.statistics(states[l])
                 self.add_terms(l, terms, weight, first=1 if waits and hamiltonian.graph.joints[l] else 0)
             read.append(means)
-            if waits:
+            if lots is not None and waits:
                 drawn = [l not in reading for l in range(len(means))]
-                self._grow(self._lots.add(means, weight, drawn, exact))
+                self._grow(lots.add(means, weight, drawn, exact))
                 return fields
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
