@@ -10,6 +10,7 @@ so that the field need not be made. The functions that begin with a machine are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -220,7 +221,7 @@ def anneal(
         part: units of a layer.
         states: for each layer (batch, width_m), drawn and no means.
         generator: source of noise.
-        ends: θ of the part at β = 0 and at 1, between which it is linear in β.
+        ends: θ of the part's layer at β = 0 and at 1, between which it is linear in β.
         betas: β before and after: two numbers, or (2,) in a recording.
         summed: whether the rise is asked for.
         start: field of the part at β = 0, (batch, width); None: 0.
@@ -228,7 +229,10 @@ def anneal(
     Returns:
         The part's state, (batch, width), and the rise, (batch,) float64, or 0.
     """
-    (now, following), kind = betas, machine.units(part)[0]
+    (now, following), kind = betas, part.units or machine.layers[part.layer]
+    if part.columns is not None:
+        first, last = (tuple(p[part.columns] for p in theta) for theta in ends)
+        ends = first, last
     if not summed and start is None and machine.device.type in choice.UNITS:
         beside = _find_beside(machine, part, states)
         if beside is not None and kind.two_values in choice.VALUES:
@@ -290,7 +294,11 @@ def walk(
     Yields:
         Every part to be drawn, and None; of a layer that was drawn its first part, and its new states.
     """
-    begun, whole, held = set[int](), set[int](), machine.held
+    held = machine.held
+    if held is None and not machine.graph.inner:
+        yield from zip(parts, repeat(None))
+        return
+    begun, whole = set[int](), set[int]()
     served = choice.two_valued_in_turn if metropolis else choice.layers_in_turn
     for part in parts:
         l = part.layer

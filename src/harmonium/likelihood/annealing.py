@@ -226,8 +226,8 @@ def anneal_chains(
             total = total + reduce(torch.add, terms).double() * change
         steps: Iterable[tuple[Part, Tensor | None]] = zip(parts, repeat(None))
         if graph.inner and fields is None:  # whose units may be drawn one after the other
-            ends = zip(cold.thetas, target.thetas, strict=True)
-            thetas = tuple(half_steps.between(end, betas[1]) for end in ends)
+            pairs = zip(cold.thetas, target.thetas, strict=True)
+            thetas = tuple(half_steps.between(ends, betas[1]) for ends in pairs)
             there = replace(target, thetas=thetas, beta=betas[1])
             steps = half_steps.walk(there, states, parts, generator)
         for part, in_turn in steps:
@@ -235,10 +235,11 @@ def anneal_chains(
             if in_turn is not None:
                 states[l] = in_turn
                 continue
-            end, start = (cold.units(part)[1], target.units(part)[1]), None
-            if fields is not None:
-                start = part.select_states(fields[l])
-            x, rise = half_steps.anneal(target, part, states, generator, end, betas, l in graph.summed, start)
+            ends = cold.thetas[l], target.thetas[l]
+            start = None if fields is None else part.select_states(fields[l])
+            x, rise = half_steps.anneal(
+                target, part, states, generator, ends, betas, l in graph.summed, start
+            )
             total = total + rise
             states[l] = x if part.columns is None else part.put_states(x, states[l])
         return Annealed(total, states)
