@@ -13,10 +13,10 @@ from math import prod
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium.backends import calls, choice
+from harmonium.backends.calls import key as key, keys as keys
 
 _CHUNK = 1 << 12  # numbers of one stream, 16 KB: half of a first-level cache
 _SMALL = 1 << 13  # below this, a call of compiled code costs more than it saves
@@ -90,19 +90,3 @@ def weighted(probability: Tensor, n: int, generator: torch.Generator) -> Tensor:
 def integers(high: int, shape: Sequence[int], generator: torch.Generator) -> Tensor:
     """Draws integers in [0, high) uniformly, int64, on the generator's device."""
     return torch.randint(high, tuple(shape), generator=generator, device=generator.device)
-
-
-def key(generator: torch.Generator) -> np.uint64:
-    """Draws a key of 62 bits, from which compiled code derives its streams of noise."""
-    return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())
-
-
-def device_key(generator: torch.Generator) -> Tensor:
-    """Draws a key, (1,) int64, that stays on the generator's device, for kernels that make noise there."""
-    return torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
-
-
-def keys(count: int, generator: torch.Generator) -> NDArray[np.uint64]:
-    """Draws so many keys, (count,), on the CPU: those of as many calls of ``key``."""
-    drawn: NDArray[np.int64] = torch.randint(1 << 62, (count,), generator=generator).numpy()
-    return drawn.astype(np.uint64)

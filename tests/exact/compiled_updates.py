@@ -12,9 +12,9 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium import _random
-from harmonium.backends import choice
-from harmonium.layers import Layer
-from harmonium.machine import Hamiltonian, join_layers
+from harmonium.backends import choice, half_steps
+from harmonium.layers import Layer, Theta
+from harmonium.machine import join_layers
 from harmonium.training import trainer
 
 UNITS: dict[str, Any] = {
@@ -91,19 +91,18 @@ class Noise:
 def one_by_one(monkeypatch: pytest.MonkeyPatch, noise: Noise, begun: int) -> None:
     """Lets updates be made one by one, with this noise after the first ``begun`` draws."""
     drawn = [0]
-    usual = Hamiltonian.sample
+    usual = half_steps.sample_units
 
-    def sample(
-        hamiltonian: Hamiltonian, layer: Any, field: Tensor, generator: torch.Generator, *more: Any
+    def sample_units(
+        kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator, *more: Any
     ) -> Tensor:
         drawn[0] += 1
         if drawn[0] <= begun:
-            return usual(hamiltonian, layer, field, generator, *more)
-        kind, theta = hamiltonian.units(layer)
+            return usual(kind, theta, field, generator, *more)
         return kind.sample(field, noise.next(len(field), kind, generator), theta)
 
     monkeypatch.setattr(trainer, "served", lambda *_: False)
-    monkeypatch.setattr(Hamiltonian, "sample", sample)
+    monkeypatch.setattr(half_steps, "sample_units", sample_units)
 
 
 def serve_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import harmonium as hm
 from harmonium.backends import choice, tensor_core_sums, tensor_cores
 from harmonium.backends.tensor_core_sums import Pair, Sums
 from harmonium.backends.tensor_cores import Couplings, Drawn
-from harmonium.machine import Statistics, statistics as statistics_module
+from harmonium.machine import Statistics
 from harmonium.sums import expect
 
 BITS = (torch.rand(60, 12, generator=torch.Generator().manual_seed(1)) < 0.3).float()
@@ -149,7 +149,7 @@ def test_statistics_are_those_without_matrix_units(
 @pytest.mark.parametrize("waiting", [1 << 24, 3000])
 def test_lots_that_wait_for_others_are_all_counted(waiting: int, units: pytest.MonkeyPatch) -> None:
     made, hamiltonian = machine("shallow"), machine("shallow").hamiltonian()
-    units.setattr(statistics_module, "_WAITING", waiting)
+    units.setattr("harmonium.backends.lots._WAITING", waiting)
     sums, total = Statistics(hamiltonian), 0.0
     with torch.no_grad():
         for seed, weight in enumerate((0.5, -0.1, -0.1, -0.1, 0.5, -0.1, 0.2, -0.1, -0.1)):

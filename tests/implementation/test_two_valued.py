@@ -244,7 +244,7 @@ def test_log_partitions_rise_as_exactly_as_in_eager_code(kind, betas, scale):
 
     before, after = log_partitions(torch.float64)
     (eager_before, eager_after), exact = log_partitions(torch.float32), (after - before).sum(-1)
-    assert choice.half_step(field, thetas[0], layer.two_values)
+    assert choice.half_step(layer, thetas[0], field) == "compiled"
     (first,), (second,) = thetas
     given = layer.two_values, betas, (first, second), np.uint64(3)
     x, rise = calls.anneal(field.clone(), *given, summed=True)

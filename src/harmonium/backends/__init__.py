@@ -3,7 +3,8 @@
 States of most units have two values. What multiplies them can be summed beforehand, for all that six units
 can be (``bits``); a matrix that is mostly zero leaves out what is not there; everything else is left to one
 of two libraries. Loops that eager tensor code would spend on starting operations are compiled where numba is
-installed: half-steps (``per_row``), units drawn in turn (``potts``), whole updates (``updates``).
+installed: half-steps (``per_row``), units drawn in turn (``potts``), whole updates (``updates``). What draws
+asks ``half_steps``, which knows the way.
 """
 
 from harmonium.backends.choice import (
@@ -20,7 +21,7 @@ from harmonium.backends.products import (
     product as product,
     sum_of_lots as sum_of_lots,
 )
-from harmonium.backends.recording import Recording as Recording
+from harmonium.backends.recording import Recording as Recording, pays as pays, repeat as repeat
 from harmonium.backends.rounding import PRECISIONS as PRECISIONS, current as current, precision as precision
 from harmonium.backends.sparsity import (
     Compressed as Compressed,

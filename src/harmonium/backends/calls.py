@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 PROCESS = os.getpid()
@@ -31,6 +32,22 @@ _NAMES = {
     "potts": ("draw_categorical", "sweep_categorical"),
     "bit_matmul": ("bits_of_columns", "bits_of_rows", "multiply"),
 }
+
+
+def key(generator: torch.Generator) -> np.uint64:
+    """Draws a key of 62 bits, from which compiled code derives its streams of noise."""
+    return np.uint64(torch.randint(1 << 62, (), generator=generator, device=generator.device).item())
+
+
+def device_key(generator: torch.Generator) -> Tensor:
+    """Draws a key, (1,) int64, that stays on the generator's device, for kernels that make noise there."""
+    return torch.randint(1 << 62, (1,), generator=generator, device=generator.device)
+
+
+def keys(count: int, generator: torch.Generator) -> NDArray[np.uint64]:
+    """Draws so many keys, (count,), on the CPU: those of as many calls of ``key``."""
+    drawn: NDArray[np.int64] = torch.randint(1 << 62, (count,), generator=generator).numpy()
+    return drawn.astype(np.uint64)
 
 
 def units_of(biases: Sequence[Tensor], values: Sequence[Values]) -> tuple[Any, Any, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import torch
 from torch import Tensor
@@ -80,19 +80,6 @@ def tensor_cores(machine: Machine, rows: int, size: int) -> bool:
     )
 
 
-def draws_on_gpu(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: bool) -> bool:
-    """Returns whether ``tensor_cores`` draws units given their field, (rows, width), in one kernel."""
-    return (
-        field.numel() >= HALF_STEP
-        and (one_hot or values in VALUES)
-        and field.dim() == 2
-        and field.dtype is torch.float32
-        and theta[0].dim() == 1
-        and matrix_units(field.device)
-        and not torch.is_grad_enabled()
-    )
-
-
 def single(like: Tensor) -> bool:
     """Returns whether compiled code supports tensors like this one: float32 on a CPU."""
     return COMPILED and like.device.type == "cpu" and like.dtype is torch.float32
@@ -103,18 +90,22 @@ def two_valued(like: Tensor, values: Iterable[Values]) -> bool:
     return single(like) and VALUES.issuperset(values)
 
 
-def half_step(field: Tensor, theta: Sequence[Tensor], values: Values, one_hot: bool = False) -> bool:
-    """Returns whether ``calls.draw`` (``draw_categorical``) serves units given their field, (rows, width)."""
-    return (
-        COMPILED
-        and field.numel() >= HALF_STEP
-        and (one_hot or values in VALUES)
+Way = Literal["torch", "compiled", "matrix units"]
+
+
+def half_step(kind: Any, theta: Sequence[Tensor], field: Tensor) -> Way:
+    """Returns what draws units of a kind given their field, (rows, width)."""
+    if not (
+        field.numel() >= HALF_STEP
+        and (kind.one_hot or kind.two_values in VALUES)
         and field.dim() == 2
-        and field.shape[1] >= NARROW
         and field.dtype is torch.float32
-        and field.device.type == "cpu"
         and theta[0].dim() == 1
-    )
+    ):
+        return "torch"
+    if COMPILED and field.device.type == "cpu":
+        return "compiled" if field.shape[1] >= NARROW else "torch"
+    return "matrix units" if matrix_units(field.device) and not torch.is_grad_enabled() else "torch"
 
 
 def layers_in_turn(machine: Machine, rows: int) -> set[int]:
@@ -152,12 +143,6 @@ def energies_by_word(machine: Machine, l: int, x: Tensor) -> bool:
         and single(x)
         and l in two_valued_in_turn(machine, len(x))
     )
-
-
-def only_layer_in_turn(machine: Machine, rows: int) -> int | None:
-    """Returns the layer of ``two_valued_in_turn`` that is all that is not clamped; None where none is."""
-    free = [l for l in range(len(machine.layers)) if not machine.is_clamped(l)]
-    return free[0] if len(free) == 1 and free[0] in two_valued_in_turn(machine, rows) else None
 
 
 def small_pairs(machine: Machine, jumps: bool) -> bool:

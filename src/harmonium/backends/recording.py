@@ -151,6 +151,29 @@ class Recording:
         self._state = map_leaves(lambda value: _other(value, next(own)), new)
 
 
+def repeat(
+    step: Callable[[Any], Any],
+    state: Any,
+    times: int,
+    device: torch.device,
+    generators: Sequence[torch.Generator] = (),
+) -> Any:
+    """Makes a step of a recording, see there, so many times; recorded where so many are worth it."""
+    if not pays(device, times):
+        for _ in range(times):
+            state = step(state)
+        return state
+    recording = Recording(step, state, device, generators)
+    for _ in range(times):
+        recording.advance()
+    return recording.state
+
+
+def pays(device: torch.device, times: int) -> bool:
+    """Returns whether to record a step that is made so many times on a device."""
+    return times >= choice.LEAST_UPDATES and choice.records(device)
+
+
 class _Kept(NamedTuple):
     """A recording, the tensors that it reads, and its sources of noise."""
 

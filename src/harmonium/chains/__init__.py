@@ -22,7 +22,6 @@ from harmonium.chains.langevin import (
     GibbsLangevin as GibbsLangevin,
     Langevin as Langevin,
     relax_alone as relax_alone,
-    relaxes_alone as relaxes_alone,
 )
 from harmonium.chains.local_modes import climb as climb, local_search as local_search, search as search
 from harmonium.chains.metropolis import Metropolis as Metropolis

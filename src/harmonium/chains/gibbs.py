@@ -7,8 +7,7 @@ from typing import final
 
 import torch
 
-from harmonium import _random
-from harmonium.backends import calls, choice
+from harmonium.backends import half_steps
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian
 
@@ -41,35 +40,25 @@ class Gibbs(Kernel):
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator
     ) -> tuple[KernelState, Info]:
         moved, known = list(state.states), dict(state.fields)
-        in_turn = choice.layers_in_turn(hamiltonian, len(moved[0])) if hamiltonian.graph.inner else set()
-        for l in set(hamiltonian.graph.inner) - in_turn:
-            moved[l] = moved[l].clone()  # to be written over part by part
-        drawn, last = set[int](), hamiltonian.graph.colours[-1]
-        for part in chain.from_iterable(hamiltonian.graph.colours):
+        graph = hamiltonian.graph
+        parts = chain.from_iterable(graph.colours)
+        for part, in_turn in half_steps.walk(hamiltonian, moved, parts, generator):
             l = part.layer
-            if l in drawn or (hamiltonian.held is not None and hamiltonian.held.is_clamped(l)):
-                continue
-            if l in in_turn:
-                moved[l] = calls.draw_in_turn(hamiltonian, l, moved, _random.key(generator))
-                drawn.add(l)
+            if in_turn is not None:
+                moved[l] = in_turn
             else:
-                summed = l in hamiltonian.graph.summed
+                summed = l in graph.summed
                 field = known.get(l) if part.columns is None else None
-                moved[l], field = hamiltonian.draw(
-                    part, moved, generator, field, keeps=summed and part in last
-                )
+                keeps = summed and part in graph.colours[-1]
+                moved[l], field = hamiltonian.draw(part, moved, generator, field, keeps)
                 if summed and field is not None:
                     known[l] = field
-            for joint in hamiltonian.graph.joints[l]:
+            for joint in graph.joints[l]:
                 known.pop(joint.other, None)
         return KernelState(moved, state.sweeps + 1, state.memory, known), {}
 
     def run_sweeps(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = choice.only_layer_in_turn(hamiltonian, len(state.states[0]))
-        if l is None:
-            return None
-        moved = list(state.states)
-        moved[l] = calls.sweep_two_valued(hamiltonian, l, moved, _random.keys(sweeps, generator))
-        return KernelState(moved, state.sweeps + sweeps, state.memory)
+        moved = half_steps.sweep_alone(hamiltonian, state.states, generator, sweeps)
+        return None if moved is None else KernelState(moved, state.sweeps + sweeps, state.memory)

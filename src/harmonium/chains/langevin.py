@@ -13,7 +13,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 from harmonium._states import record
-from harmonium.backends import choice
+from harmonium.backends import half_steps
 from harmonium.chains.gibbs import Gibbs
 from harmonium.chains.kernel import Info, Kernel, KernelState
 from harmonium.machine import Hamiltonian, Part, States, Statistics
@@ -484,11 +484,6 @@ class _Block:
         return total
 
 
-def relaxes_alone(kernel: Kernel, hamiltonian: Hamiltonian) -> bool:
-    """Returns whether ``relax_alone`` serves, which is then several times as fast as sweeps of a batch."""
-    return isinstance(kernel, Gibbs | Langevin | GibbsLangevin) and choice.small_chains(hamiltonian)
-
-
 def relax_alone(
     hamiltonian: Hamiltonian,
     kernel: Kernel,
@@ -500,8 +495,10 @@ def relax_alone(
     weight: float,
     burn_in: int,
     marginal: bool,
-) -> tuple[KernelState, dict[str, float]]:
+) -> tuple[KernelState, dict[str, float]] | None:
     """Runs free chains of a small machine one by one in compiled code, and adds their statistics.
+
+    Several times as fast as sweeps of a batch.
 
     The other arguments are those of ``run_kernel``.
 
@@ -512,19 +509,23 @@ def relax_alone(
         marginal: whether the hidden layer is summed out of them.
 
     Returns:
-        The chains, and the diagnostics of ``Relaxation`` as means over chains and sweeps.
+        The chains, and the diagnostics of ``Relaxation`` as means over chains and sweeps; None: they are to
+        be moved together.
     """
-    from harmonium.backends.langevin import run_small_chains  # needs numba
+    if not isinstance(kernel, Gibbs | Langevin | GibbsLangevin):
+        return None
 
-    moves = [
-        kernel.relaxation(state._replace(sweeps=state.sweeps + sweep))
-        if isinstance(kernel, Langevin | GibbsLangevin)
-        else Relaxation(0.0, 1.0, collapsed=False, adjusted=False)  # a Gibbs step
-        for sweep in range(sweeps)
-    ]
-    states, acceptance, jump = run_small_chains(
-        hamiltonian, moves, state.states, _random.key(generator),
+    def moves() -> list[Relaxation]:
+        if isinstance(kernel, Gibbs):
+            return [Relaxation(0.0, 1.0, collapsed=False, adjusted=False)] * sweeps
+        return [kernel.relaxation(state._replace(sweeps=state.sweeps + sweep)) for sweep in range(sweeps)]
+
+    ran = half_steps.run_small_chains(
+        hamiltonian, moves, state.states, generator,
         into=into, weight=weight, burn_in=burn_in, marginal=marginal,
     )  # fmt: skip
+    if ran is None:
+        return None
+    states, acceptance, jump = ran
     known = {} if isinstance(kernel, Gibbs) else {"acceptance": acceptance, "squared_jump": jump}
     return KernelState(states, state.sweeps + sweeps, state.memory), known

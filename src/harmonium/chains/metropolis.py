@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random
-from harmonium.backends import calls, choice
+from harmonium.backends import half_steps
 from harmonium.chains.kernel import Info, Kernel, KernelState
-from harmonium.machine import Hamiltonian, Part, States
+from harmonium.machine import Hamiltonian, Part
 
 
 @final
@@ -54,15 +54,11 @@ class Metropolis(Kernel):
         moved = list(state.states)
         fields: dict[int, Tensor] = {}
         accepted = []
-        in_turn = choice.two_valued_in_turn(hamiltonian, len(moved[0]))
-        drawn = set[int]()
-        for part in chain.from_iterable(hamiltonian.graph.colours):
+        parts = chain.from_iterable(hamiltonian.graph.colours)
+        for part, in_turn in half_steps.walk(hamiltonian, moved, parts, generator, metropolis=True):
             l = part.layer
-            if l in drawn or hamiltonian.is_clamped(l):
-                continue
-            if l in in_turn:  # all of its units at its first part
-                drawn.add(l)
-                now, moved[l] = moved[l], self._move_in_turn(hamiltonian, l, moved, 1, generator)
+            if in_turn is not None:
+                now, moved[l] = moved[l], in_turn
                 # Half of the proposals, and all of held units, are the present value.
                 same = 0.5 if (held := hamiltonian.mask(l)) is None else 0.5 + 0.5 * held.float().mean()
                 accepted.append((moved[l] != now).float().mean() + same)
@@ -86,19 +82,10 @@ class Metropolis(Kernel):
     def run_sweeps(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator, sweeps: int
     ) -> KernelState | None:
-        l = None if self.scope == "state" else choice.only_layer_in_turn(hamiltonian, len(state.states[0]))
-        if l is None:
+        if self.scope == "state":
             return None
-        moved = list(state.states)
-        moved[l] = self._move_in_turn(hamiltonian, l, moved, sweeps, generator)
-        return KernelState(moved, state.sweeps + sweeps, state.memory)
-
-    def _move_in_turn(
-        self, hamiltonian: Hamiltonian, l: int, states: States, sweeps: int, generator: torch.Generator
-    ) -> Tensor:
-        return calls.sweep_two_valued(
-            hamiltonian, l, states, _random.keys(sweeps, generator), metropolis=True
-        )
+        moved = half_steps.sweep_alone(hamiltonian, state.states, generator, sweeps, metropolis=True)
+        return None if moved is None else KernelState(moved, state.sweeps + sweeps, state.memory)
 
     def _move_whole(
         self, hamiltonian: Hamiltonian, state: KernelState, generator: torch.Generator

@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
-from harmonium.backends import Recording, choice
+from harmonium.backends import repeat
 from harmonium.chains.kernel import Info, Kernel, KernelState, not_a_step
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, require_distribution
@@ -169,26 +169,24 @@ def run_kernel(
     at_once = kernel.run_sweeps(hamiltonian, state, generator, sweeps) if observer is None else None
     if at_once is not None:
         return at_once
-    made, period = 0, kernel.period
-    if period and observer is None and sweeps >= choice.LEAST_UPDATES and choice.records(hamiltonian.device):
 
-        def move(chains: KernelState) -> KernelState:
-            for _ in range(period):
-                moved = kernel.step(hamiltonian, chains, generator)
-                if type(moved) is not tuple:
-                    raise not_a_step(kernel, moved)
-                chains = moved[0]
-            return chains
-
-        recording = Recording(move, state, hamiltonian.device, [generator])
-        for _ in range(sweeps // period):
-            recording.advance()
-        state, made = recording.state, sweeps // period * period
-    for number in range(made + 1, sweeps + 1):
-        moved = kernel.step(hamiltonian, state, generator)
+    def move(chains: KernelState) -> tuple[KernelState, Info]:
+        moved = kernel.step(hamiltonian, chains, generator)
         if type(moved) is not tuple:
             raise not_a_step(kernel, moved)
-        state, info = moved
+        return moved
+
+    def move_on(chains: KernelState) -> KernelState:
+        for _ in range(period):
+            chains = move(chains)[0]
+        return chains
+
+    made, period = 0, kernel.period or 0
+    if period and observer is None:
+        made = sweeps // period * period
+        state = repeat(move_on, state, sweeps // period, hamiltonian.device, [generator])
+    for number in range(made + 1, sweeps + 1):
+        state, info = move(state)
         if observer is not None:
             observer(number, state, info)
     return state

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from harmonium import _checks, _device
 from harmonium._random import as_generator
-from harmonium.backends import choice
 from harmonium.chains import (
     Gibbs,
     Info,
@@ -24,7 +23,6 @@ from harmonium.chains import (
     fill_hidden,
     not_a_step,
     relax_alone,
-    relaxes_alone,
     run_kernel,
 )
 from harmonium.distributed import Shards
@@ -172,13 +170,8 @@ class ExpectationRequest:
         hamiltonian, v = self.hamiltonian, self.v
         if self.complete and hamiltonian.graph.independent:
             states, summed = hamiltonian.split(v), hamiltonian.graph.summed
-            on_gpu = v.device.type in choice.UNITS
-            for l in summed:
-                if l not in self.fields and not (on_gpu and hamiltonian.on_matrix_units(l, states)):
-                    self.fields[l] = hamiltonian.field(l, states)
-            self.into.add(
-                hamiltonian, states, self.row_weight, summed=summed, fields=self.fields, exact=self.supported
-            )
+            made = self.into.add(hamiltonian, states, self.row_weight, summed, self.fields, self.supported)
+            self.fields.update(made)
         else:
             expect(hamiltonian, self.into, self.row_weight, v, complete=self.complete)
         return Outcome(None, {})
@@ -430,15 +423,14 @@ class FreeChains(Expectation):
         if self.start == "data" and request.row_weights is not None:
             weight = weight * request.row_weights
         diagnostics: Mapping[str, float | Tensor]
-        if (
-            isinstance(weight, float)
-            and hamiltonian.layers[0].gaussian
-            and relaxes_alone(kernel, hamiltonian)
-        ):
-            state, diagnostics = relax_alone(
+        alone = None
+        if isinstance(weight, float) and hamiltonian.layers[0].gaussian:
+            alone = relax_alone(
                 hamiltonian, kernel, state, self.sweeps, generator,
                 into=request.into, weight=weight, burn_in=self.burn_in, marginal=self.marginal,
             )  # fmt: skip
+        if alone is not None:
+            state, diagnostics = alone
         else:
             summed = hamiltonian.graph.summed if self.marginal else ()
             infos: list[Info] = []

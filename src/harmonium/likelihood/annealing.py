@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, repeat
 from math import inf, log
 from typing import NamedTuple, SupportsFloat
 
@@ -15,12 +15,11 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows, record
-from harmonium.backends import Recording, calls, choice
+from harmonium.backends import Recording, half_steps, pays
 from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
 from harmonium.distributed import SHARDS, Distributed, as_shards
-from harmonium.layers import Layer, Theta
 from harmonium.likelihood.log_partition import WITHOUT_DATA, LogPartition
-from harmonium.machine import BoltzmannMachine, Hamiltonian, States, fitted, require_distribution
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fitted, require_distribution
 
 _PILOT_SWEEPS = 100  # a tenth of the default annealing, which they must not outweigh
 _REPLICAS = 10  # of tempered chains: the default of ``Tempering``
@@ -209,21 +208,13 @@ def anneal_chains(
     joined = any(l in graph.kept and m in graph.kept for l, m in graph.edges)
     free = [l for l in graph.kept if l not in clamped]
     cold, fields = (base, None) if isinstance(base, Hamiltonian) else (target, base)
-    in_turn = choice.layers_in_turn(target, len(states[0])) if graph.inner and fields is None else set()
     parts = [part for part in graph.backwards if part.layer not in clamped]
-    ends = [(cold.units(part)[1], target.units(part)[1]) for part in parts]
     # θ·t is linear in θ, and θ in β: of layers that are not summed out only the slope is needed.
     slopes = [torch._foreach_sub(target.thetas[l], cold.thetas[l]) for l in free]
-    compiled = [
-        choice.half_step(part.select_states(states[part.layer]), theta, target.units(part)[0].two_values)
-        for part, (_, theta) in zip(parts, ends, strict=True)
-    ]
-    on_gpu = target.device.type in choice.UNITS
 
     def move(state: Annealed, betas: Sequence[float] | Tensor, change: float | Tensor) -> Annealed:
         """Goes from one β to the next, and draws all that is not clamped there; ``change`` is in float64."""
-        now, following = betas
-        total, states, thetas = state.log_weights, list(state.states), list(state.thetas)
+        total, states = state.log_weights, list(state.states)
         if joined:
             total = total + change * target.coupling_energy(states, graph.kept)
         for l, slope in zip(free, slopes, strict=True):
@@ -233,71 +224,29 @@ def anneal_chains(
                 continue
             terms = map(torch.matmul, (x,) if len(slope) == 1 else target.layers[l].statistics(x), slope)
             total = total + reduce(torch.add, terms).double() * change
-        drawn = set[int]()
-        for i, part in enumerate(parts):
+        steps: Iterable[tuple[Part, Tensor | None]] = zip(parts, repeat(None))
+        if graph.inner and fields is None:  # whose units may be drawn one after the other
+            pairs = zip(cold.thetas, target.thetas, strict=True)
+            thetas = tuple(half_steps.between(ends, betas[1]) for ends in pairs)
+            there = replace(target, thetas=thetas, beta=betas[1])
+            steps = half_steps.walk(there, states, parts, generator)
+        for part, in_turn in steps:
             l = part.layer
-            if l in in_turn:  # all of its units at its first part
-                if l in drawn:
-                    continue
-                drawn.add(l)
-                hamiltonian = _at(
-                    target, l, _between((cold.thetas[l], target.thetas[l]), following), following
-                )
-                states[l] = calls.draw_in_turn(hamiltonian, l, states, _random.key(generator))
+            if in_turn is not None:
+                states[l] = in_turn
                 continue
-            summed, complete = part.layer in graph.summed, fields is None and part.columns is None
-            if complete and not summed and on_gpu:
-                hamiltonian = _at(target, l, _between(ends[i], following), following)
-                states[l], _ = hamiltonian.draw(part, states, generator, keeps=False)  # in one kernel
-                continue
-            field, units = target.field(part, states, drawn=True), part.units or target.layers[part.layer]
-            if complete and summed and isinstance(betas, Tensor):
-                both = betas.view(2, 1, 1)  # one pass for the β before and after
-                natural = _between(ends[i], both)
-                scaled = field * both
-                before, after = units.log_partition(scaled, theta=natural).sum(-1, dtype=torch.float64)
-                hamiltonian = _at(
-                    target, part.layer, tuple(theta[1].squeeze(0) for theta in natural), following
-                )
-                total, states[part.layer] = (
-                    total + (after - before),
-                    hamiltonian.sample(part, scaled[1], generator),
-                )
-                continue
-            if fields is not None:
-                start = part.select_states(fields[part.layer])
-                (before,), (after,) = (_between(((start,), (field,)), beta) for beta in (now, following))
-                if summed:
-                    total = total + target.log_partition(part, after) - target.log_partition(part, before)
-                x = target.sample(part, after, generator)
-            else:
-                earlier = thetas[i]
-                if isinstance(following, Tensor):
-                    later = _between(ends[i], following)
-                else:
-                    later = tuple(torch._foreach_lerp(*ends[i], following))
-                thetas[i] = later
-                if compiled[i] and isinstance(now, float) and isinstance(following, float):
-                    biases, key = (earlier[0], later[0]), _random.key(generator)
-                    x, rise = calls.anneal(field, units.two_values, (now, following), biases, key, summed)
-                    total = total + rise
-                else:
-                    if summed:
-                        total = total + _sum_rise(units, field, (now, following), (earlier, later))
-                    field *= following
-                    noise = units.noise(field.shape, generator=generator).to(field.dtype)
-                    x = units.sample(field, noise, later)
-            states[part.layer] = x if part.columns is None else part.put_states(x, states[part.layer])
-        return Annealed(total, states, thetas)
+            ends = cold.thetas[l], target.thetas[l]
+            start = None if fields is None else part.select_states(fields[l])
+            x, rise = half_steps.anneal(
+                target, part, states, generator, ends, betas, l in graph.summed, start
+            )
+            total = total + rise
+            states[l] = x if part.columns is None else part.put_states(x, states[l])
+        return Annealed(total, states)
 
-    begun = Annealed(
-        torch.zeros(len(states[0]), dtype=torch.float64, device=target.device),
-        list(states),
-        [_between(end, betas[0]) for end in ends],
-    )
-    recorded = choice.records(target.device) and len(betas) > choice.LEAST_UPDATES
+    end = Annealed(torch.zeros(len(states[0]), dtype=torch.float64, device=target.device), list(states))
+    recorded = pays(target.device, len(betas) - 1)
     alone = (len(betas) - 1) % _BLOCK if recorded else len(betas) - 1
-    end = begun
     for now, following in pairwise(betas[: alone + 1]):
         end = move(end, (now, following), following - now)
     if recorded:
@@ -307,11 +256,10 @@ def anneal_chains(
 
 @record
 class Annealed(NamedTuple):
-    """Annealed chains: their log weights, (chains,) float64, states of each layer, and θ of the parts now."""
+    """Annealed chains: their log weights, (chains,) float64, and states of each layer."""
 
     log_weights: Tensor
     states: States
-    thetas: list[Theta]
 
 
 def _anneal_recorded(
@@ -339,32 +287,6 @@ def _anneal_recorded(
         recording.advance()
     end: Annealed = recording.state[1]
     return end
-
-
-def _at(target: Hamiltonian, layer: int, theta: Theta, beta: float | Tensor) -> Hamiltonian:
-    """Returns the distribution of a layer given the others on the way to a target."""
-    thetas = tuple(theta if l == layer else other for l, other in enumerate(target.thetas))
-    return replace(target, beta=beta, thetas=thetas)
-
-
-def _between(ends: tuple[Theta, Theta], beta: float | Tensor) -> Theta:
-    """Returns the tensors that lie a share β of the way between two tuples of them; β may be several."""
-    if isinstance(beta, Tensor):
-        return tuple(torch.lerp(x, y, beta.to(x.dtype)) for x, y in zip(*ends, strict=True))
-    return tuple(torch._foreach_lerp(*ends, beta))
-
-
-def _sum_rise(
-    layer: Layer,
-    field: Tensor,
-    betas: tuple[float | Tensor, float | Tensor],
-    thetas: tuple[Theta, Theta],
-) -> Tensor:
-    """Returns Σ ψ over a layer's units after a change of β less that before, in float64: (chains,)."""
-    before, after = (
-        layer.log_partition(field * beta, theta=theta) for beta, theta in zip(betas, thetas, strict=True)
-    )
-    return (after - before).sum(-1, dtype=torch.float64)
 
 
 def _fit_base(machine: BoltzmannMachine, states: States, weights: Tensor | None) -> Hamiltonian:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
-from harmonium import _checks, _device, _random
-from harmonium.backends import calls, choice, product, tensor_cores
+from harmonium import _checks, _device
+from harmonium.backends import half_steps, product
 from harmonium.layers import Layer, Theta
 from harmonium.machine.clamp import Clamp, ClampLike
 from harmonium.machine.coupling_matrices import CouplingMatrices
@@ -22,24 +22,6 @@ States = list[Tensor]
 # Numbers of a product that is summed at once on a CPU: 1 MB stays in the cache. Whole products made tempering
 # of 5,000 chains 1.4 times (2 with sparse couplings) as long a chain as of 200; with 2^16 to 2^20 it is not.
 _BLOCK = 1 << 18
-
-
-class _Beside(NamedTuple):
-    """The states of one layer beside another, for a GPU's matrix units.
-
-    Attributes:
-        states: (batch, width_m).
-        J: its coupling, (width_m, width_l), or
-        transposed: the other way round.
-        addend: what all other layers add to the field but for β, (batch, width_l); None: nothing.
-        exact: whether the states are -1, 0 or 1.
-    """
-
-    states: Tensor
-    J: tensor_cores.Couplings
-    transposed: bool
-    addend: Tensor | None
-    exact: bool
 
 
 @final
@@ -70,6 +52,12 @@ class Hamiltonian:
     beta: float | Tensor = 1.0
     held: Clamp | None = None
     constant: float = 0.0
+
+    # What makes them, torch, compiled code or a GPU's matrix units, is decided there.
+    draw = half_steps.draw
+    sample = half_steps.sample
+    expect = half_steps.expect
+    expected_statistics = half_steps.expected_statistics
 
     def __post_init__(self) -> None:
         if not isinstance(self.J, CouplingMatrices):
@@ -229,14 +217,8 @@ class Hamiltonian:
         """
         if _checks.autocast():
             _checks.outside_autocast(self.device.type)
-        on_gpu = drawn and self.thetas[0][0].device.type in choice.UNITS
-        if on_gpu and neighbours is None and not (isinstance(layer, Part) and layer.columns is not None):
-            beside = self._find_beside(layer.layer if isinstance(layer, Part) else layer, states)
-            if beside is not None:
-                return tensor_cores.field(
-                    beside.states, beside.J,
-                    transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=beside.exact,
-                )  # fmt: skip
+        if drawn and neighbours is None:
+            return half_steps.field(self, layer, states)
         l, columns = (layer.layer, layer.columns) if isinstance(layer, Part) else (layer, None)
         field: Tensor | None = None
         for edge, other, above in self.graph.joints[l]:
@@ -292,24 +274,6 @@ class Hamiltonian:
             weights = _device.where(kind.by_unit(held)[..., 0], held_weights, weights)
         return weights.sum(-1, dtype=torch.float64)
 
-    def expected_statistics(self, layer: int, field: Tensor) -> Theta:
-        """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
-        kind, theta = self.layers[layer], self.thetas[layer]
-        on_gpu = field.device.type in choice.UNITS and choice.draws_on_gpu(
-            field, theta, kind.two_values, kind.one_hot
-        )
-        if on_gpu and self.mask(layer) is None:
-            if kind.one_hot:
-                return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
-            assert kind.two_values is not None
-            return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
-        expected = kind.expected_statistics(field, theta=theta)
-        held = None if self.held is None else self.mask(layer)
-        if held is None:
-            return expected
-        seen = kind.statistics(self.apply_clamp(layer, torch.zeros_like(field)))
-        return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
-
     def coupling_energy(self, states: Sequence[Tensor], kept: Collection[int] | None = None) -> Tensor:
         """Returns Σ_{l<m} x_lᵀ J_lm x_m + ½ Σ_l x_lᵀ J_ll x_l without β, in float64: (batch,).
 
@@ -322,11 +286,10 @@ class Hamiltonian:
         for edge, (l, m) in enumerate(self.graph.edges):
             if kept is not None and not (l in kept and m in kept):
                 continue
-            if l == m and choice.energies_by_word(self, l, states[l]):
-                pair = calls.pair_energies(self, l, states[l])
-                if pair is not None:
-                    total = pair if total is None else total + pair
-                    continue
+            pair = half_steps.pair_energies(self, l, states[l]) if l == m else None
+            if pair is not None:
+                total = pair if total is None else total + pair
+                continue
             sparse = self.graph.patterns[edge] is not None
             times = self.J.factors[edge].times if sparse else partial(product, y=self.J[edge])
             size = max(1, _BLOCK // max(states[l].shape[1], states[m].shape[1]))
@@ -411,117 +374,6 @@ class Hamiltonian:
         """Returns ln Z of the units as if no edge joined them, with c."""
         zeros = [self.thetas[l][0].new_zeros(1, layer.width) for l, layer in enumerate(self.layers)]
         return sum(float(self.log_partition(l, zero)) for l, zero in enumerate(zeros)) - float(self.offset)
-
-    def sample(
-        self, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
-    ) -> Tensor:
-        """Draws the states of a layer or part given its field, of the field's shape."""
-        kind, theta = self.units(layer)
-        if kind.one_hot and not antithetic and choice.half_step(field, theta, None, one_hot=True):
-            return calls.draw_categorical(field, theta[0], kind.n_units, _random.key(generator))
-        if choice.half_step(field, theta, kind.two_values):
-            mirrored_from = len(field) // 2 if antithetic else 0
-            return calls.draw(field, theta[0], kind.two_values, _random.key(generator), mirrored_from)
-        on_gpu = field.device.type in choice.UNITS and choice.draws_on_gpu(
-            field, theta, kind.two_values, kind.one_hot
-        )
-        if on_gpu and not antithetic:
-            key = _random.device_key(generator)
-            if kind.one_hot:
-                drawn = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
-            else:
-                assert kind.two_values is not None
-                drawn = tensor_cores.draw(field, theta[0], kind.two_values, key).state
-            assert drawn is not None
-            return drawn
-        if antithetic:
-            return kind.sample(field, self.noise(layer, len(field), generator, antithetic), theta)
-        return kind.sample(field, kind.noise(field.shape, generator=generator).to(field.dtype), theta)
-
-    def draw(
-        self,
-        part: Part,
-        states: Sequence[Tensor],
-        generator: torch.Generator,
-        field: Tensor | None = None,
-        keeps: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Draws a part given the others; clamped entries and other units stay.
-
-        Args:
-            part: what to draw; if it is some units of a layer, the layer's state is written over.
-            states: for each layer (batch, width_l), drawn and no means.
-            generator: source of noise.
-            field: Field of the part, where it is already known.
-            keeps: whether the field is asked for.
-
-        Returns:
-            The state of the part's layer, (batch, width_l), and the field of the part, which may be None
-            where it is not asked for.
-        """
-        l = part.layer
-        values = self.layers[l].two_values if field is None and part.columns is None else None
-        on_gpu = self.thetas[l][0].device.type in choice.UNITS
-        beside = self._find_beside(l, states) if on_gpu and values in choice.VALUES else None
-        if beside is not None and values is not None:
-            key, theta = _random.device_key(generator), self.thetas[l][0]
-            drawn = tensor_cores.half_step(
-                beside.states, beside.J, theta, values, key,
-                transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=beside.exact,
-                field=keeps,
-            )  # fmt: skip
-            assert drawn.state is not None
-            return drawn.state, drawn.field
-        field = self.field(part, states, drawn=True) if field is None else field
-        x = self.sample(part, field, generator)
-        if part.columns is not None:
-            # Transposed, whole rows are copied, which takes half the time.
-            x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
-        return x if self.held is None else self.held.apply(part.layer, x), field
-
-    def expect(self, layer: int, states: Sequence[Tensor], exact: bool = False) -> Theta:
-        """Returns E[t(x)] of a layer given the others, each (batch, width_l).
-
-        Args:
-            layer: index of the layer.
-            states: for each layer (batch, width_m).
-            exact: whether these are known to be drawn, or data within the support of the units, and no means.
-        """
-        values = self.layers[layer].two_values
-        on_gpu = self.thetas[layer][0].device.type in choice.UNITS
-        beside = self._find_beside(layer, states) if on_gpu and values in choice.VALUES else None
-        if beside is None or values is None:
-            return self.expected_statistics(layer, self.field(layer, states, drawn=exact))
-        mean = tensor_cores.mean(
-            beside.states, beside.J, self.thetas[layer][0], values,
-            transposed=beside.transposed, beta=self.beta, addend=beside.addend, exact=exact and beside.exact,
-        )  # fmt: skip
-        return (mean,)
-
-    def on_matrix_units(self, layer: int, states: Sequence[Tensor]) -> bool:
-        """Returns whether ``draw`` and ``expect`` make the units of a layer without their field.
-
-        Args:
-            layer: Index of the layer.
-            states: For each layer (batch, width_m).
-        """
-        known = self.layers[layer].two_values in choice.VALUES
-        return known and self._find_beside(layer, states) is not None
-
-    def _find_beside(self, layer: int, states: Sequence[Tensor]) -> _Beside | None:
-        """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
-        joints = self.graph.joints[layer]
-        if not joints or layer in self.graph.inner:
-            return None
-        (edge, other, above), *rest = joints
-        J = self.J[edge]
-        if not choice.tensor_cores(self, len(states[other]), J.numel()):
-            return None
-        addend: Tensor | None = None
-        for rest_edge, rest_other, rest_above in rest:
-            term = self.J.factors[rest_edge].times(states[rest_other], rest_above)
-            addend = term if addend is None else addend.add_(term)
-        return _Beside(states[other], self.J.parts[edge], above, addend, self.layers[other].short)
 
     def mean(self, layer: int, field: Tensor) -> Tensor:
         """Returns E[x_l | field], (batch, width_l)."""

@@ -5,41 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
-from typing import Any, NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
-from harmonium.backends import (
-    OuterProductSum,
-    SparseProductSum,
-    choice,
-    sum_of_lots,
-    tensor_core_sums,
-)
+from harmonium.backends import OuterProductSum, SparseProductSum, sum_of_lots
+from harmonium.backends.lots import Lots, Sums
 from harmonium.machine.hamiltonian import Hamiltonian
-
-_WAITING = 1 << 24  # numbers of lots of one weight that wait, 64 MB: one product of more is no faster
-
-
-class _Lot(NamedTuple):
-    """States or means of rows whose products wait, their weight, and which layers are -1, 0 or 1.
-
-    Attributes:
-        means: of every layer, those of several ``add`` of the same weight.
-        states: the layers whose are states, and not means.
-    """
-
-    means: list[list[Tensor]]
-    weight: float | Tensor
-    short: list[bool]
-    states: list[bool]
-
-    def takes(self, weight: float | Tensor, short: list[bool], states: list[bool]) -> bool:
-        """Returns whether more rows of this weight may wait with these."""
-        if isinstance(weight, Tensor) or isinstance(self.weight, Tensor):
-            return False
-        return weight == self.weight and short == self.short and states == self.states
 
 
 @final
@@ -62,17 +35,16 @@ class Statistics:
     def __init__(self, hamiltonian: Hamiltonian) -> None:
         self.readings: Sequence[Collection[int]] | None = None
         self._hamiltonian = hamiltonian
-        # On a GPU a sum that is the first of its kind needs no zeros.
-        self._on_gpu = hamiltonian.thetas[0][0].device.type in choice.UNITS
+        self._lots = Lots.of(hamiltonian)
+        # Where lots wait, a sum that is the first of its kind needs no zeros.
         self._thetas: list[list[Tensor | None]] = [
-            [None] * len(theta) if self._on_gpu else [*map(torch.zeros_like, theta)]
+            [*map(torch.zeros_like, theta)] if self._lots is None else [None] * len(theta)
             for theta in hamiltonian.thetas
         ]
         self._products: list[OuterProductSum | SparseProductSum] = [*map(OuterProductSum, hamiltonian.J)]
         for edge, pattern in enumerate(hamiltonian.graph.patterns):
             if pattern is not None:
                 self._products[edge] = SparseProductSum(hamiltonian.J[edge], pattern)
-        self._lots: list[_Lot] = []
 
     def in_readings(self, readings: Sequence[Collection[int]] | None) -> Statistics:
         """Returns a view of the sums whose ``add`` sums out these sets of layers instead of its ``summed``.
@@ -88,21 +60,22 @@ class Statistics:
     @property
     def thetas(self) -> list[list[Tensor]]:
         """Sums of t_l, in the order of ``Layer.natural``, each (width_l,)."""
-        if not self._on_gpu:
+        if self._lots is None:
             return self._thetas  # type: ignore[return-value]
-        self._conclude()
+        self._grow(self._lots.conclude())
         return [[self._theta(l, i) for i in range(len(theta))] for l, theta in enumerate(self._thetas)]
 
     @property
     def products(self) -> list[Tensor]:
         """Sums of x_l ⊗ x_m, each in the shape of J: (width_l, width_m), or the entries of a sparse one."""
-        if self._lots:
-            self._conclude()
+        if self._lots is not None:
+            self._grow(self._lots.conclude())
         return [sums.total for sums in self._products]
 
     def product(self, edge: int) -> Tensor:
         """Returns the sum for one edge, in the shape of its J, where the others need not be made yet."""
-        self._conclude()
+        if self._lots is not None:
+            self._grow(self._lots.conclude())
         return self._products[edge].total
 
     def add(
@@ -113,7 +86,7 @@ class Statistics:
         summed: Collection[int] = (),
         fields: Mapping[int, Tensor] = MappingProxyType({}),
         exact: bool = False,
-    ) -> None:
+    ) -> dict[int, Tensor]:
         """Adds Σ_rows weight · S(states), in expectation over the layers in ``summed`` given the others.
 
         Args:
@@ -125,40 +98,42 @@ class Statistics:
             fields: fields of summed layers where they are already known.
             exact: whether the states are known to be drawn, or data within the support of the units, and no
                 means: a GPU then needs fewer products.
+
+        Returns:
+            The fields of summed layers that are known now.
         """
         readings = (summed,) if self.readings is None else self.readings
-        weight, read = weight / len(readings), list[list[Tensor]]()
+        weight, read, fields = weight / len(readings), list[list[Tensor]](), dict(fields)
         for reading in readings:
             means = list(states)
-            queued = self._on_gpu and self._queues(hamiltonian, states, readings)
+            lots = self._lots if len(readings) == 1 else None
+            waits = lots is not None and lots.serve(hamiltonian, states)
             for l, layer in enumerate(hamiltonian.layers):
                 if l in reading:
                     known = fields.get(l)
-                    terms = (
-                        hamiltonian.expect(l, states, exact)
-                        if known is None
-                        else hamiltonian.expected_statistics(l, known)
-                    )
+                    if known is None:
+                        terms, made = hamiltonian.expect(l, states, exact)
+                        if made is not None:
+                            fields[l] = made
+                    else:
+                        terms = hamiltonian.expected_statistics(l, known)
                     means[l] = terms[0]
-                elif queued and hamiltonian.graph.joints[l]:
+                elif waits and hamiltonian.graph.joints[l]:
                     continue  # added with all that wait
                 else:
                     terms = layer.statistics(states[l])
-                self.add_terms(l, terms, weight, first=1 if queued and hamiltonian.graph.joints[l] else 0)
+                self.add_terms(l, terms, weight, first=1 if waits and hamiltonian.graph.joints[l] else 0)
             read.append(means)
-            if queued:
-                drawn = [l not in reading for l in range(len(hamiltonian.layers))]
-                short = [
-                    exact and layer.short and l not in reading for l, layer in enumerate(hamiltonian.layers)
-                ]
-                each = weight.to(hamiltonian.dtype) if isinstance(weight, Tensor) else weight
-                self._queue(means, each, short, drawn)
-                return
+            if lots is not None and waits:
+                drawn = [l not in reading for l in range(len(means))]
+                self._grow(lots.add(means, weight, drawn, exact))
+                return fields
         if len(read) > 1:  # rows of one product: a second one would pass over the large result again
             means = [torch.cat(parts) for parts in zip(*read, strict=True)]
             weight = weight.repeat(len(read)) if isinstance(weight, Tensor) else weight
         for edge, (l, m) in enumerate(hamiltonian.graph.edges):
             self._products[edge].add(means[l], means[m], weight / 2 if l == m else weight)
+        return fields
 
     def add_terms(self, layer: int, terms: Sequence[Tensor], weight: float | Tensor, first: int = 0) -> None:
         """Adds Σ_rows weight · t_l, with a number or weights (batch,), and t_l in the order of ``thetas``.
@@ -211,60 +186,20 @@ class Statistics:
             total = self._thetas[layer][number] = torch.zeros_like(self._hamiltonian.thetas[layer][number])
         return total
 
-    def _queues(self, hamiltonian: Hamiltonian, states: Sequence[Tensor], readings: Sequence[Any]) -> bool:
-        """Returns whether products wait for others, with which a GPU's matrix units make them at once."""
-        graph = hamiltonian.graph
-        if len(readings) != 1 or graph.inner or not graph.edges or graph.sparse:
-            return False
-        rows = max(len(x) for x in states)
-        return choice.tensor_cores(hamiltonian, rows, min(J.numel() for J in hamiltonian.J))
-
-    def _queue(
-        self, means: list[Tensor], weight: float | Tensor, short: list[bool], states: list[bool]
-    ) -> None:
-        """Lets states or means wait for others; adds them where there are enough."""
-        lot = next((lot for lot in self._lots if lot.takes(weight, short, states)), None)
-        if lot is None:
-            if len(self._lots) == 2:  # as many as one kernel takes: data and chains
-                self._flush()
-            self._lots.append(_Lot([[x] for x in means], weight, short, states))
+    def _grow(self, sums: Sums | None) -> None:
+        """Adds what rows that waited have come to."""
+        if sums is None:
             return
-        for waiting, x in zip(lot.means, means, strict=True):
-            waiting.append(x)
-        if sum(x.numel() for waiting in lot.means for x in waiting) > _WAITING:
-            self._flush()
-
-    def _conclude(self) -> None:
-        """Adds the lots that wait, in the memory of what made them."""
-        if self._lots:
-            self._hamiltonian.J.forget_digits()
-            self._flush()
-
-    def _flush(self) -> None:
-        """Adds the lots that wait."""
-        if not self._lots:
-            return
-        lots, counted = [*self._lots], set[int]()
-        means = [[x[0] if len(x) == 1 else torch.cat(x) for x in lot.means] for lot in lots]
-        self._lots.clear()
         layers, joints = self._hamiltonian.layers, self._hamiltonian.graph.joints
-        for x, lot in zip(means, lots, strict=True):
+        for x, weight, drawn in sums.rows:
             for l, units in enumerate(layers):
-                if lot.states[l] and joints[l] and len(self._thetas[l]) > 1:
-                    self.add_terms(l, units.statistics(x[l]), lot.weight, first=1)
-        for edge, (l, m) in enumerate(self._hamiltonian.graph.edges):
-            bounded = layers[l].short, layers[m].short
-            pairs = [
-                tensor_core_sums.Pair(x[l], x[m], lot.weight, lot.short[l], lot.short[m], *bounded)
-                for x, lot in zip(means, lots, strict=True)
-            ]
-            made = tensor_core_sums.statistics(pairs)
-            self._products[edge].grow(made.products)
-            for layer, total in ((l, made.x), (m, made.y)):
-                before = self._thetas[layer][0]
-                if layer not in counted:
-                    self._thetas[layer][0] = total if before is None else before.add_(total)
-                counted.add(layer)
+                if drawn[l] and joints[l] and len(self._thetas[l]) > 1:
+                    self.add_terms(l, units.statistics(x[l]), weight, first=1)
+        for product, term in zip(self._products, sums.products, strict=True):
+            product.grow(term)
+        for l, total in sums.firsts.items():
+            before = self._thetas[l][0]
+            self._thetas[l][0] = total if before is None else before.add_(total)
 
     def means(self) -> list[Tensor]:
         """Returns copies of the sums of x_l, each (width_l,)."""

@@ -239,7 +239,7 @@ def _run_summed_chains(
     """
     (unit,), kind, v = asked, hamiltonian.layers[layer], rows.repeat(chains, 1)
     clamped, values = hamiltonian.clamp(v, len(v)), kind.values().to(rows)
-    choice = Categorical.plain(1, len(values)).to(v)
+    plain = Categorical.plain(1, len(values)).to(v)
     states = list(fill_hidden(clamped, v, generator).states)
     states[layer] = states[layer].clone()
     total = v.new_full((len(v), len(values)), -torch.inf)
@@ -247,8 +247,8 @@ def _run_summed_chains(
         now = unit_log_weights(hamiltonian, clamped.visible_states(states), layer, unit).log_softmax(1)
         if sweep >= sweeps // 3:
             total = torch.logaddexp(total, now)
-        noise = choice.noise(now.shape, generator=generator).to(now)
-        kind.by_unit(states[layer])[:, unit] = choice.sample(now, noise, choice.reference()) @ values
+        noise = plain.noise(now.shape, generator=generator).to(now)
+        kind.by_unit(states[layer])[:, unit] = plain.sample(now, noise, plain.reference()) @ values
         for part in clamped.graph.backwards:
             if not clamped.is_clamped(part.layer):
                 states[part.layer], _ = clamped.draw(part, states, generator)

@@ -1,0 +1,354 @@
+"""Half-steps: units drawn, or their means, given their field or the states beside them.
+
+The one place that knows which way makes them (``choice`` decides by kind, size and device): torch draws units
+of every kind; compiled code draws many units of few states on a CPU, with the sums that annealing asks for
+beside them, or one after the other within a layer; a GPU's matrix units multiply, draw and write in one pass,
+so that the field need not be made. The functions that begin with a machine are methods of
+``machine.Hamiltonian``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from harmonium import _device
+from harmonium.backends import calls, choice, tensor_cores
+from harmonium.backends.choice import Machine
+
+Layer = Any
+Part = Any
+"""A ``layers.Layer`` and a ``machine.Part``, which stand above this package, as ``choice.Machine`` does."""
+Theta = tuple[Tensor, ...]
+
+
+def draw(
+    machine: Machine,
+    part: Part,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    field: Tensor | None = None,
+    keeps: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """Draws a part given the others; clamped entries and other units stay.
+
+    Args:
+        machine: the machine.
+        part: what to draw; if it is some units of a layer, the layer's state is written over.
+        states: for each layer (batch, width_l), drawn and no means.
+        generator: source of noise.
+        field: Field of the part, where it is already known.
+        keeps: whether the field is asked for.
+
+    Returns:
+        The state of the part's layer, (batch, width_l), and the field of the part, which may be None where it
+        is not asked for.
+    """
+    kind, theta = machine.units(part)
+    if field is None and theta[0].device.type in choice.UNITS:
+        beside = _find_beside(machine, part, states)
+        if beside is not None and kind.two_values in choice.VALUES:
+            return beside.draw(kind, theta[0], generator, keeps)
+        field = None if beside is None else beside.field()
+    if field is None:
+        field = machine.field(part, states)
+    x = sample_units(kind, theta, field, generator)
+    if part.columns is not None:
+        # Transposed, whole rows are copied, which takes half the time.
+        x = states[part.layer].t().index_copy_(0, part.columns, x.t()).t()
+    return x if machine.held is None else machine.held.apply(part.layer, x), field
+
+
+def sample(
+    machine: Machine, layer: int | Part, field: Tensor, generator: torch.Generator, antithetic: bool = False
+) -> Tensor:
+    """Draws the states of a layer or part given its field, of the field's shape."""
+    kind, theta = machine.units(layer)
+    return sample_units(kind, theta, field, generator, antithetic)
+
+
+def sample_units(
+    kind: Layer, theta: Theta, field: Tensor, generator: torch.Generator, antithetic: bool = False
+) -> Tensor:
+    """Draws units of a kind given their field, (rows, width): of the field's shape.
+
+    With ``antithetic`` the noise of the second half of the rows mirrors that of the first.
+    """
+    way = choice.half_step(kind, theta, field)
+    if way == "compiled" and kind.one_hot and not antithetic:
+        return calls.draw_categorical(field, theta[0], kind.n_units, calls.key(generator))
+    if way == "compiled" and not kind.one_hot:
+        mirrored_from = len(field) // 2 if antithetic else 0
+        return calls.draw(field, theta[0], kind.two_values, calls.key(generator), mirrored_from)
+    if way == "matrix units" and not antithetic:
+        key = calls.device_key(generator)
+        if kind.one_hot:
+            made = tensor_cores.draw_one_hot(field, theta[0], kind.columns_per_unit, key).state
+        else:
+            made = tensor_cores.draw(field, theta[0], kind.two_values, key).state
+        assert made is not None
+        return made
+    rows = len(field) // 2 if antithetic else len(field)
+    noise = kind.noise((rows, *field.shape[1:]), generator=generator).to(field.dtype)
+    noise = torch.cat((noise, kind.mirrored(noise))) if antithetic else noise
+    x: Tensor = kind.sample(field, noise, theta)
+    return x
+
+
+def expect(
+    machine: Machine, layer: int, states: Sequence[Tensor], exact: bool = False
+) -> tuple[Theta, Tensor | None]:
+    """Returns E[t(x)] of a layer given the others, each (batch, width_l), and its field if it was made.
+
+    Args:
+        machine: the machine.
+        layer: index of the layer.
+        states: for each layer (batch, width_m).
+        exact: whether these are known to be drawn, or data within the support of the units, and no means.
+    """
+    field: Tensor | None = None
+    if machine.thetas[layer][0].device.type in choice.UNITS:
+        beside, values = _find_beside(machine, layer, states), machine.layers[layer].two_values
+        if beside is not None and values in choice.VALUES:
+            settings = beside.settings(exact and beside.exact)
+            mean = tensor_cores.mean(beside.states, beside.J, machine.thetas[layer][0], values, **settings)
+            return (mean,), None
+        field = beside.field() if beside is not None and exact else None
+    if field is None:
+        field = machine.field(layer, states)
+    return expected_statistics(machine, layer, field), field
+
+
+def expected_statistics(machine: Machine, layer: int, field: Tensor) -> Theta:
+    """Returns E[t(x)] of a layer given its field and its clamped entries, each (batch, width_l)."""
+    kind, theta = machine.layers[layer], machine.thetas[layer]
+    held = None if machine.held is None else machine.mask(layer)
+    if held is None and field.device.type in choice.UNITS and choice.half_step(kind, theta, field) != "torch":
+        if kind.one_hot:
+            return (tensor_cores.probabilities(field, theta[0], kind.columns_per_unit),)
+        return (tensor_cores.mean_of_field(field, theta[0], kind.two_values),)
+    expected: Theta = kind.expected_statistics(field, theta=theta)
+    if held is None:
+        return expected
+    seen = kind.statistics(machine.apply_clamp(layer, torch.zeros_like(field)))
+    return tuple(_device.where(held, x, y) for x, y in zip(seen, expected, strict=True))
+
+
+def field(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> Tensor:
+    """Returns the field of a layer or part given all others, which are drawn: (batch, width)."""
+    if machine.device.type in choice.UNITS:
+        beside = _find_beside(machine, layer, states)
+        if beside is not None:
+            return beside.field()
+    made: Tensor = machine.field(layer, states)
+    return made
+
+
+def _find_beside(machine: Machine, layer: int | Part, states: Sequence[Tensor]) -> _Beside | None:
+    """Returns what a GPU's matrix units make the units of a layer of; None where they do not serve."""
+    l, columns = (layer, None) if isinstance(layer, int) else (layer.layer, layer.columns)
+    joints = machine.graph.joints[l]
+    if not joints or l in machine.graph.inner or columns is not None:
+        return None
+    (edge, other, above), *rest = joints
+    if not choice.tensor_cores(machine, len(states[other]), machine.J[edge].numel()):
+        return None
+    addend: Tensor | None = None
+    for rest_edge, rest_other, rest_above in rest:
+        term = machine.J.factors[rest_edge].times(states[rest_other], rest_above)
+        addend = term if addend is None else addend.add_(term)
+    exact = machine.layers[other].short
+    return _Beside(states[other], machine.J.parts[edge], above, machine.beta, addend, exact)
+
+
+class _Beside(NamedTuple):
+    """The states of one layer beside another, for a GPU's matrix units.
+
+    Attributes:
+        states: (batch, width_m).
+        J: its coupling, (width_m, width_l), or
+        transposed: the other way round.
+        beta: inverse temperature of the couplings.
+        addend: what all other layers add to the field but for β, (batch, width_l); None: nothing.
+        exact: whether the states are -1, 0 or 1.
+    """
+
+    states: Tensor
+    J: tensor_cores.Couplings
+    transposed: bool
+    beta: float | Tensor
+    addend: Tensor | None
+    exact: bool
+
+    def settings(self, exact: bool) -> dict[str, Any]:
+        """Returns what ``tensor_cores`` is told beside the states and couplings."""
+        return {"transposed": self.transposed, "beta": self.beta, "addend": self.addend, "exact": exact}
+
+    def field(self) -> Tensor:
+        """Returns the field of the other layer."""
+        return tensor_cores.field(self.states, self.J, **self.settings(self.exact))
+
+    def draw(
+        self, kind: Layer, theta: Tensor, generator: torch.Generator, keeps: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draws the other layer, of two-valued units; ``keeps``: whether its field is asked for."""
+        key, settings = calls.device_key(generator), self.settings(self.exact)
+        drawn = tensor_cores.half_step(
+            self.states, self.J, theta, kind.two_values, key, field=keeps, **settings
+        )
+        assert drawn.state is not None
+        return drawn.state, drawn.field
+
+
+def anneal(
+    machine: Machine,
+    part: Any,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    ends: tuple[Theta, Theta],
+    betas: Sequence[float] | Tensor,
+    summed: bool,
+    start: Tensor | None = None,
+) -> tuple[Tensor, Tensor | float]:
+    """Draws a part after a change of β, and finds by how much the Σ ψ of its units has risen by it.
+
+    Args:
+        machine: the machine at β = 1.
+        part: units of a layer.
+        states: for each layer (batch, width_m), drawn and no means.
+        generator: source of noise.
+        ends: θ of the part's layer at β = 0 and at 1, between which it is linear in β.
+        betas: β before and after: two numbers, or (2,) in a recording.
+        summed: whether the rise is asked for.
+        start: field of the part at β = 0, (batch, width); None: 0.
+
+    Returns:
+        The part's state, (batch, width), and the rise, (batch,) float64, or 0.
+    """
+    (now, following), kind = betas, part.units or machine.layers[part.layer]
+    if part.columns is not None:
+        first, last = (tuple(p[part.columns] for p in theta) for theta in ends)
+        ends = first, last
+    if not summed and start is None and machine.device.type in choice.UNITS:
+        beside = _find_beside(machine, part, states)
+        if beside is not None and kind.two_values in choice.VALUES:
+            bias = between(ends, following)[0]
+            return beside._replace(beta=following).draw(kind, bias, generator, keeps=False)[0], 0.0
+    field = machine.field(part, states, drawn=True)
+    if summed and isinstance(betas, Tensor):  # one pass for the β before and after
+        both = betas.view(2, 1, 1)
+        theta, fields = between(ends, both), field * both if start is None else torch.lerp(start, field, both)
+        before, after = kind.log_partition(fields, theta=theta).sum(-1, dtype=torch.float64)
+        return sample_units(kind, tuple(t[1].squeeze(0) for t in theta), fields[1], generator), after - before
+    later = between(ends, following)
+    if start is None and not kind.one_hot and choice.half_step(kind, later, field) == "compiled":
+        earlier = between(ends, now) if summed else later
+        biases, changes = (earlier[0], later[0]), (float(now), float(following))
+        return calls.anneal(field, kind.two_values, changes, biases, calls.key(generator), summed)
+    rise: Tensor | float = 0.0
+    after = field * following if start is None else torch.lerp(start, field, following)
+    if summed:
+        before = field * now if start is None else torch.lerp(start, field, now)
+        earlier = between(ends, now)
+        rises = kind.log_partition(after, theta=later) - kind.log_partition(before, theta=earlier)
+        rise = rises.sum(-1, dtype=torch.float64)
+    return sample_units(kind, later, after, generator), rise
+
+
+def between(ends: tuple[Theta, Theta], beta: float | Tensor) -> Theta:
+    """Returns the θ that lie a share β of the way between two; β may be several, (..., 1)."""
+    if isinstance(beta, Tensor):
+        return tuple(torch.lerp(x, y, beta.to(x.dtype)) for x, y in zip(*ends, strict=True))
+    return tuple(torch._foreach_lerp(*ends, beta))
+
+
+def pair_energies(machine: Machine, l: int, x: Tensor) -> Tensor | None:
+    """Returns Σ J_ij x_i x_j over the pairs within a layer, (batch,) float64, of its states: (batch, width).
+
+    None: products find it, as those are means or compiled code does not serve.
+    """
+    return calls.pair_energies(machine, l, x) if choice.energies_by_word(machine, l, x) else None
+
+
+def walk(
+    machine: Machine,
+    states: list[Tensor],
+    parts: Iterable[Any],
+    generator: torch.Generator,
+    metropolis: bool = False,
+) -> Iterator[tuple[Any, Tensor | None]]:
+    """Walks through the parts of a sweep, drawing the units of a layer one after the other where that pays.
+
+    Args:
+        machine: the machine, with what is held.
+        states: for each layer (batch, width_l), which the caller sets as it goes; those of a layer with inner
+            edges are replaced by a copy that may be written over.
+        parts: the parts in their order.
+        generator: source of noise.
+        metropolis: whether to propose and accept as ``chains.Metropolis`` does, in place of a Gibbs sweep.
+
+    Yields:
+        Every part to be drawn, and None; of a layer that was drawn its first part, and its new states.
+    """
+    held = machine.held
+    if held is None and not machine.graph.inner:
+        yield from zip(parts, repeat(None))
+        return
+    begun, whole = set[int](), set[int]()
+    served = choice.two_valued_in_turn if metropolis else choice.layers_in_turn
+    for part in parts:
+        l = part.layer
+        if l in whole or (held is not None and held.is_clamped(l)):
+            continue
+        in_turn: Tensor | None = None
+        if l in machine.graph.inner and l not in begun:
+            begun.add(l)
+            if l not in served(machine, len(states[l])):
+                states[l] = states[l].clone()
+            elif metropolis:
+                in_turn = calls.sweep_two_valued(
+                    machine, l, states, calls.keys(1, generator), metropolis=True
+                )
+            else:
+                in_turn = calls.draw_in_turn(machine, l, states, calls.key(generator))
+            if in_turn is not None:
+                whole.add(l)
+        yield part, in_turn
+
+
+def sweep_alone(
+    machine: Machine,
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    sweeps: int,
+    metropolis: bool = False,
+) -> list[Tensor] | None:
+    """Makes so many sweeps of ``walk`` at once, where all that is not clamped is one such layer."""
+    free = [l for l in range(len(machine.layers)) if not machine.is_clamped(l)]
+    if len(free) != 1 or free[0] not in choice.two_valued_in_turn(machine, len(states[0])):
+        return None
+    moved, keys = list(states), calls.keys(sweeps, generator)
+    moved[free[0]] = calls.sweep_two_valued(machine, free[0], moved, keys, metropolis)
+    return moved
+
+
+def run_small_chains(
+    machine: Machine,
+    moves: Callable[[], Sequence[Any]],
+    states: Sequence[Tensor],
+    generator: torch.Generator,
+    **settings: Any,
+) -> tuple[list[Tensor], float, float] | None:
+    """Runs chains of a small machine with Gaussian units one by one (``langevin.run_small_chains``).
+
+    ``moves`` makes the ``chains.langevin.Relaxation`` of every sweep. None: the machine is not small.
+    """
+    if not choice.small_chains(machine):
+        return None
+    from harmonium.backends.langevin import run_small_chains as run  # needs numba
+
+    return run(machine, moves(), states, calls.key(generator), **settings)
