@@ -67,8 +67,9 @@ class Ascent:
         self.learning_rate = float(learning_rate) if isinstance(optimizer, str) else self._base_rates[0]
         self._scale, self._rates = math.nan, list[Tensor]()
         self.set_scale(1.0)
-        # Plain gradient ascent is one addition; torch's bookkeeping around it would cost more than that.
-        self.plain = optimizer == "sgd" and momentum == 0 and len(groups) == 1
+        # Gradient ascent is an addition or three; torch's bookkeeping around it would cost more than that.
+        self._alone = optimizer == "sgd" and len(groups) == 1
+        self.plain, self._momentum = self._alone and momentum == 0, float(momentum)
 
     @property
     def recordable(self) -> bool:
@@ -110,6 +111,13 @@ class Ascent:
                 parameter.addcmul_(gradient, self._rates[0])
         elif self.plain:
             torch._foreach_add_(self._parameters, gradients, alpha=self._now[0])
+        elif self._alone and not self._rates:
+            states = (self.optimizer.state[parameter] for parameter in self._parameters)
+            pairs = zip(states, gradients, strict=True)  # torch's own state, which begins at 0
+            momenta = [state.setdefault("momentum_buffer", torch.zeros_like(x)) for state, x in pairs]
+            torch._foreach_mul_(momenta, self._momentum)
+            torch._foreach_sub_(momenta, gradients)
+            torch._foreach_sub_(self._parameters, momenta, alpha=self._now[0])
         else:
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 # In the parameter's order: fused optimisers go through memory, whatever its order.
