@@ -20,10 +20,12 @@ from harmonium.training.exact_fit import (
     ExactFit as ExactFit,
     Objective as Objective,
     count_rows as count_rows,
+    draw_couplings as draw_couplings,
     fit_exact as fit_exact,
     mean_score as mean_score,
     take_rows as take_rows,
     train_exactly as train_exactly,
+    unit_means as unit_means,
 )
 from harmonium.training.history import (
     RESERVED as RESERVED,
