@@ -15,7 +15,7 @@ from torch import Tensor
 
 import harmonium as hm
 from harmonium.likelihood import HiddenStates
-from harmonium.tables.groups import choose_groups, group_start
+from harmonium.tables.groups import choose_groups, group_start, place_groups
 
 
 def rows_in_groups(middles: list[list[float]], rows: int = 150, seed: int = 0) -> Tensor:
@@ -26,32 +26,35 @@ def rows_in_groups(middles: list[list[float]], rows: int = 150, seed: int = 0) -
     return torch.from_numpy(np.array(middles)[group] + random.normal(size=(rows, 3)) @ mixing.T)
 
 
-def scores(x: Tensor, units: int) -> tuple[Tensor, Tensor, int]:
-    """Ln p of rows by the start of training, and by scikit-learn's mixture of as many groups."""
+def scores(x: Tensor, units: int) -> tuple[Tensor, Tensor, float]:
+    """Ln p of rows by the start of training and by scikit-learn's mixture, and what hidden units lose."""
     machine = hm.machine.join_layers([hm.Gaussian(3)], [hm.Bernoulli(units)]).double()
     found = choose_groups(x, None, units, 0)
     start, roots = group_start(machine, x, None, {0: found}, 0)
     again = {"reg_covar": found.reg_covar, "means_init": found.means_, "random_state": 0}
     mixture = GaussianMixture(found.n_components, covariance_type="tied", **again).fit(x.numpy())
     log_p = HiddenStates(start.hamiltonian(), roots).log_likelihood(x)
-    return log_p, torch.from_numpy(mixture.score_samples(x.numpy())), found.n_components
+    return log_p, torch.from_numpy(mixture.score_samples(x.numpy())), place_groups(mixture).lost
 
 
 def test_two_groups_are_exactly_one_unit() -> None:
-    found, expected, groups = scores(rows_in_groups([[-1, 0, 1], [1, 1, -1]]), 1)
-    assert groups == 2
+    found, expected, lost = scores(rows_in_groups([[-1, 0, 1], [1, 1, -1]]), 1)
+    assert abs(lost) < 1e-10
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(
-    ("middles", "units"),
-    [([[-2, 0, 0], [0, 0.2, 0], [2, 0, 0.1]], 2), ([[2, 0, 0], [0, 2, 0], [0, 0, 2]], 3)],
+    ("middles", "units", "most"),
+    [([[-2, 0, 0], [0, 0.2, 0], [2, 0, 0.1]], 2, 1e-3), ([[2, 0, 0], [0, 2, 0], [0, 0, 2]], 3, 0.3)],
     ids=["in a line", "apart"],
 )
-def test_three_groups_are_units_that_are_seldom_on_otherwise(middles: list[list[float]], units: int) -> None:
-    found, expected, groups = scores(rows_in_groups(middles), units)
-    assert groups == 3
-    torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
+def test_three_groups_lose_the_weight_of_other_states(
+    middles: list[list[float]], units: int, most: float
+) -> None:
+    """No row loses more, as other states add to its density."""
+    found, expected, lost = scores(rows_in_groups(middles), units)
+    assert -1e-10 < lost < most
+    assert float((expected - found).max()) == pytest.approx(lost, abs=1e-3)
 
 
 def test_rows_of_one_normal_distribution_are_one_group() -> None:

@@ -109,19 +109,17 @@ def group_start(
         units_of[l] = units = place_groups(again, [place_groups(found).parents])
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
-    means, hidden, first = unit_means(start, v), start.hidden[0], 0
+    means, first = unit_means(start, v), 0
     draw_couplings(start, _STD, means, as_generator(seed, start.device))
-    places = {
-        l: getattr(start.layers[l], start.layers[l].location).view(-1) for l in (*start.visible, hidden)
-    }
+    places = [getattr(layer, layer.location).view(-1) for layer in start.layers]
     for l, units in units_of.items():
         some = slice(first, first := first + len(units.biases))
-        for (below, _), coupling in zip(start.edges, start.couplings, strict=True):
+        for (below, above), coupling in zip(start.edges, start.couplings, strict=True):
             W = coupling.weight.detach().clone()
-            places[below].add_(W[:, some] @ means[hidden][some])
+            places[below].add_(W[:, some] @ means[above][some])
             W[:, some] = torch.from_numpy(units.moves.T).to(W) if below == l else 0.0
             coupling.fill_(W)
-        places[hidden][some] = torch.from_numpy(units.biases).to(v)
+        places[start.hidden[0]][some] = torch.from_numpy(units.biases).to(v)
     return start, roots
 
 

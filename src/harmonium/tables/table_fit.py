@@ -131,7 +131,8 @@ def fit_table(
     learned, held = split_rows(v, weights, may_hold_out, plan.held_out, generator)
     stream = generator.initial_seed() % (1 << 63)
     joined, seconds = _find_joined(machine, learned[0]) if joint else ([], 0.0)
-    most = machine.layers[machine.hidden[0]].n_units // max(1, len(joined))
+    hidden = machine.layers[machine.hidden[0]]
+    most = hidden.n_units // max(1, len(joined)) if hidden.two_values == (0.0, 1.0) else 0
     groups = {l: choose_groups(machine.split(learned[0])[l], learned[1], most, stream) for l in joined}
 
     def begin(v: Tensor, weights: Tensor | None) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
