@@ -102,10 +102,12 @@ def group_start(
     for l, found in known.items():
         x, row_weights = take_rows(start.split(v)[l], weights, _ROWS)
         again = _mixture(found.n_components, found.reg_covar, found.means_)
-        again.fit(_fill(x, row_weights, found.reg_covar, seed))
-        if found.n_components == 1:  # without what was filled in
+        if found.n_components == 1:  # without what would be filled in
             mean, total = fit_normal(x, row_weights, ridge=found.reg_covar, rounds=30, tolerance=1e-3)
-            again.means_, again.covariances_ = mean.unsqueeze(0).cpu().numpy(), total.cpu().numpy()
+            again.weights_, again.means_ = found.weights_, mean.unsqueeze(0).cpu().numpy()
+            again.covariances_ = total.cpu().numpy()
+        else:
+            again.fit(_fill(x, row_weights, found.reg_covar, seed))
         units_of[l] = units = place_groups(again, [place_groups(found).parents])
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
