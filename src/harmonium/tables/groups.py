@@ -63,17 +63,16 @@ def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> An
     Returns:
         Fitted ``GaussianMixture`` of scikit-learn, with one covariance.
     """
-    from sklearn.model_selection import KFold, cross_val_score  # slow to import, and only needed here
+    from sklearn.model_selection import GroupKFold, cross_val_score  # slow to import, and only needed here
 
-    rows = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
-    if len(rows) < _ROWS_OF_GROUP:
+    rows, numbers = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
+    if len(set(numbers)) < _ROWS_OF_GROUP:
         return _mixture(1, _RIDGES[2]).fit(rows)
-    folds = KFold(_FOLDS, shuffle=True, random_state=0)
 
     def score(found: Any) -> Any:
         again, units = _mixture(found.n_components, found.reg_covar, found.means_), place_groups(found)
         lost = units.lost if len(units.biases) <= most else np.inf
-        return cross_val_score(again, rows, cv=folds) - lost
+        return cross_val_score(again, rows, groups=numbers, cv=GroupKFold(_FOLDS)) - lost
 
     chosen = _mixture(1, _RIDGES[0]).fit(rows)
     best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
@@ -107,7 +106,7 @@ def group_start(
             again.weights_, again.means_ = found.weights_, mean.unsqueeze(0).cpu().numpy()
             again.covariances_ = total.cpu().numpy()
         else:
-            again.fit(_fill(x, row_weights, found.reg_covar, seed))
+            again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
         units_of[l] = units = place_groups(again, [place_groups(found).parents])
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
@@ -170,12 +169,17 @@ def _mixture(count: int, ridge: float, means: np.ndarray | None = None) -> Any:
     )
 
 
-def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> np.ndarray:
-    """Returns rows drawn by their weights, with draws from a normal distribution for what they lack."""
+def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns rows drawn by their weights, with draws from a normal distribution for what they lack.
+
+    Returns:
+        Rows in float64, and their numbers, which repeat themselves.
+    """
     generator, full = as_generator(seed, x.device), x.double()
     if bool(x.isnan().any()):
         table, _ = normal(*fit_normal(x, weights, ridge=ridge, rounds=30, tolerance=1e-3))
         full = table.draw(full, generator)[0]
+    numbers = torch.arange(len(x), device=x.device)
     if weights is not None:
-        full = full[_random.weighted(weights.to(full), len(full), generator)]
-    return full.cpu().numpy()
+        numbers = _random.weighted(weights.to(full), len(full), generator)
+    return full[numbers].cpu().numpy(), numbers.cpu().numpy()
