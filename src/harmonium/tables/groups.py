@@ -19,7 +19,7 @@ from harmonium._random import as_generator
 from harmonium.likelihood import separate
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.correlated import fit_normal, normal
-from harmonium.training import draw_couplings, take_rows, unit_means
+from harmonium.training import take_rows, unit_means
 
 _ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
 _RIDGES = (1e-3, 1e-2, 0.1, 0.3)  # added to variances, which are about 1, to choose from
@@ -110,17 +110,21 @@ def group_start(
         units_of[l] = units = place_groups(again, [place_groups(found).parents])
         roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
         start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
-    means, first = unit_means(start, v), 0
-    draw_couplings(start, _STD, means, as_generator(seed, start.device))
+    means, generator = unit_means(start, v), as_generator(seed, start.device)
     places = [getattr(layer, layer.location).view(-1) for layer in start.layers]
-    for l, units in units_of.items():
-        some = slice(first, first := first + len(units.biases))
-        for (below, above), coupling in zip(start.edges, start.couplings, strict=True):
-            W = coupling.weight.detach().clone()
-            places[below].add_(W[:, some] @ means[above][some])
-            W[:, some] = torch.from_numpy(units.moves.T).to(W) if below == l else 0.0
-            coupling.fill_(W)
-        places[start.hidden[0]][some] = torch.from_numpy(units.biases).to(v)
+    used = sum(len(units.biases) for units in units_of.values())
+    for (below, above), coupling in zip(start.edges, start.couplings, strict=True):
+        coupling.draw_(_STD, generator)
+        W, first = coupling.weight.detach().clone(), 0
+        W[:, :used] = 0.0
+        places[below].sub_(W @ means[above])
+        places[above].sub_(W.t() @ means[below])
+        for l, units in units_of.items():
+            some = slice(first, first := first + len(units.biases))
+            if l == below:
+                W[:, some] = torch.from_numpy(units.moves.T).to(W)
+                places[above][some] += torch.from_numpy(units.biases).to(W)
+        coupling.fill_(W)
     return start, roots
 
 

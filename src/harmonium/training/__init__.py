@@ -20,7 +20,6 @@ from harmonium.training.exact_fit import (
     ExactFit as ExactFit,
     Objective as Objective,
     count_rows as count_rows,
-    draw_couplings as draw_couplings,
     fit_exact as fit_exact,
     mean_score as mean_score,
     take_rows as take_rows,
