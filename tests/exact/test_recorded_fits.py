@@ -16,9 +16,9 @@ from harmonium.training import Objective
 
 torch.set_num_threads(1)
 # Mean ln p of the rows in nats, and the norm of all couplings.
-REAL = [-4.1882725, 0.1518382]
-BIRDS = [-6.5156728, 8.7220055]
-MIXED = [-5.009649, 7.2721085]
+REAL = [-3.5846782, 0.5999147]
+BIRDS = [-6.5146912, 8.8824809]
+MIXED = [-5.0943029, 6.0088287]
 HYBRID = [-7.0068648, 7.4965929]
 DISCRIMINATIVE = [-8.0456993, 11.352617]
 

@@ -20,19 +20,6 @@ from harmonium.layers import Gaussian
 from harmonium.machine import BoltzmannMachine
 from harmonium.sums import HiddenStates, has_hidden_states
 
-# A covariance of many columns is that of factors where rows are few: of 600 rows of 300 columns with five
-# factors hidden cells have an error of 0.74, and of 0.77 by any covariance with a ridge.
-_MANY_COLUMNS, _ROWS_A_COLUMN = 50, 3
-_FACTORS = 8
-_TOLERANCE = 1e-4  # nats a row, of factors: they are filled in with, not looked at
-_NOISE = 1e-3  # share of a column's variance beside factors: columns that sum to 1 would leave no inverse
-_FACTOR_ROUNDS = 3  # of filling in what is missing: a fourth moves covariances by less than a percent
-
-
-def count_factors(rows: int, columns: int) -> int | None:
-    """Returns the factors that a covariance of so many rows should have; None: any covariance."""
-    return _FACTORS if columns > _MANY_COLUMNS and rows < _ROWS_A_COLUMN * columns else None
-
 
 @torch.no_grad()
 def fit_normal(
@@ -40,7 +27,6 @@ def fit_normal(
     weights: Tensor | None = None,
     *,
     ridge: float = 1e-3,
-    factors: int | None = None,
     rounds: int = 50,
     tolerance: float = 1e-4,
 ) -> tuple[Tensor, Tensor]:
@@ -49,10 +35,7 @@ def fit_normal(
     Args:
         X: real rows, (rows, columns), NaN where missing.
         weights: Row weights, (rows,), at least 0; None means uniform.
-        ridge: added to the covariance, times the variance of every column, at least 0; without factors.
-        factors: Columns are linear in so many factors, with independent noise, which more columns than rows
-            allow: scikit-learn's factor analysis, of rows whose missing cells are filled in by the last one.
-            At least 1. None: any covariance.
+        ridge: added to the covariance, times the variance of every column, at least 0.
         rounds: Most rounds of expectation-maximisation, at least 1.
         tolerance: least gain of the mean ln p of a row for another round.
 
@@ -76,8 +59,6 @@ def fit_normal(
     if not bool((variance > 0).all()):
         column = int((~(variance > 0)).nonzero()[0])
         raise ValueError(f"X: expected columns that vary, received column {column} with one value or none")
-    if factors is not None:
-        return _fit_factors(x, row_weights, mean, variance, _checks.positive_int(factors, "factors"))
     covariance, before = torch.diag(variance), -torch.inf
     for _ in range(rounds):
         table, root = normal(mean, covariance)
@@ -105,25 +86,6 @@ def normal(mean: Tensor, covariance: Tensor) -> tuple[HiddenStates, Tensor]:
         (torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0], one), one
     )
     return HiddenStates(machine.hamiltonian(), {0: root}), root
-
-
-def _fit_factors(
-    x: Tensor, row_weights: Tensor, mean: Tensor, variance: Tensor, factors: int
-) -> tuple[Tensor, Tensor]:
-    """Returns mean and covariance of x = m + L z + noise, with z of so many standard normal factors."""
-    from sklearn.decomposition import FactorAnalysis  # slow to import, and only needed here
-
-    deviation, lacking = variance.sqrt(), x.isnan()
-    scale = (row_weights * len(x)).sqrt().unsqueeze(1)
-    full, noise = ((x - mean) / deviation).nan_to_num(0.0), _NOISE * torch.eye(len(mean)).to(x)
-    for _ in range(_FACTOR_ROUNDS if bool(lacking.any()) else 1):
-        rows = torch.cat([scale * full, -scale * full]).cpu().numpy()  # of the mean 0, whatever the weights
-        found = FactorAnalysis(min(factors, *x.shape), tol=_TOLERANCE * len(rows), random_state=0).fit(rows)
-        covariance = torch.from_numpy(found.get_covariance()).to(x) + noise
-        table, _ = normal(torch.zeros_like(mean), covariance)
-        for place, posterior in table.blocks((x - mean) / deviation):
-            full[place] = posterior.moments().mean
-    return mean + deviation * (row_weights @ full), covariance * torch.outer(deviation, deviation)
 
 
 @torch.no_grad()

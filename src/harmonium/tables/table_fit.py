@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from copy import deepcopy
-from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -15,11 +13,12 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium.data import Rows
-from harmonium.machine import BoltzmannMachine, init_visible_biases_
+from harmonium.machine import BoltzmannMachine
 from harmonium.sums import LONG, HiddenStates, in_words, seconds_of_joined
 from harmonium.tables.codec import Codec
-from harmonium.tables.correlated import count_factors, fit_normal, fold, normal
+from harmonium.tables.correlated import fold
 from harmonium.tables.filling import FEWEST_ROWS, calibrate
+from harmonium.tables.groups import choose_groups, group_start
 from harmonium.tables.label_fit import regression_start
 from harmonium.training import (
     EXACT_BATCH,
@@ -34,20 +33,12 @@ from harmonium.training import (
 
 
 class Schedule(NamedTuple):
-    """Numbers of a training (docs/decisions/0020 has what was measured).
+    """Numbers of a training (docs/decisions/0020 has what was measured)."""
 
-    Attributes:
-        held_out: One row in so many is held out.
-        rate: First learning rate while held-out rows are looked at.
-        updates: Most updates meanwhile.
-        last_rate: Learning rate of the updates on all rows.
-        last_updates: Their number.
-    """
-
-    held_out: int
-    rate: float
-    updates: int
-    last_rate: float
+    held_out: int  # one row in so many
+    rate: float  # first learning rate while held-out rows are looked at
+    updates: int  # at most, meanwhile
+    last_rate: float  # of the updates on all rows
     last_updates: int = 25
 
 
@@ -58,8 +49,6 @@ _LABELS = Schedule(4, 0.2, 60, 0.0075)
 _ROWS_OF_INTERVALS = 200  # from which on at least as many are held out as intervals of cells need
 _SECONDS = 20.0  # of the updates of joined columns, on one core
 _FEWEST_UPDATES = 10  # of joined columns: with fewer they are not joined
-_COVARIANCE_ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
-_RIDGES = (1e-3, 1e-2, 1e-1)  # shares of the variances that are added to covariances, to choose from
 _STATES_DECAY = 0.3  # times the weight decay, for couplings to discrete columns: more loses links of labels
 
 
@@ -114,11 +103,11 @@ def fit_table(
 ) -> TrainingRun:
     """Trains a new machine by exact gradients, with its real columns joined by their covariance.
 
-    A seventh of the rows is held out, whose likelihood chooses the ridge of the covariance and ends the
-    training (``fit_exact``), and whose hidden cells tell how cells are filled in (``calibrate``). All rows
-    are used for the last 25 updates, which begin with the trained machine plus the difference between the
-    starts of all rows and of six sevenths. Couplings have a normal prior, of variance 1 to Gaussian columns
-    and wider to others, whose links it would else suppress.
+    Training starts at groups of rows (``group_start``). A seventh of the rows is held out, whose likelihood
+    ends the training (``fit_exact``), and whose hidden cells tell how cells are filled in (``calibrate``).
+    All rows are used for the last 25 updates, which begin with the trained machine plus the difference
+    between the starts of all rows and of six sevenths. Couplings have a normal prior, of variance 1 to
+    Gaussian columns and wider to others, whose links it would else suppress.
 
     Where ln p(y | x) counts too, no columns are joined: training starts at a logistic regression of the label
     (``regression_start``), and a quarter of the rows ends it by their ln p(y | x).
@@ -142,11 +131,13 @@ def fit_table(
     learned, held = split_rows(v, weights, may_hold_out, plan.held_out, generator)
     stream = generator.initial_seed() % (1 << 63)
     joined, seconds = _find_joined(machine, learned[0]) if joint else ([], 0.0)
-    ridges = {l: _choose_ridge(*(machine.split(x)[l] for x, _ in (learned, held))) for l in joined}
+    hidden = machine.layers[machine.hidden[0]]
+    most = hidden.n_units // max(1, len(joined)) if hidden.two_values == (0.0, 1.0) else 0
+    groups = {l: choose_groups(machine.split(learned[0])[l], learned[1], most, stream) for l in joined}
 
     def begin(v: Tensor, weights: Tensor | None) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
         if joint:
-            return independent_start(machine, v, weights, ridges)
+            return group_start(machine, v, weights, groups, stream)
         return regression_start(machine, v, weights, stream), {}
 
     first, roots = begin(*learned)
@@ -161,7 +152,7 @@ def fit_table(
         learning_rate=plan.rate,
         max_updates=_count_updates(plan.updates, seconds),
         weight_decay=_list_decays(machine, count_rows(*learned), joint),
-        initial_std=0.1 if joint else None,
+        initial_std=None,
         seed=stream,
     )
     if joint:
@@ -183,7 +174,7 @@ def fit_table(
         earlier=fit.history,
         spent=time.perf_counter() - started,
         seed=stream,
-        show=partial(_of_columns, roots) if roots else None,
+        show=(lambda made: fold(made, roots).to(dtype=made.dtype)) if roots else None,  # of x = R u
         every=last,
         **watch,
     )
@@ -203,43 +194,6 @@ def split_rows(
     count = len(v) if may_hold_out is None else int(may_hold_out.sum())
     number = max(count // held_out, FEWEST_ROWS if count >= _ROWS_OF_INTERVALS else 1)
     return [take_rows(v, weights, index.sort().values) for index in (order[number:], order[:number])]
-
-
-def independent_start(
-    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, ridges: Mapping[int, float]
-) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
-    """Returns the machine with the biases of independent columns, and the roots of layers with a ridge."""
-    start, roots = deepcopy(machine), dict[int, Tensor]()
-    init_visible_biases_(start, v, weights)
-    for l, ridge in ridges.items():
-        mean, covariance = _fit_normal(*take_rows(start.split(v)[l], weights, _COVARIANCE_ROWS), ridge)
-        root = torch.linalg.cholesky(covariance)
-        middle = torch.linalg.solve_triangular(root, mean.unsqueeze(1), upper=False)[:, 0]
-        one = torch.ones_like(mean)  # columns u of x = R u have the variance 1
-        start.layers[l].fit_((middle, one), one)
-        roots[l] = root.to(v)
-    return start, roots
-
-
-def _fit_normal(x: Tensor, weights: Tensor | None, ridge: float) -> tuple[Tensor, Tensor]:
-    """Returns mean and covariance of real columns."""
-    factors = count_factors(*x.shape)
-    return fit_normal(x, weights, ridge=ridge, factors=factors, rounds=30, tolerance=1e-3)
-
-
-def _choose_ridge(x: Tensor, held: Tensor) -> float:
-    """Returns the ridge of the covariance of rows by which others have the largest likelihood."""
-
-    def score(ridge: float) -> float:
-        table, _ = normal(*_fit_normal(x[_COVARIANCE_ROWS], None, ridge))
-        return float(table.log_likelihood(held.double()).mean())
-
-    return max(_RIDGES, key=score)
-
-
-def _of_columns(roots: Mapping[int, Tensor], machine: BoltzmannMachine) -> BoltzmannMachine:
-    """Returns the machine of columns x = R u for one of u, in its dtype."""
-    return fold(machine, roots).to(dtype=machine.dtype)
 
 
 def _count_updates(most: int, seconds: float) -> int:

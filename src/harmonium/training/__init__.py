@@ -23,6 +23,7 @@ from harmonium.training.exact_fit import (
     mean_score as mean_score,
     take_rows as take_rows,
     train_exactly as train_exactly,
+    unit_means as unit_means,
 )
 from harmonium.training.history import (
     RESERVED as RESERVED,

@@ -1,0 +1,189 @@
+"""The start of training on real columns: roots of their covariance, and hidden units that stand for groups.
+
+Where the covariance of all rows is 1, hidden units are slow to find groups of rows, and none narrows the
+columns within them. So a mixture finds the groups first, and training begins with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harmonium import _random
+from harmonium._random import as_generator
+from harmonium.likelihood import separate
+from harmonium.machine import BoltzmannMachine
+from harmonium.tables.correlated import fit_normal, normal
+from harmonium.training import take_rows, unit_means
+
+_ROWS = slice(5000)  # of rows: every round of expectation-maximisation passes over them
+_RIDGES = (1e-3, 1e-2, 0.1, 0.3)  # added to variances, which are about 1, to choose from
+_FOLDS, _MOST, _ROWS_OF_GROUP = 5, 4, 10  # five groups take 1,296 trees of units
+_STARTS = 4  # of a mixture: one in three fits of iris misses the best four groups
+_STD = 0.1  # of the couplings of hidden units that stand for no group
+
+
+class Units(NamedTuple):
+    """Hidden units of 0 and 1 that stand for groups, beside columns x = root u of variance 1 within groups.
+
+    Attributes:
+        root: (columns, columns).
+        base: Means of u where no unit is on, (columns,).
+        moves: Shifts of these means by each unit, (units, columns).
+        biases: (units,).
+        parents: For each group the one from which its unit moves the columns; -1: from ``base``.
+        lost: ln of the weight of all states beside that of the groups: nats a row, at least 0.
+    """
+
+    root: np.ndarray
+    base: np.ndarray
+    moves: np.ndarray
+    biases: np.ndarray
+    parents: tuple[int, ...]
+    lost: float
+
+
+def choose_groups(x: Tensor, weights: Tensor | None, most: int, seed: int) -> Any:
+    """Finds the ridge, and the number of groups, by which rows left out have the largest ln p.
+
+    A fifth of the rows is left out in turn. A larger ridge or another group is taken where the mean gain is
+    above its standard error, less what hidden units lose (``place_groups``).
+
+    Args:
+        x: rows, (rows, columns), NaN where missing.
+        weights: Row weights, (rows,); None means uniform.
+        most: Hidden units at most.
+        seed: Seed of what is filled in.
+
+    Returns:
+        Fitted ``GaussianMixture`` of scikit-learn, with one covariance.
+    """
+    from sklearn.model_selection import GroupKFold, cross_val_score  # slow to import, and only needed here
+
+    rows, numbers = _fill(*take_rows(x, weights, _ROWS), _RIDGES[1], seed)
+    if len(set(numbers)) < _ROWS_OF_GROUP:
+        return _mixture(1, _RIDGES[2]).fit(rows)
+
+    def score(found: Any) -> Any:
+        again, units = _mixture(found.n_components, found.reg_covar, found.means_), place_groups(found)
+        lost = units.lost if len(units.biases) <= most else np.inf
+        return cross_val_score(again, rows, groups=numbers, cv=GroupKFold(_FOLDS)) - lost
+
+    chosen = _mixture(1, _RIDGES[0]).fit(rows)
+    best, largest = score(chosen), min(most + 1, _MOST, len(rows) // _ROWS_OF_GROUP)
+    for count, ridge in [(1, ridge) for ridge in _RIDGES[1:]] + [(k, 0.0) for k in range(2, largest + 1)]:
+        found = _mixture(count, ridge or chosen.reg_covar).fit(rows)
+        gains = score(found) - best
+        if gains.mean() > gains.std(ddof=1) / _FOLDS**0.5:
+            chosen, best = found, best + gains
+    return chosen
+
+
+@torch.no_grad()
+def group_start(
+    machine: BoltzmannMachine, v: Tensor, weights: Tensor | None, known: Mapping[int, Any], seed: int
+) -> tuple[BoltzmannMachine, dict[int, Tensor]]:
+    """Returns a machine of small couplings whose first hidden units stand for groups, and roots of columns.
+
+    Args:
+        machine: Machine that is not changed.
+        v: visible states, (rows, visible_width), NaN where missing.
+        weights: Row weights, (rows,); None means uniform.
+        known: Groups of some of the rows (``choose_groups``), for each layer of columns to join.
+        seed: Seed of the other couplings.
+    """
+    start, roots, units_of = separate(machine, v, weights), dict[int, Tensor](), dict[int, Units]()
+    for l, found in known.items():
+        x, row_weights = take_rows(start.split(v)[l], weights, _ROWS)
+        again = _mixture(found.n_components, found.reg_covar, found.means_)
+        if found.n_components == 1:  # without what would be filled in
+            mean, total = fit_normal(x, row_weights, ridge=found.reg_covar, rounds=30, tolerance=1e-3)
+            again.weights_, again.means_ = found.weights_, mean.unsqueeze(0).cpu().numpy()
+            again.covariances_ = total.cpu().numpy()
+        else:
+            again.fit(_fill(x, row_weights, found.reg_covar, seed)[0])
+        units_of[l] = units = place_groups(again, [place_groups(found).parents])
+        roots[l], base = torch.from_numpy(units.root).to(v), torch.from_numpy(units.base).to(v)
+        start.layers[l].fit_((base, torch.ones_like(base)), torch.ones_like(base))
+    means, generator = unit_means(start, v), as_generator(seed, start.device)
+    places = [getattr(layer, layer.location).view(-1) for layer in start.layers]
+    used = sum(len(units.biases) for units in units_of.values())
+    for (below, above), coupling in zip(start.edges, start.couplings, strict=True):
+        coupling.draw_(_STD, generator)
+        W, first = coupling.weight.detach().clone(), 0
+        W[:, :used] = 0.0
+        places[below].sub_(W @ means[above])
+        places[above].sub_(W.t() @ means[below])
+        for l, units in units_of.items():
+            some = slice(first, first := first + len(units.biases))
+            if l == below:
+                W[:, some] = torch.from_numpy(units.moves.T).to(W)
+                places[above][some] += torch.from_numpy(units.biases).to(W)
+        coupling.fill_(W)
+    return start, roots
+
+
+def place_groups(found: Any, trees: Iterable[tuple[int, ...]] | None = None) -> Units:
+    """Returns hidden units for the groups of a mixture. Two groups are exactly one unit.
+
+    Every unit moves the columns from one group to another, or from between several to one of them, so that a
+    group is a unit that is on with those before it. Other states should be rare: units that follow each other
+    are to move alike, and others against each other. Of all such trees that of the least weight beside the
+    groups is taken.
+
+    Args:
+        found: fitted mixture with one covariance.
+        trees: parents of the groups to choose from, as in ``Units``; None: all.
+    """
+    root, count, made = np.linalg.cholesky(found.covariances_), len(found.weights_), list[Units]()
+    means = np.linalg.solve(root, found.means_.T).T
+    logs = np.log(found.weights_) - (means**2).sum(1) / 2
+    for parents in product(range(-1, count), repeat=count) if trees is None else trees:
+        above = np.eye(count + 1)[list(parents), :count]
+        if np.linalg.matrix_power(above, count).any():
+            continue  # a circle
+        first = np.array(parents) < 0
+        base = np.average(means[first], axis=0, weights=found.weights_[first])
+        moves, biases = means - above @ means - np.outer(first, base), logs - above @ logs
+        kept, level = ~first | (first.sum() > 1), -logs[first][0]
+        states = np.array(list(product([0.0, 1.0], repeat=kept.sum()))).reshape(2 ** kept.sum(), -1)
+        weights = states @ biases[kept] + ((base + states @ moves[kept]) ** 2).sum(1) / 2
+        if first.sum() > 1:  # none of the first units on is to be as rare as two of them
+            on = states @ first[kept]
+            none, two = (np.logaddexp.reduce(weights[on == number]) for number in (0, 2))
+            level = (none - two) / 2
+            weights, biases = weights + level * on, biases + level * first
+        lost = float(np.logaddexp.reduce(weights) - level)
+        made.append(Units(root, base, moves[kept], biases[kept], parents, lost))
+    return min(made, key=lambda units: (round(units.lost, 3), len(units.biases)))
+
+
+def _mixture(count: int, ridge: float, means: np.ndarray | None = None) -> Any:
+    """Returns a mixture of Gaussians with one covariance, which is to begin at some means."""
+    from sklearn.mixture import GaussianMixture
+
+    starts = _STARTS if means is None else 1
+    return GaussianMixture(
+        count, covariance_type="tied", reg_covar=ridge, n_init=starts, means_init=means, random_state=0
+    )
+
+
+def _fill(x: Tensor, weights: Tensor | None, ridge: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns rows drawn by their weights, with draws from a normal distribution for what they lack.
+
+    Returns:
+        Rows in float64, and their numbers, which repeat themselves.
+    """
+    generator, full = as_generator(seed, x.device), x.double()
+    if bool(x.isnan().any()):
+        table, _ = normal(*fit_normal(x, weights, ridge=ridge, rounds=30, tolerance=1e-3))
+        full = table.draw(full, generator)[0]
+    numbers = torch.arange(len(x), device=x.device)
+    if weights is not None:
+        numbers = _random.weighted(weights.to(full), len(full), generator)
+    return full[numbers].cpu().numpy(), numbers.cpu().numpy()

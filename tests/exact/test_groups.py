@@ -1,0 +1,91 @@
+"""Groups of rows: the hidden units that stand for them, against mixtures, and training that starts there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+import harmonium as hm
+from harmonium.likelihood import HiddenStates
+from harmonium.tables.groups import choose_groups, group_start, place_groups
+
+MIXING = np.array([[0.3, 0.0, 0.0], [0.2, 0.15, 0.0], [-0.1, 0.1, 0.2]])  # within each group
+
+
+def rows_in_groups(
+    middles: list[list[float]], rows: int = 150, seed: int = 0, mixing: np.ndarray = MIXING
+) -> Tensor:
+    """Rows about some middles, with columns that are correlated within each group."""
+    random = np.random.default_rng(seed)
+    group = np.arange(rows) % len(middles)
+    return torch.from_numpy(np.array(middles)[group] + random.normal(size=(rows, 3)) @ mixing.T)
+
+
+def scores(x: Tensor, units: int) -> tuple[Tensor, Tensor, float]:
+    """Ln p of rows by the start of training and by scikit-learn's mixture, and what hidden units lose."""
+    machine = hm.machine.join_layers([hm.Gaussian(3)], [hm.Bernoulli(units)]).double()
+    found = choose_groups(x, None, units, 0)
+    start, roots = group_start(machine, x, None, {0: found}, 0)
+    again = {"reg_covar": found.reg_covar, "means_init": found.means_, "random_state": 0}
+    mixture = GaussianMixture(found.n_components, covariance_type="tied", **again).fit(x.numpy())
+    log_p = HiddenStates(start.hamiltonian(), roots).log_likelihood(x)
+    return log_p, torch.from_numpy(mixture.score_samples(x.numpy())), place_groups(mixture).lost
+
+
+def test_two_groups_are_exactly_one_unit() -> None:
+    found, expected, lost = scores(rows_in_groups([[-1, 0, 1], [1, 1, -1]]), 1)
+    assert abs(lost) < 1e-10
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("middles", "mixing", "units", "most"),
+    [
+        ([[-2, 0, 0], [0, 0.2, 0], [2, 0, 0.1]], MIXING, 2, 1e-3),
+        ([[2, 0, 0], [0, 2, 0], [0, 0, 2]], 0.4 * np.eye(3), 3, 0.3),
+    ],
+    ids=["in a line", "apart"],
+)
+def test_three_groups_lose_the_weight_of_other_states(
+    middles: list[list[float]], mixing: np.ndarray, units: int, most: float
+) -> None:
+    """No row loses more, as other states add to its density."""
+    found, expected, lost = scores(rows_in_groups(middles, mixing=mixing), units)
+    assert -1e-10 < lost < most
+    assert float((expected - found).max()) == pytest.approx(lost, abs=1e-2)
+    assert float((expected - found).max()) <= lost + 1e-9
+
+
+def test_rows_of_one_normal_distribution_are_one_group() -> None:
+    assert [
+        choose_groups(rows_in_groups([[0, 0, 0]], seed=k), None, 4, 0).n_components for k in range(3)
+    ] == [1] * 3
+
+
+def test_weights_and_missing_cells_are_taken() -> None:
+    """A group that has no weight is not found, and lost cells hide no group."""
+    x = rows_in_groups([[-1, 0, 1], [1, 1, -1]], 300)
+    weights = (torch.arange(300) % 2).double()
+    assert choose_groups(x, weights + 1e-9, 4, 0).n_components == 1
+    holed = x.masked_fill(torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.2, torch.nan)
+    assert choose_groups(holed, None, 4, 0).n_components >= 2
+
+
+def test_features_of_rows_in_groups_are_alive() -> None:
+    """Hidden units that begin near 0 stayed there: 0.73 and 0.58 of the cultivars were right."""
+    X, y = load_wine(return_X_y=True)
+    right = []
+    for seed in range(2):
+        model = make_pipeline(StandardScaler(), hm.RBM(8, random_state=seed), LogisticRegression())
+        right.append(cross_val_score(model, X, y, cv=3).mean())
+    assert np.mean(right) > 0.93
+    features = hm.RBM(8, random_state=0).fit_transform(StandardScaler().fit_transform(X))
+    assert (np.asarray(features).std(0) > 0.1).all()
