@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import (
@@ -48,34 +47,6 @@ _LARGEST = 1e150  # numbers at most: float64 holds their squares
 _ROUNDED = 10  # whole numbers at least, whatever their type, that samples are to be whole for
 _DISTINCT = 10  # values at least, to choose a transform by: fewer fit any curve
 _MARGIN, _BEYOND = 0.05, 0.01  # of the range, and of draws beyond it, from which on a curve invents values
-
-
-class Seen(NamedTuple):
-    """Statistics from one pass over an array.
-
-    Attributes:
-        moments: mean and variance of each column, (width,), NaN where it was never observed.
-        low: the smallest entry, in the dtype of the rows.
-        high: the largest.
-        values: different entries, all of them where they are few.
-        uncounted: an entry that is no whole number from 0; None: there is none.
-    """
-
-    moments: tuple[Tensor, Tensor]
-    low: float
-    high: float
-    values: Sequence[float]
-    uncounted: float | None
-
-    def beside(self, states: Sequence[float] | set[float]) -> float | None:
-        """Returns an entry that is none of some states; None where all are."""
-        return next((value for value in self.values if value not in states), None)
-
-    def largest(self, expected: str) -> int:
-        """Returns the largest entry, at least 1, of whole numbers from 0; ValueError: others are there."""
-        if self.uncounted is not None:
-            raise ValueError(f"expected {expected}, received {self.uncounted:g}")
-        return max(1, int(self.high))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +122,6 @@ class ColumnCodec(Encoder, ABC):
         Raises:
             ValueError: cells that it does not take.
         """
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        """Returns the number of states of a unit, and the encoder of an array of such columns.
-
-        Raises:
-            ValueError: numbers that it does not take, or a kind of column that only tables have.
-        """
-        raise ValueError("expected columns of a table, received an array")
 
     @abstractmethod
     def states_of(self, values: Array) -> Array:

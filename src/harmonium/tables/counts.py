@@ -8,12 +8,12 @@ from typing import Any, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, Identity, Series
+from harmonium.data import Series
 from harmonium.data.frame import LONG
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import numbers_of
-from harmonium.tables.column import ColumnCodec, Seen
+from harmonium.tables.column import ColumnCodec
 
 
 @final
@@ -66,10 +66,6 @@ class Counts(ColumnCodec):
             raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
         most = most if largest is None else largest
         return {"largest": most, "lowest": least, "stride": stride, "ends": (least, most)}
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        return seen.largest("counts 0..N") + 1, Identity()
 
     @property
     def grid(self) -> float:

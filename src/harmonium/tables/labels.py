@@ -12,13 +12,13 @@ from typing import Any, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, OneHot, Series
+from harmonium.data import Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.beyond import log_falls
 from harmonium.tables.cells import all_of, few
-from harmonium.tables.column import ColumnCodec, Seen
+from harmonium.tables.column import ColumnCodec
 
 _OTHERS = "other"  # the name of a state that stands for several rare labels
 _COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
@@ -112,11 +112,6 @@ class OneOf(Labels):
             return {"values": labels}
         counts = tuple(float(number[value]) for value in others)
         return {"values": (*common, _OTHERS), "rare": others, "counts": counts}
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        encoder = OneHot(seen.largest("integers 0..q-1") + 1)
-        return encoder.n_states, encoder
 
     @property
     def labels(self) -> tuple[Any, ...]:

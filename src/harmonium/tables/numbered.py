@@ -9,14 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, Identity, Series, Standardise
+from harmonium.data import Series
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import all_of, few, values_of
-from harmonium.tables.column import Seen, states_of
+from harmonium.tables.column import states_of
 from harmonium.tables.labels import Labels
-
-_BITS = (0.0, 1.0)  # the states of most two-valued units; data of 0 and 1 become the two states of any
 
 
 @final
@@ -75,21 +73,6 @@ class Numbered(Labels):
                 "names all labels in their order"
             )
         return {"values": values, "states": states}
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        states = states_of(unit.kind)
-        pair, wrong = len(states) == 2, seen.beside(states)
-        if wrong is None:
-            return len(states), Identity()
-        if pair and seen.beside(_BITS) is None:
-            return 2, Standardise.of_bits(*states)
-        bits = " or {0, 1}" if pair and states != _BITS else ""
-        wrong = seen.beside({*states, *_BITS}) if pair else wrong
-        received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
-        remedy = "; hm.data.threshold, or binarise, makes 0 and 1 of grey levels" if pair else ""
-        listed = ", ".join(f"{x:g}" for x in states)
-        raise ValueError(f"expected values in {{{listed}}}{bits}, received {received}{remedy}")
 
     @property
     def grid(self) -> float | None:
