@@ -15,12 +15,7 @@ from harmonium.layers import Layer
 from harmonium.tables.cells import mean_deviation, numbers_of, weights_of
 from harmonium.tables.column import ColumnCodec
 
-_BOUNDS = {
-    "standardised": (None, None),
-    "scaled": (0.0, None),
-    "interval": (0.0, 1.0),
-    "fractions": (0.0, 1.0),
-}
+_BOUNDS = {"scaled": (0.0, None), "interval": (0.0, 1.0), "fractions": (0.0, 1.0)}  # of states, by coding
 
 
 @final
@@ -88,7 +83,7 @@ class Line(ColumnCodec):
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        return _BOUNDS.get(Layer.registry[self.kind].coding or "", (None, None))
+        return _BOUNDS.get(Layer.registry[self.kind].coding, (None, None))
 
     def expected(self) -> str:
         low, high = (None if x is None else x * self.scale + self.mean for x in self.bounds)
@@ -108,7 +103,7 @@ class Line(ColumnCodec):
         return np.full(states.shape, -log(self.scale))
 
 
-def refuse_beyond(coding: str | None, low: float, high: float) -> None:
+def refuse_beyond(coding: str, low: float, high: float) -> None:
     """Refuses numbers, from ``low`` to ``high``, that units have no states for."""
     if coding == "scaled" and low < 0:
         raise ValueError(f"expected numbers from 0, received {low:g}")

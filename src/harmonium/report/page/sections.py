@@ -168,7 +168,7 @@ def fill_learned(section: Section, subject: Subject) -> None:
         return
     rows, training, score = subject.given, subject.training, subject.score
     alone = separate(subject.machine, (rows if training is None else training).double())
-    independent = float(sum(score_separate(alone, rows)).mean())
+    independent = float(torch.stack(score_separate(alone, rows)).sum(0).mean())
     hybrid = subject.machine.metadata.get("objective") == "hybrid"
     remedy = LABEL_REMEDY if hybrid else REMEDY
     section.remarks = [] if score is None else [gain_remark(score, independent, remedy)]
