@@ -114,10 +114,9 @@ def probabilities_of(fitted: Fitted, v: Tensor, j: int, told: ColumnPrediction) 
     if known is None or not known.values:
         alike = v[:1].nan_to_num(0.0).expand(len(states), -1)
         return ColumnProbabilities(tuple(cells_of(fitted, alike, j, states, rounded=True).tolist()), p)
-    labels = series_of(known.name, list(known.labels), known.dtype)
+    labels = series_of(known.name, list(known.values), known.dtype)
     places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
-    p = p[:, places] * np.exp(known.log_shares(labels))  # rare labels share a state
-    return ColumnProbabilities(tuple(known.labels), p / p.sum(1, keepdims=True))
+    return ColumnProbabilities(known.values, p[:, places])
 
 
 def _column(fitted: Fitted, j: int) -> ColumnCodec | None:

@@ -316,7 +316,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
                 ``harmonium.tasks.impute``.
             value: "nearest": the most probable label, and of numbers the mean, rounded as all of the column
                 are, such as to whole ones; "mean": rounded for types of whole numbers alone; "draw": one draw
-                given the rest of the row. All stay within what was seen of their column, or its ``limits``.
+                given the rest of the row. All stay within what was seen of their column.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.

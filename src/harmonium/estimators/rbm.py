@@ -34,8 +34,7 @@ class RBM(FeatureEstimator):
             ``harmonium.tables.visible_for`` for all kinds. Of a data frame, of text, and of an array that
             holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
             (``harmonium.tables.Table``), {"age": "gaussian", …} says it for some, by name or number, and
-            {"id": "ignore"} leaves a column out, {"age": {"limits": [0, 120]}} limits what is filled in or
-            drawn of one.
+            {"id": "ignore"} leaves a column out.
         unknown: of a table, what becomes of a later label that its column has no state for: "missing" takes
             it as missing, with a warning, where other cells are predicted, and as improbable where rows are
             scored; "error" refuses it, and counts beyond the largest.

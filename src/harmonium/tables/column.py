@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
@@ -67,7 +67,6 @@ class ColumnCodec(Encoder, ABC):
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
         seen: Cells that were not missing; 0: nothing is known of what the column may hold.
         ends: the least and the largest number with a state; None: it has labels, or nothing is known.
-        limits: those of what is filled in or drawn where they were asked for.
     """
 
     name: str | int
@@ -79,7 +78,6 @@ class ColumnCodec(Encoder, ABC):
     step: float | None = None
     seen: int = 0
     ends: Ends | None = None
-    limits: Ends | None = None
 
     serves: ClassVar[tuple[str, ...]] = ()
     """Names of ``Layer.coding`` of the units whose columns may be of this kind."""
@@ -97,12 +95,13 @@ class ColumnCodec(Encoder, ABC):
         _checks.instance(self.seen, "seen", int, "a number of cells")
         if self.form is not None:
             check_form(self.form)
-        for name in ("ends", "limits"):
-            if (pair := getattr(self, name)) is not None:
-                low, high = (end if x is None else float(x) for x, end in zip(pair, (-inf, inf), strict=True))
-                if not low <= high:
-                    raise ValueError(f"{name}: expected a lower and an upper number, received {list(pair)}")
-                object.__setattr__(self, name, (low, high))
+        if self.ends is not None:
+            low, high = (
+                end if x is None else float(x) for x, end in zip(self.ends, (-inf, inf), strict=True)
+            )
+            if not low <= high:
+                raise ValueError(f"ends: expected a lower and an upper number, received {list(self.ends)}")
+            object.__setattr__(self, "ends", (low, high))
 
     # What a kind of column is
     # ---------------------------------------------------------------------------------
@@ -148,15 +147,6 @@ class ColumnCodec(Encoder, ABC):
         assert self.ends is not None
         return np.clip(numbers, *self.ends)
 
-    def most_probable(self, states: Array) -> Array:
-        """Returns the most probable values of states or of their probabilities."""
-        return self.cells_of(states)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """All labels, of which a state may have several."""
-        return self.values
-
     @property
     def bounds(self) -> tuple[float | None, float | None]:
         """The least and the largest state that a unit of real numbers has; None: it has no such bound."""
@@ -192,8 +182,7 @@ class ColumnCodec(Encoder, ABC):
                 booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
                 times Gaussian by the likeliest transform, or with many exact zeros among positive
                 ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``
-                and the ``limits`` of what is filled in or drawn.
+                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -209,7 +198,7 @@ class ColumnCodec(Encoder, ABC):
                 f'make it missing, or "{IGNORE}" leaves the column out'
             )
         options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
-        asked, limits = options.pop("kind", None), options.pop("limits", None)
+        asked = options.pop("kind", None)
         asked = None if asked == "auto" else asked
         try:
             labels = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
@@ -222,15 +211,13 @@ class ColumnCodec(Encoder, ABC):
             about |= {"declared": cells.categories is not None, "ordered": cells.ordered, "seen": len(seen)}
             made = _made(numbers, unit, inferred | options, weights, about)
             if not made._numeric or made.width > 1:
-                if limits is not None:
-                    raise ValueError(f"limits: expected none for labels, received {limits!r}")
                 return made
             first, last = float(seen.min()), float(seen.max())
             low, high = made.ends or (-inf, inf)
             made = replace(made, ends=(first if low == -inf else low, last if high == inf else high))
             whole = form is not None or len(seen) >= _ROUNDED or made.values
             step = step_of(np.array(made.values) if made.values else seen, form) if whole else None
-            return replace(made, step=step, limits=_check_limits(limits, form, first, last))
+            return replace(made, step=step)
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
@@ -268,8 +255,7 @@ class ColumnCodec(Encoder, ABC):
                 self.ends, self.bounds, (np.nanmin(seen), np.nanmax(seen)), strict=True
             )
         )
-        limits = self.limits and (min(*self.limits, *low), max(*self.limits, *high))
-        return replace(made, ends=(min(low), max(high)), limits=limits)
+        return replace(made, ends=(min(low), max(high)))
 
     # From cells to states
     # ---------------------------------------------------------------------------------
@@ -379,14 +365,14 @@ class ColumnCodec(Encoder, ABC):
         if self.ranked and (not rounded or (drawn is None and len(self.values) > 2)):
             cells = self.numbers(one)  # a mean of two numbers is one of them, of more it lies between
         elif drawn is None:
-            cells = self.most_probable(np.round(one) if rounded and self.grid is not None else one)
+            cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
         else:
             cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
             for tail in self.open_tails:
                 cells = np.where(tail.holds(one), tail.numbers(one), cells)
         if rounded and self.step is not None:
             cells = _round_to(cells, self.step)
-        limits = self.drawn if drawn == "rows" else self.filled
+        limits = self.drawn if drawn == "rows" else self.ends
         if limits is not None:
             cells = np.clip(cells, *limits)
         if self.form is not None:
@@ -405,15 +391,10 @@ class ColumnCodec(Encoder, ABC):
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
     @property
-    def filled(self) -> Ends | None:
-        """Limits of cells that are filled in; None: there are none."""
-        return self.limits or self.ends
-
-    @property
     def drawn(self) -> Ends | None:
         """Limits of cells in rows that are drawn: what was all on one side of 0 stays there."""
-        if self.ends is None or self.grid is not None or self.limits is not None:
-            return self.filled
+        if self.ends is None or self.grid is not None:
+            return self.ends
         pairs = zip(self.ends, tails_of(self), strict=True)
         low, high = (x * abs(x) / (abs(x) + 1 / tail.slope) if x else 0.0 for x, tail in pairs)
         if step := self.step:  # they are cells of the column themselves
@@ -424,7 +405,7 @@ class ColumnCodec(Encoder, ABC):
     @property
     def categories(self) -> tuple[Any, ...] | None:
         """The values that the column's type names, if it does."""
-        return self.labels if self.declared and self.values else None
+        return self.values if self.declared and self.values else None
 
     @property
     def learned(self) -> bool:
@@ -453,9 +434,7 @@ class ColumnCodec(Encoder, ABC):
     def holds(self, cells: Series) -> str:
         """Describes what the column holds, of which some cell is not missing, and how it is coded."""
         if self.values and self.form is None:
-            rare = len(self.labels) - len(self.values) + 1
-            common = f"{len(self.values) - 1} labels, and {rare} rare ones as one"
-            return common if rare > 1 else few(self.values)
+            return few(self.values)
         seen = cells.values[~cells.missing]
         ends = seen if self.form is None else to_numbers(seen.tolist(), self.form)
         ends = np.array([ends.min(), ends.max()])
@@ -500,7 +479,7 @@ def _made(
     offered = codecs_for(unit.kind)
     transforms = dict.fromkeys(kind.transform or "none" for kind in offered)
     known = dict.fromkeys(option for kind in offered for option in _options_of(kind))
-    known |= dict.fromkeys((*(["transform"] if len(transforms) > 1 else ()), "limits"))
+    known |= dict.fromkeys(["transform"] if len(transforms) > 1 else ())
     for option in options.keys() - known:
         raise ValueError(f"expected options among {', '.join(known)}, received {option}={options[option]!r}")
     transform = options.pop("transform", None) or "none"
@@ -550,26 +529,6 @@ def name_of(cells: Series) -> str | int:
     """Returns the name of a column, or its number."""
     name: Any = cells.name
     return int(name) if hasattr(name, "__index__") else str(name)
-
-
-def _check_limits(limits: Any, form: str | None, first: float, last: float) -> Ends | None:
-    """Returns limits that were given as numbers; ValueError: no two of them around what is there."""
-    if limits is None:
-        return None
-    if isinstance(limits, str) or not isinstance(limits, Sequence) or len(limits) != 2:
-        raise ValueError(f"limits: expected two numbers, such as [0, 120] or [0, inf], received {limits!r}")
-    if form is not None:
-        limits = [to_numbers([x], form)[0] if isinstance(x, str) else x for x in limits]
-    low, high = (
-        end if x is None else x if x in (-inf, inf) else _checks.real(x, "limits")
-        for x, end in zip(limits, (-inf, inf), strict=True)
-    )
-    if not (low <= first and last <= high):
-        raise ValueError(
-            f"limits: expected two numbers around {first:g} to {last:g}, which are there, "
-            f"received {low:g} and {high:g}"
-        )
-    return float(low), float(high)
 
 
 def _in_numbers(cells: Series, form: str | None) -> Series:

@@ -336,8 +336,7 @@ def bend(encoder: Encoder, x: Tensor) -> Tensor:
 
 def _within(column: ColumnCodec, cells: Tensor) -> Tensor:
     """Returns cells within the limits of what is filled in."""
-    limits = column.filled
-    return cells if limits is None else cells.clamp(*limits)
+    return cells if column.ends is None else cells.clamp(*column.ends)
 
 
 def _curves(encoder: Encoder) -> Iterator[tuple[int, ColumnCodec]]:

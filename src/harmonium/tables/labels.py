@@ -1,4 +1,4 @@
-"""Columns of labels, by one-hot states of which rare labels share the last."""
+"""Columns of labels, by one-hot states of which rare labels may share the last."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from harmonium.data import Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import log_falls
 from harmonium.tables.cells import all_of, few
 from harmonium.tables.column import ColumnCodec
 
-_OTHERS = "other"  # the name of a state that stands for several rare labels
+_OTHERS = "other"  # rare labels and new ones, which share a state and come back by this name
 _COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
-_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,29 +58,20 @@ class Labels(ColumnCodec, ABC):
 @final
 @dataclass(frozen=True, kw_only=True)
 class OneOf(Labels):
-    """Values as one-hot states; rare ones may share the last state.
-
-    A new label is then a rare one, as if it had been seen once. A state of rare ones comes back as one of
-    them: over the rows of a call each as often as it was seen, and as the most probable value the commonest.
+    """Values as one-hot states.
 
     Attributes:
-        values: those with a state of their own, and what the last state is called where there are rare ones.
-        rare: the others.
-        counts: how often each of these was seen, above 0.
+        values: those of the states.
+        shared: whether the last one, ``"other"``, stands for rare labels and for new ones.
     """
 
     values: tuple[Any, ...] = ()  # type: ignore[misc]
-    rare: tuple[Any, ...] = ()
-    counts: tuple[float, ...] = ()
+    shared: bool = False
 
     serves = ("one-hot",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "rare", tuple(self.rare))
-        object.__setattr__(self, "counts", tuple(_checks.real(x, "counts", 0.0) for x in self.counts))
-        if len(self.rare) != len(self.counts) or (self.rare and not sum(self.counts)):
-            raise ValueError("rare, counts: expected as many values as counts, some above 0")
         for name in ("n_states", "width"):
             object.__setattr__(self, name, max(2, len(self.values)))
 
@@ -107,19 +96,13 @@ class OneOf(Labels):
         number = Counter(cells.values[~cells.missing].tolist())
         limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
         common = tuple(value for value in labels if number[value] >= limit and value != _OTHERS)[:_COMMON]
-        others = tuple(value for value in labels if value not in common and number[value])
-        if len(others) < 2 or not all(isinstance(value, str) for value in labels):
+        if len(labels) - len(common) < 2 or not all(isinstance(value, str) for value in labels):
             return {"values": labels}
-        counts = tuple(float(number[value]) for value in others)
-        return {"values": (*common, _OTHERS), "rare": others, "counts": counts}
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        return (*self.values[:-1], *self.rare) if self.rare else self.values
+        return {"values": (*common, _OTHERS), "shared": True}
 
     def states_of(self, values: Array) -> Array:
         index = self.indices(values)
-        if self.rare:
+        if self.shared:
             index = np.where(np.isnan(index) & ~missing_in(values), len(self.values) - 1, index)
         states = np.equal(index[:, None], np.arange(self.width)).astype(np.float64)
         states[np.isnan(index)] = np.nan
@@ -128,30 +111,7 @@ class OneOf(Labels):
     def cells_of(self, states: Array) -> Array:
         hole = np.isnan(states[:, 0])
         largest = np.where(hole[:, None], 0.0, states).argmax(1).clip(max=len(self.values) - 1)
-        cells = self.at(largest, hole)
-        if self.rare:
-            shared = (largest == len(self.values) - 1) & ~hole
-            levels, ends = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1, np.cumsum(self.counts)
-            places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
-            cells[shared] = np.array([*self.rare, None], dtype=object)[places]
-        return cells
-
-    def most_probable(self, states: Array) -> Array:
-        if not self.rare:
-            return self.cells_of(states)
-        shares, last = np.ones(self.width), len(self.values) - 1
-        shares[last] = max(self.counts) / sum(self.counts)
-        hole = np.isnan(states[:, 0])
-        largest = np.where(hole[:, None], 0.0, states * shares).argmax(1)
-        cells = self.at(largest, hole)
-        cells[(largest == last) & ~hole] = self.rare[int(np.argmax(self.counts))]
-        return cells
+        return self.at(largest, hole)
 
     def log_shares_of(self, values: Array, beyond: str) -> Array:
-        if not self.rare:
-            return log_falls(self, values, beyond)
-        index, shares = self.indices(values), np.zeros(len(values))
-        shared = np.isnan(index) | (index == len(self.values) - 1)
-        numbers, total = dict(zip(self.rare, self.counts, strict=True)), sum(self.counts) + 1
-        shares[shared] = np.log([numbers.get(x, 1.0) / total for x in values[shared].tolist()])
-        return shares
+        return np.zeros(len(values)) if self.shared else super().log_shares_of(values, beyond)

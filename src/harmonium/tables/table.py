@@ -105,7 +105,7 @@ class Table(Encoder):
                 for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
                 With what is known beyond the cells: {"kind": "categorical", "values": [...]}, {"kind":
                 "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100}, {"kind":
-                "gaussian", "transform": "log"}, {"limits": [0, 120]}.
+                "gaussian", "transform": "log"}.
             unknown: see ``Table``.
             weights: Row weights, (rows,), at least 0 and not all 0, for means and deviations; rows of
                 weight 0 are not looked at. None means uniform.

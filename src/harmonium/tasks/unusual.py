@@ -186,8 +186,7 @@ def _judge(tables: _Tables, place: Place, cells: Series) -> tuple[Series, Array]
         gain[seen] = log_weights(tables.hamiltonian, replaced) - tables.log_weights(seen)
     else:
         p, values = told.probabilities, layer.values().to(own)
-        # Where rare labels share a state, the probabilities tell whether the commonest of them is expected.
-        expected = column.series((p if layer.one_hot else told.states).cpu().numpy())
+        expected = column.series(told.states.cpu().numpy())
         coded = torch.from_numpy(column.encode(expected)).to(own)
         chosen, present = ((x.unsqueeze(1) == values).all(-1) for x in (coded, own))
         gain = p[chosen].log() - torch.where(present, p, 0.0).sum(1).masked_fill(~seen, 1.0).log()
