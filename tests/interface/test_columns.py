@@ -13,7 +13,7 @@ import pytest
 
 import harmonium as hm
 from harmonium.cli import output
-from harmonium.data import Series, encoder_from_dict
+from harmonium.data import Series, build, encoder_from_dict
 from harmonium.tables import ColumnCodec as Column, Line, Logarithm, OneOf, Quantiles, Table
 
 from .command_line import CommandLine
@@ -378,7 +378,7 @@ def test_dates_and_times_come_back_as_their_own_type(name: str) -> None:
     np.testing.assert_array_equal(np.isnan(states[:, 0]), frame["when"].isna())
     back = table.decode(states)["when"]
     assert back.dtype == frame["when"].dtype and (back.dropna() == frame["when"].dropna()).all()
-    full = table.fill(frame, np.nan_to_num(states))["when"]
+    full = build(table.filled(frame, np.nan_to_num(states)))["when"]
     assert full.dtype == frame["when"].dtype and full.notna().all()
     pandas.testing.assert_series_equal(full.drop([3, 8]), frame["when"].drop([3, 8]))
     if name == "days":

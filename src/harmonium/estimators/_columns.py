@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
         else:
             given = {cells.name: cells.values.tolist() for cells in frame_of(given).columns}
         X: Any = table.given(given)
-        replace(table, unknown="error").encode(X)
+        table.encode(X, strict=True)
     elif isinstance(given, Mapping):
         listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
         X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)

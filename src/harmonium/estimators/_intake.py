@@ -92,7 +92,7 @@ def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Cod
     """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
     visible = options.visible
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
-    more: dict[str, Any] = {"unknown": options.unknown, "weights": weights, "images": images}
+    more: dict[str, Any] = {"weights": weights, "images": images}
     with _naming_visible():
         return Codec.fit(X, kind, kinds, **more)
 

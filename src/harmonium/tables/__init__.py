@@ -36,7 +36,6 @@ from harmonium.tables.numbered import Numbered as Numbered
 from harmonium.tables.quantiles import Quantiles as Quantiles
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
-    UNKNOWN as UNKNOWN,
     Table as Table,
     blank_rows as blank_rows,
     warn_of_blank as warn_of_blank,

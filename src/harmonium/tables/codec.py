@@ -117,7 +117,6 @@ class Codec:
         *,
         binarise: str = "none",
         seed: int = 0,
-        unknown: str = "missing",
         weights: Tensor | None = None,
         missing: bool = True,
         images: bool = False,
@@ -133,7 +132,6 @@ class Codec:
             kinds: Kinds of some columns of a table, by name, for ``Table.fit``.
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
             seed: Seed of the draws of ``binarise="sample"``.
-            unknown: see ``Table``.
             weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
             missing: whether a matrix may have missing entries, NaN.
             images: whether a matrix may hold images, see ``visible_for``; one of units to be found by "auto"
@@ -161,7 +159,7 @@ class Codec:
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             of_all = [] if visible == "auto" else [cells.name for cells in frame.columns]
             chosen = dict.fromkeys(of_all, visible) | dict(kinds or {})
-            table = Table.fit(frame, chosen, unknown=unknown, weights=weights)
+            table = Table.fit(frame, chosen, weights=weights)
             return cls(table, table.layers)
         if binarise != "none":
             kind = "bernoulli" if visible == "auto" else visible
@@ -188,10 +186,10 @@ class Codec:
 
         Args:
             machine: as trained by the command line or an estimator, or any other.
-            unknown: see ``Table``; None: as in training.
+            unknown: of sequences, see ``Letters``; None: as in training.
 
         Raises:
-            ValueError: metadata that are damaged, or ``unknown`` for a machine without columns of labels.
+            ValueError: metadata that are damaged, or ``unknown`` for a machine of other data.
         """
         about, layers = machine.metadata, [machine.layers[l] for l in machine.visible]
         damaged = "machine: its metadata are damaged"
@@ -209,8 +207,8 @@ class Codec:
             machine, "read", {}, lambda x: isinstance(x, dict) and all(map(str.isidentifier, x))
         )
         if unknown is not None:
-            if not isinstance(encoder, (Table, Letters)):
-                raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
+            if not isinstance(encoder, Letters):
+                raise ValueError(f"unknown: expected none for a machine of no sequences, received {unknown}")
             encoder = replace(encoder, unknown=unknown)
         return cls(encoder, layers, label, None if names is None else tuple(names), reading, machine)
 
@@ -463,8 +461,7 @@ class Codec:
         beside = None
         if isinstance(labels, Series):
             assert self.label is not None
-            unknown = encoder.unknown if isinstance(encoder, Table) else "error"
-            beside = states_of_cells([self.label], [labels], unknown)
+            beside = states_of_cells([self.label], [labels])
         elif labels is not None:
             beside = np.asarray(labels)
         elif self.label is not None:
@@ -504,10 +501,7 @@ class Codec:
         Raises:
             ValueError: data that do not suit the machine.
         """
-        rest, labels = self.apart(dataset)
-        if not self.encoder.tabular:
-            rest = replace(rest, samples=rest.numbers())
-        states = self.rows(rest, torch.float64, labels, keep=False).all()
+        states = self.rows(dataset, torch.float64, keep=False).all()
         states = states.to(self.machine.device, self.machine.dtype)
         self.machine.check_rows(states, dataset.name, missing=True)
         return states
@@ -567,26 +561,22 @@ class Codec:
             return read_weights(file, len(dataset.samples))
         return dataset.row_weights(threshold)
 
-    def units(self, columns: Tensor, rest: DataSet) -> Tensor:
-        """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
+    def hide(self, states: Tensor, cells: Array, rest: DataSet) -> Tensor:
+        """Returns states, (rows, visible width), NaN where cells of the data are marked.
 
         Args:
-            columns: Marks in the order of the data's columns.
-            rest: the data without the label, whose units they are.
-
-        Raises:
-            ValueError: a number of columns that the units do not stand for.
+            states: the states of the data.
+            cells: Marks, (rows, columns) bool, in the order of the data's columns.
+            rest: the data without the label.
         """
         if isinstance(self.encoder, Table):
-            columns = columns[:, self.encoder.order(rest.frame())]
-        n_units = sum(layer.n_units for layer in self.layers) - (self.label is not None)
-        if n_units % columns.shape[1]:
-            raise ValueError(
-                f"{rest.name}: expected a column for each of {n_units} units, received {columns.shape[1]}"
-            )
-        # A column of the data has one unit, or one in each of the planes that follow each other.
-        units = columns.repeat(1, n_units // columns.shape[1])
-        return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
+            widths = [column.width for column in self.encoder.columns]
+            marks = np.repeat(cells[:, self.encoder.order(rest.frame())], widths, 1)
+        else:
+            marks = self.encoder.spread(cells)
+        hidden = states.clone()
+        hidden[:, : marks.shape[1]].masked_fill_(torch.from_numpy(marks).to(states.device), torch.nan)
+        return hidden
 
     def given(self, cells: Sequence[str]) -> Tensor:
         """Returns the states of cells such as ``city=Rom``, (1, visible width), NaN in all other columns.
@@ -600,8 +590,8 @@ class Codec:
             if not equals:
                 raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {text!r}")
             try:
-                place = self.unit_of(name)
-                encoded = states_of_cells([place.column], [place.column.parse(cell)])
+                place, typed = self.unit_of(name), np.array([cell], dtype=object)
+                encoded = states_of_cells([place.column], [Series(name, typed, "object")], strict=True)
             except ValueError as error:
                 reason = str(error).removeprefix("column: ").removeprefix("X: ").partition(" at row 0")[0]
                 raise ValueError(f"given: {reason}") from error
@@ -646,17 +636,16 @@ class Codec:
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.
         """
-        rest, cells = self.apart(dataset)
+        rest, labels = self.apart(dataset)
         data, label = (part.cpu().numpy() for part in self.split(states))
-        labels = None
-        if cells is not None and self.label is not None:
-            labels = cells.filled(self.label.series(label).values)
-        if isinstance(self.encoder, Table):
-            hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
-            hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
-            frame = replace(rest, samples=hidden).frame()
-            return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
-        return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+        if labels is not None and self.label is not None:
+            labels = labels.filled(self.label.series(label).values)
+        if not isinstance(self.encoder, Table):
+            return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+        hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
+        hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
+        frame = replace(rest, samples=hidden).frame()
+        return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
 
 
 def _stored(machine: BoltzmannMachine, part: str, usual: Any, fits: Callable[[Any], bool]) -> Any:

@@ -25,7 +25,7 @@ from harmonium.data import (
     step_of,
     to_numbers,
 )
-from harmonium.data.frame import WHOLE, is_number, of_whole_numbers
+from harmonium.data.frame import WHOLE, is_number
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
@@ -129,10 +129,6 @@ class ColumnCodec(Encoder, ABC):
     @abstractmethod
     def cells_of(self, states: Array) -> Array:
         """Returns the values of states or means; NaN or None for NaN."""
-
-    @abstractmethod
-    def expected(self) -> str:
-        """Describes the cells that have a state."""
 
     def log_slopes_of(self, states: Array) -> Array:
         """Returns ln |slope| of ``states_of`` where it makes these states; 0 where they are discrete."""
@@ -318,33 +314,19 @@ class ColumnCodec(Encoder, ABC):
             return cells.values
         return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
 
-    def parse(self, text: str) -> Series:
-        """Returns a cell from its text: one of the labels by how it is written, else a number.
-
-        Raises:
-            ValueError: a fraction in a column of whole numbers.
-        """
-        value = {str(label): label for label in self.values}.get(text, text)
-        number = float(value) if not isinstance(value, str) or is_number(value) else None
-        if number is not None and of_whole_numbers(self.dtype) and number % 1 != 0:
-            raise ValueError(f"expected a whole number in column {self.name!r}, received {text!r}")
-        if number is not None and (not self.values or number in self.values):
-            return Series(self.name, np.array([number]), "float64")
-        return Series(self.name, np.array([value], dtype=object), "object")
-
-    def complain(self, cells: Series, row: int, first: int) -> str:
-        """Returns the message about a cell without a state, in a row counted from ``first``."""
-        received = cells.values[row : row + 1].tolist()[0]
-        numbers = [x for x in (*self.values, received) if type(x) is float and x >= 0 and x.is_integer()]
-        counts = self.values and len(numbers) == len(self.values) + 1
-        other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        near = self.ends is not None and not isinstance(received, str)
-        takes = "takes the nearest number" if near else "takes such cells as missing"
-        return (
-            f"X: column {self.name!r}: expected "
-            f"{f'cells of the form {self.form}' if self.form else self.expected()}, received "
-            f"{shown(received)} at row {first + row}; correct it, or set unknown to missing, which "
-            f"{takes}{other}"
+    def refuse(self, cells: Series, row: int, first: int = 0) -> None:
+        """Refuses a cell without a state, in a row counted from ``first``."""
+        expected = "cells that were seen"
+        if self.form is not None:
+            expected = f"cells of the form {self.form}"
+        elif self.values:
+            expected = f"one of {few(self.values)}"
+        elif self.ends is not None:
+            expected = f"a number from {shown(self.ends[0])} to {shown(self.ends[1])}"
+        received = shown(cells.values[row : row + 1].tolist()[0])
+        raise ValueError(
+            f"X: column {self.name!r}: expected {expected} as in fit, "
+            f"received {received} at row {first + row}"
         )
 
     # And back

@@ -71,9 +71,6 @@ class Counts(ColumnCodec):
     def grid(self) -> float:
         return float(self.stride)
 
-    def expected(self) -> str:
-        return f"a count from {self.lowest} to {self.largest}{_in_words(self.stride)} as in fit"
-
     def nearest(self, numbers: Array) -> Array:
         steps = np.round((np.clip(numbers, self.lowest, self.largest) - self.lowest) / self.stride)
         return steps * self.stride + self.lowest

@@ -16,7 +16,7 @@ from harmonium.data import Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.cells import all_of, few
+from harmonium.tables.cells import all_of
 from harmonium.tables.column import ColumnCodec
 
 _OTHERS = "other"  # rare labels and new ones, which share a state and come back by this name
@@ -35,9 +35,6 @@ class Labels(ColumnCodec, ABC):
             raise ValueError("values: expected at least one, received none")
         for value in self.values:
             _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
-
-    def expected(self) -> str:
-        return f"one of {few(self.values)} as in fit"
 
     def indices(self, cells: Array) -> Array:
         """Returns the state of every cell, float64; NaN where it is missing or has none."""

@@ -85,12 +85,6 @@ class Line(ColumnCodec):
     def bounds(self) -> tuple[float | None, float | None]:
         return _BOUNDS.get(Layer.registry[self.kind].coding, (None, None))
 
-    def expected(self) -> str:
-        low, high = (None if x is None else x * self.scale + self.mean for x in self.bounds)
-        if high is not None:
-            return f"a number in [{low:g}, {high:g}] as in fit"
-        return "a number" if low is None else "a number from 0"
-
     def states_of(self, values: Array) -> Array:
         states, (low, high) = (values - self.mean) / self.scale, self.bounds
         beyond = (states < (-inf if low is None else low)) | (states > (inf if high is None else high))

@@ -260,7 +260,6 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         kinds,
         binarise=settings.binarise,
         seed=settings.seed,
-        unknown=settings.unknown or "missing",
         missing=False,
         images=settings.may_learn_images,
     )
