@@ -14,7 +14,7 @@ import pytest
 import harmonium as hm
 from harmonium.cli import output
 from harmonium.data import Series, build, encoder_from_dict
-from harmonium.tables import ColumnCodec as Column, Line, Logarithm, OneOf, Quantiles, Table
+from harmonium.tables import ColumnCodec as Column, Labels, Line, Logarithm, Quantiles, Table
 
 from .command_line import CommandLine
 
@@ -196,7 +196,7 @@ def test_cells_without_a_state_are_improbable_and_new_labels_tell_nothing_of_oth
     typed = hm.tables.Table.fit(FRAME.astype({"kind": "category"}))
     given = new.astype({"kind": "category"})
     with pytest.warns(UserWarning, match="as missing"):
-        back = typed.fill(given, typed.encode(given))["kind"]
+        back = build(typed.filled(given, typed.encode(given)))["kind"]
     assert back.tolist() == ["a", "x", "b", "a"] and back.cat.categories.tolist() == ["a", "b", "x"]
     with pytest.raises(ValueError, match="column 'kind': expected one of 'a', 'b' as in fit, received 'x'"):
         rbm.sample(2, given={"kind": "x"})
@@ -419,7 +419,7 @@ def test_rare_labels_share_a_state_with_new_ones() -> None:
     common = [f"c{i}" for i in range(20) for _ in range(10)]
     rare = ["r0"] * 4 + ["r1"] * 2 + ["r2", "r3"]
     column = Column.fit(cells_of([*common, *rare]))
-    assert isinstance(column, OneOf) and column.shared and column.n_states == 21
+    assert isinstance(column, Labels) and column.shared and column.n_states == 21
     states = column.encode(cells_of(["c0", "r2", "never seen"]))
     assert states[0, 0] == 1 and states[1:, -1].tolist() == [1, 1]
     assert column.decode(states, drawn="rows").tolist() == ["c0", "other", "other"]

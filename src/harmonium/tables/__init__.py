@@ -28,11 +28,10 @@ from harmonium.tables.filling import (
 )
 from harmonium.tables.fitting import Fitting as Fitting
 from harmonium.tables.kinds import read_kinds as read_kinds, without_unit as without_unit
-from harmonium.tables.labels import OneOf as OneOf
+from harmonium.tables.labels import Labels as Labels
 from harmonium.tables.line import Line as Line
 from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.logarithm import Logarithm as Logarithm
-from harmonium.tables.numbered import Numbered as Numbered
 from harmonium.tables.quantiles import Quantiles as Quantiles
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,

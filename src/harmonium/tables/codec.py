@@ -35,14 +35,14 @@ from harmonium.data import (
 )
 from harmonium.data.dataset import dense
 from harmonium.data.encoders import BINARISERS
+from harmonium.data.frame import is_number, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
 from harmonium.tables.column import ColumnCodec, states_of
-from harmonium.tables.labels import OneOf
+from harmonium.tables.labels import Labels
 from harmonium.tables.line import Line
-from harmonium.tables.numbered import Numbered
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _P = ParamSpec("_P")
@@ -322,14 +322,14 @@ class Codec:
         units, names = range(layer.n_units), self.own_names()
         if isinstance(encoder, Letters):
             letters = tuple(encoder.alphabet)
-            return [OneOf(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
+            return [Labels(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
         named = names if len(names) == layer.n_units else [str(j) for j in units]
         if isinstance(encoder, Standardise):
             mean, scale = (np.broadcast_to(x, layer.n_units).tolist() for x in (encoder.mean, encoder.scale))
             return [Line(name=named[j], kind=layer.kind, mean=mean[j], scale=scale[j]) for j in units]
         if isinstance(encoder, Identity) and layer.coding == "states":
             states = states_of(layer.kind)
-            return [Numbered(name=name, kind=layer.kind, values=states, states=states) for name in named]
+            return [Labels(name=name, kind=layer.kind, values=states, states=states) for name in named]
         return []
 
     def unit_of(self, column: str) -> Place:
@@ -591,6 +591,8 @@ class Codec:
                 raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {text!r}")
             try:
                 place, typed = self.unit_of(name), np.array([cell], dtype=object)
+                if of_whole_numbers(place.column.dtype) and is_number(cell) and float(cell) % 1 != 0:
+                    raise ValueError(f"expected a whole number in column {name!r}, received {cell!r}")
                 encoded = states_of_cells([place.column], [Series(name, typed, "object")], strict=True)
             except ValueError as error:
                 reason = str(error).removeprefix("column: ").removeprefix("X: ").partition(" at row 0")[0]
