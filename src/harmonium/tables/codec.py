@@ -332,47 +332,47 @@ class Codec:
             return [Labels(name=name, kind=layer.kind, values=states, states=states) for name in named]
         return []
 
+    def places(self) -> list[Place]:
+        """Lists the columns, the label last, with their units; none where units are parts of columns."""
+        known = [*self.columns(), *([] if self.label is None else [self.label])]
+        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
+        found, start = list[tuple[int, int, slice]](), 0
+        for l, layer in zip(numbers, self.layers, strict=True):
+            for unit in range(layer.n_units):
+                found.append((l, unit, slice(start, start + layer.columns_per_unit)))
+                start += layer.columns_per_unit
+        return [Place(column, *place) for column, place in zip(known, found[-len(known) :], strict=False)]
+
     def unit_of(self, column: str) -> Place:
         """Finds the visible unit of a column.
 
         Raises:
             ValueError: no such column.
         """
-        known = [*self.columns(), *([] if self.label is None else [self.label])]
-        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
-        places, start = list[tuple[int, int, slice]](), 0
-        for l, layer in zip(numbers, self.layers, strict=True):
-            width = layer.width // layer.n_units
-            starts = range(start, start + layer.width, width)
-            places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(starts)]
-            start += layer.width
-        for candidate, place in zip(known, places[len(places) - len(known) :], strict=True):
-            if str(candidate.name) == column:
-                return Place(candidate, *place)
+        known = {str(place.column.name): place for place in self.places()}
+        if column in known:
+            return known[column]
         if not known:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes"
             )
-        names = [str(candidate.name) for candidate in known]
         if self.alphabet is not None:
             beside = "" if self.label is None else f", or the label {str(self.label.name)!r}"
             sites = self.layers[0].n_units
             raise ValueError(f"column: expected a site from 1 to {sites}{beside}, received {column!r}")
-        listed, close = ", ".join(map(repr, names)), _checks.close_to(column, names)
+        listed, close = ", ".join(map(repr, known)), _checks.close_to(column, known)
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
-    def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
+    def log_slopes(self, states: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder, summed over observed units of each row, (rows,) float64.
 
-        It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
-        (rows, units) bool, are those of the data to sum over; None: all.
+        It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
         """
         if not self.density:
             return states.new_zeros(len(states), dtype=torch.float64)
         slopes = self.encoder.log_jacobian(self.split(states)[0].double().cpu().numpy())
-        found = torch.from_numpy(slopes).nan_to_num(0.0).to(states.device)
-        return (found if units is None else torch.where(units, found, 0.0)).sum(1)
+        return torch.from_numpy(slopes).nan_to_num(0.0).sum(1).to(states.device)
 
     def log_shares(self, X: Any, machine: BoltzmannMachine, beyond: str = "tail") -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
@@ -482,11 +482,11 @@ class Codec:
         def make(block: Any, index: Index) -> Any:
             with naming(data):
                 if isinstance(encoder, Table):
-                    first = index.start if isinstance(index, slice) else 0
                     if shown == "data":  # a label that was never seen is no missing cell
+                        first = index.start if isinstance(index, slice) else 0
                         blank = np.where(blank_rows(block, encoder), np.nan, 0.0)
                         refuse_blank(torch.from_numpy(blank).unsqueeze(1), start=first)
-                    states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
+                    states = encoder.encode(block, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])

@@ -314,8 +314,8 @@ class ColumnCodec(Encoder, ABC):
             return cells.values
         return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
 
-    def refuse(self, cells: Series, row: int, first: int = 0) -> None:
-        """Refuses a cell without a state, in a row counted from ``first``."""
+    def refuse(self, cells: Series, row: int) -> None:
+        """Refuses a cell without a state."""
         expected = "cells that were seen"
         if self.form is not None:
             expected = f"cells of the form {self.form}"
@@ -325,8 +325,7 @@ class ColumnCodec(Encoder, ABC):
             expected = f"a number from {shown(self.ends[0])} to {shown(self.ends[1])}"
         received = shown(cells.values[row : row + 1].tolist()[0])
         raise ValueError(
-            f"X: column {self.name!r}: expected {expected} as in fit, "
-            f"received {received} at row {first + row}"
+            f"X: column {self.name!r}: expected {expected} as in fit, received {received} at row {row}"
         )
 
     # And back

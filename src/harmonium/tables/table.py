@@ -28,7 +28,6 @@ from harmonium.tables.quantiles import Quantiles
 NEW_CELLS = "X: values never seen in training"
 """The beginning of the warning that cells are taken as missing."""
 _NODES = 32  # of an integral over the states of a number: a component of a tenth of a deviation is still seen
-_FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
 
 
 @final
@@ -142,13 +141,10 @@ class Table(Encoder):
     def in_frames(self) -> Table:
         """Returns a table that decodes to frames, if its rows came from a text file with names.
 
-        Frames are of pandas, or of polars where only polars and narwhals are installed. Without a library of
-        frames the table stays as it is.
+        Without pandas it stays as it is.
         """
-        if self.library != TEXT:
-            return self
-        there = (name for name, needs in _FRAMES.items() if all(find_spec(module) for module in needs))
-        return replace(self, library=next(there, TEXT))
+        there = self.library == TEXT and find_spec("pandas")
+        return replace(self, library="pandas") if there else self
 
     @property
     def left_out(self) -> tuple[ColumnCodec, ...]:
@@ -174,7 +170,6 @@ class Table(Encoder):
     def encode(
         self,
         X: Any,
-        first: int = 0,
         *,
         beyond: str = "end",
         warned: set[Any] | None = None,
@@ -187,7 +182,6 @@ class Table(Encoder):
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
-            first: number of the first row, for messages.
             beyond: see ``ColumnCodec.encode``.
             warned: Names of columns whose cells without a state need no further warning, to which those of
                 this call are added; None: no column's.
@@ -201,7 +195,7 @@ class Table(Encoder):
         """
         frame = frame_of(X)
         series = [frame.columns[j] for j in self.order(frame)]
-        return states_of_cells(self.columns, series, first, beyond=beyond, warned=warned, strict=strict)
+        return states_of_cells(self.columns, series, beyond=beyond, warned=warned, strict=strict)
 
     def log_shares(self, X: Any, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state), (rows, columns with a unit) float64; see ``ColumnCodec``."""
@@ -354,7 +348,6 @@ def _look(column: ColumnCodec) -> tuple[str, int]:
 def states_of_cells(
     columns: Sequence[ColumnCodec],
     series: Sequence[Series],
-    first: int = 0,
     *,
     beyond: str = "end",
     warned: set[Any] | None = None,
@@ -368,7 +361,7 @@ def states_of_cells(
         wrong = np.isnan(known[:, 0]) & ~cells.missing
         row = int(wrong.argmax())
         if wrong.any() and strict:
-            column.refuse(cells, row, first)
+            column.refuse(cells, row)
         if wrong.any() and column.name not in warned:
             warned.add(column.name)
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")

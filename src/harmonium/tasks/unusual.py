@@ -78,8 +78,8 @@ def unusual_cells(
     _checks.positive_int(max_cells, "max_cells")
     generator = _random.as_generator(seed, machine.device)
     codec = Codec.of(machine)
-    columns = [*codec.columns(), *([] if codec.label is None else [codec.label])]
-    if not columns:
+    places = codec.places()
+    if not places:
         raise ValueError(
             "machine: expected one with a unit for each column, received one without: columns have several, "
             "such as bit-planes, or its metadata lack the codec of its data"
@@ -88,7 +88,6 @@ def unusual_cells(
         X = np.asarray(X)
     states = codec.rows(X, torch.float64, keep=False).all().to(machine.device)
     given = _list_cells(codec, X)
-    places = [codec.unit_of(str(column.name)) for column in columns]
     found = list[UnusualCell]()
     for rows in torch.split(torch.arange(len(states), device="cpu"), _ROWS):
         v, index = states[rows.to(states.device)], rows.numpy()
