@@ -199,7 +199,9 @@ class ColumnCodec(Encoder, ABC):
         try:
             labels = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
             form = None if labels else cells.form
-            numbers = _in_numbers(cells, form)
+            numbers = cells
+            if form is not None:
+                numbers = Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             unit = Layer.registry[_checks.one_of(chosen, "kind", Layer.registry)]
             seen = numbers.values[~numbers.missing]
@@ -225,17 +227,12 @@ class ColumnCodec(Encoder, ABC):
         Raises:
             ValueError: fewer than two classes, or real numbers.
         """
-        seen = cells.values[~cells.missing]
-        real = seen[seen != np.round(seen)] if cells.numeric else seen[:0]
-        if len(real):
+        values = values_of(replace(cells, categories=None))
+        if len(values) < 2 or (cells.numeric and any(x % 1 for x in values)):
             raise ValueError(
-                f"label: expected classes in column {cells.name!r}, received real numbers such as "
-                f"{real[0]:g}; a column that is no label is learned like any other, and can be predicted"
-            )
-        if len(set(seen.tolist())) < 2:
-            raise ValueError(
-                f"label: expected at least two classes in column {cells.name!r}, received "
-                f"{seen[:1].tolist()}; an empty cell is a missing label"
+                f"label: expected at least two classes in column {cells.name!r}, none of them a fraction, "
+                f"received {few(values)}; an empty cell is a missing label, and numbers are columns like any "
+                "other, which can be predicted"
             )
         return cls.fit(cells, "categorical")
 
@@ -307,12 +304,16 @@ class ColumnCodec(Encoder, ABC):
 
     def _values(self, cells: Series) -> Array:
         """Returns cells as ``states_of`` takes them, (rows,): labels, or numbers."""
-        if self.form is None and not any(isinstance(value, str) for value in self.values):
-            cells = _parsed(cells)
-        cells = _in_numbers(cells, self.form)
-        if cells.numeric or not self._numeric:
+        if cells.numeric:
             return cells.values
-        return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
+        values: list[Any] = cells.values.tolist()
+        if self.form is not None:
+            return to_numbers(values, self.form)
+        if not any(isinstance(value, str) for value in self.values):  # text has numbers of other files
+            values = [float(x) if isinstance(x, str) and is_number(x) else x for x in values]
+        if self._numeric:
+            return np.array([x if isinstance(x, (int, float)) else math.nan for x in values], np.float64)
+        return np.array(values, dtype=object)
 
     def refuse(self, cells: Series, row: int) -> None:
         """Refuses a cell without a state."""
@@ -345,11 +346,9 @@ class ColumnCodec(Encoder, ABC):
         one = states[:, 0] if self.width == 1 else states
         if self.ranked and (not rounded or (drawn is None and len(self.values) > 2)):
             cells = self.numbers(one)  # a mean of two numbers is one of them, of more it lies between
-        elif drawn is None:
-            cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
         else:
             cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
-            for tail in self.open_tails:
+            for tail in self.open_tails if drawn else ():
                 cells = np.where(tail.holds(one), tail.numbers(one), cells)
         if rounded and self.step is not None:
             cells = _round_to(cells, self.step)
@@ -510,22 +509,6 @@ def name_of(cells: Series) -> str | int:
     """Returns the name of a column, or its number."""
     name: Any = cells.name
     return int(name) if hasattr(name, "__index__") else str(name)
-
-
-def _in_numbers(cells: Series, form: str | None) -> Series:
-    """Returns the cells of a column of dates, times or amounts as numbers."""
-    if form is None or cells.numeric:
-        return cells
-    return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
-
-
-def _parsed(cells: Series) -> Series:
-    """Returns text with its numbers as numbers, for a column that had no text in training."""
-    if cells.numeric:
-        return cells
-    values = np.empty(len(cells.values), dtype=object)
-    values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
-    return replace(cells, values=values)
 
 
 def _round_to(cells: Array, step: float) -> Array:
