@@ -495,44 +495,36 @@ class Codec:
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     @_naming_data
-    def states(self, dataset: DataSet) -> Tensor:
-        """Returns data as visible states of the machine, (rows, visible width), NaN where a cell is missing.
-
-        Raises:
-            ValueError: data that do not suit the machine.
-        """
-        states = self.rows(dataset, torch.float64, keep=False).all()
-        states = states.to(self.machine.device, self.machine.dtype)
-        self.machine.check_rows(states, dataset.name, missing=True)
-        return states
-
-    @_naming_data
-    def observed_rows(self, X: Any, *, missing: bool = False, beyond: str = "end") -> Rows:
+    def observed_rows(
+        self, X: Any, *, missing: bool = False, blank: bool = False, beyond: str = "end"
+    ) -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
             X: see ``rows``.
             missing: whether cells may be missing.
+            blank: whether a row may show nothing.
             beyond: see ``rows``.
 
         Raises:
-            ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
+            ValueError: a missing cell or a row without any that may not be, or data that do not suit the
                 machine.
         """
-        rows = self.rows(X, self.machine.dtype, shown="anything", beyond=beyond)
-        looked_at = rows.in_memory or (missing and getattr(X, "samples", X).dtype.kind in "fO")
-        any_missing, start, name = False, 0, getattr(X, "name", "X")
+        shown, name = "nothing" if blank else "anything", getattr(X, "name", "X")
+        rows = self.rows(X, self.machine.dtype, shown=shown, beyond=beyond)
+        looked_at = rows.in_memory or blank or (missing and getattr(X, "samples", X).dtype.kind in "fO")
+        any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
             hole = chunk.isnan().any(1)
-            if bool(hole.any()):
-                if not missing:
-                    row = start + int(hole.int().argmax())
-                    raise ValueError(
-                        f"{name}: expected no missing cell, received one in row {row}; "
-                        "harmonium impute fills them in"
-                    )
+            if not missing and bool(hole.any()):
+                row = start + int(hole.int().argmax())
+                raise ValueError(
+                    f"{name}: expected no missing cell, received one in row {row}; harmonium impute fills "
+                    "them in"
+                )
+            any_missing |= bool(hole.any())
+            if any_missing or blank:
                 self.machine.check_batch(chunk, range(start, start + len(chunk)), name)
-                any_missing = True
             start += len(chunk)
         rows.missing = any_missing
         return rows

@@ -103,7 +103,7 @@ def _find_missing(
         absent |= missing_at_random(X.shape[0], X.shape[1], float(fraction), seed=seed).numpy()
     elif missing != "nan":
         raise ValueError(f"missing: expected nan or random:FRACTION of at most 1, received {missing!r}")
-    states = coding.states(dataset)
+    states = coding.observed_rows(dataset, missing=True, blank=True).all().to(machine.device)
     hidden = coding.hide(states, absent, rest)
     if bool(coding.split(hidden)[0].isnan().any()):
         warn_of_rough(machine)

@@ -63,7 +63,7 @@ def predict(
             f"with_probabilities: expected labels or counts in {column!r}, received real numbers"
         )
     dataset = coding.read(data, lacking=column)
-    states = coding.states(dataset)
+    states = coding.observed_rows(dataset, missing=True, blank=True).all().to(machine.device)
     truth = states[:, place.states].cpu().numpy().copy()
     with working(f"predicting {len(states)} rows"):
         found = predict_column(
