@@ -174,11 +174,7 @@ class ColumnCodec(Encoder, ABC):
 
         Args:
             cells: Cells, at least one of which is not missing.
-            kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
-                booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
-                times Gaussian by the likeliest transform, or with many exact zeros among positive
-                ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``.
+            kind: of its unit, with what is known beyond the cells, see ``Table.fit``; None chooses.
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:

@@ -85,7 +85,7 @@ class Table(Encoder):
 
         Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
         repeated numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
-        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``ColumnCodec.fit``).
+        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli.
         Columns of one value or none, of row numbers, and of text that hardly repeats are left out, with a
         warning that names them all.
 
@@ -95,9 +95,9 @@ class Table(Encoder):
             kinds: Kinds of columns, by name (by number in an array), that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
                 for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
-                With what is known beyond the cells: {"kind": "categorical", "values": [...]}, {"kind":
-                "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100}, {"kind":
-                "gaussian", "transform": "log"}.
+                With what is known beyond the cells: {"kind": "categorical", "values": [...], "rare": 5},
+                {"kind": "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100},
+                {"kind": "gaussian", "transform": "log"}, of which "auto" is the likeliest.
             weights: Row weights, (rows,), at least 0 and not all 0, for means and deviations; rows of
                 weight 0 are not looked at. None means uniform.
 
