@@ -162,7 +162,7 @@ class Subject:
 
 
 def fill_learned(section: Section, subject: Subject) -> None:
-    """Fills the section on what was learned: likelihoods beside simple models, links, worst columns."""
+    """Fills the section on what was learned: likelihoods beside independent columns, links, worst columns."""
     if subject.greys is not None:
         section.absent = "The rows are images: their samples stand below."
         return
