@@ -49,6 +49,9 @@ class Counts(ColumnCodec):
         lowest: int | None = None,
         step: int | None = None,
     ) -> dict[str, Any]:
+        for name, value in (("largest", largest), ("lowest", lowest)):
+            if value is not None and not (isinstance(value, int) and abs(value) < LONG):
+                raise ValueError(f"{name}: expected a whole number below 2^53, received {value!r}")
         seen, least, stride = numbers_of(cells), lowest or 0, 1 if step is None else step
         wrong = seen[(seen < least) | (seen != np.round(seen)) | ((seen - least) % stride != 0)]
         if len(wrong):
