@@ -223,12 +223,17 @@ class ColumnCodec(Encoder, ABC):
         Raises:
             ValueError: fewer than two classes, or real numbers.
         """
-        values = values_of(replace(cells, categories=None))
-        if len(values) < 2 or (cells.numeric and any(x % 1 for x in values)):
+        seen = cells.values[~cells.missing]
+        real = seen[seen != np.round(seen)] if cells.numeric else seen[:0]
+        if len(real):
             raise ValueError(
-                f"label: expected at least two classes in column {cells.name!r}, none of them a fraction, "
-                f"received {few(values)}; an empty cell is a missing label, and numbers are columns like any "
-                "other, which can be predicted"
+                f"label: expected classes in column {cells.name!r}, received real numbers such as "
+                f"{real[0]:g}; a column that is no label is learned like any other, and can be predicted"
+            )
+        if len(set(seen.tolist())) < 2:
+            raise ValueError(
+                f"label: expected at least two classes in column {cells.name!r}, received "
+                f"{seen[:1].tolist()}; an empty cell is a missing label"
             )
         return cls.fit(cells, "categorical")
 
