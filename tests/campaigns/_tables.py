@@ -164,7 +164,8 @@ def _machine_kind(table: bytes) -> Kind:
 
 def _states(path: Path) -> Any:
     coding = Codec.of(hm.load(path))
-    states = coding.states(coding.read(str(path.with_name("table.csv")))).nan_to_num(-1.0)
+    rows = coding.observed_rows(coding.read(str(path.with_name("table.csv"))), missing=True, blank=True)
+    states = rows.all().nan_to_num(-1.0)
     rows, labels = coding.decode(states)
     assert isinstance(rows, Frame) and labels is not None
     return states.tolist(), [cells.values.tolist() for cells in (*rows.columns, labels)]

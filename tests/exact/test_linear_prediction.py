@@ -116,8 +116,8 @@ def test_means_along_a_curve_are_those_of_cells() -> None:
     nodes = np.linspace(-9, 9, 4001)  # of a standard normal number, whose cells stay within those seen
     weights = np.exp(-(nodes**2) / 2)
     (column,) = table.columns
-    assert column.filled is not None
-    low, high = column.filled
+    assert column.ends is not None
+    low, high = column.ends
     p, means = hidden_states.posterior(v[:1]).probabilities[0], hidden_states.parts[0].means[:, 0].detach()
     value = sum(
         float(q) * weights @ column.cells_of(float(m) + nodes).clip(low, high) / weights.sum()

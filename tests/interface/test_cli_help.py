@@ -91,7 +91,7 @@ def planted(
         plain: without the machine.
     \"""
     coding, source = run.load()
-    v = coding.states(coding.read(data))[:rows]
+    v = coding.observed_rows(coding.read(data), missing=True, blank=True).all()[:rows]
     result = {"rows": len(v), of: float(coding.machine.free_energy(v).mean().detach())}
     return result if plain else {"machine": source, **result}
 """

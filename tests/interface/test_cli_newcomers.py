@@ -73,7 +73,7 @@ MISTAKES = {
     "one state": ([*TRAIN[:3], "--hidden", "categorical:3:1"], ["--hidden: ", "'categorical:3:1'"]),
     "what to do with new cells": (
         [*TRAIN, "--unknown", "skip"],
-        ["--unknown: ", "error, missing", "'skip'"],
+        ["--unknown: ", "a file of sequences"],
     ),
     "data for a run": (
         ["predict", "table.csv", "run", "--out", "p.csv"],

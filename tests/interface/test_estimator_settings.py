@@ -222,7 +222,6 @@ STRUCTURE = {
     "hidden_kind": "spin",
     "hidden_states": 3,
     "visible": "spin",
-    "unknown": "error",
     "dtype": "float64",
 }
 

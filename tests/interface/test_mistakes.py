@@ -86,8 +86,8 @@ MISTAKES = {
         r"X has 3 features, but RBM is expecting 4 features",
     ),
     "a category that is new": (
-        lambda: rbm(unknown="error").fit(TABLE).transform(np.array([["c", 1]], object)),
-        r"X: column 0: expected one of 'a', 'b' as in fit, received 'c' at row 0.*set unknown to missing",
+        lambda: rbm().fit(TABLE).sample(given={0: "c"}),
+        r"X: column 0: expected one of 'a', 'b' as in fit, received 'c' at row 0",
     ),
     "a column that is not there": (
         lambda: rbm().fit(BITS).predict_column(BITS, "age"),

@@ -107,7 +107,7 @@ DATA: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
     ),
     "positive": (lambda _: random().gamma(2.0, 3.0, (ROWS, 3)), {"visible": "relu"}),
     "interval": (lambda _: random().normal(3, 5, (ROWS, 3)), {"visible": "truncated_gaussian"}),
-    "frame": (lambda _: frame(), {"unknown": "error"}),
+    "frame": (lambda _: frame(), {}),
     "frame of kinds": (lambda _: frame(), {"kinds": KINDS}),
     "weighted frame": (lambda _: frame(), {"weights": 1.0 + torch.arange(ROWS, dtype=torch.float64) % 4}),
     "polars": (lambda _: polars_frame(), {}),

@@ -42,10 +42,8 @@ ImageShape = Annotated[str, Setting(help="Shape of an image, such as 28x28, wher
 Unknown = Annotated[
     Literal["error", "missing"],
     Setting(
-        help="Of later values that training never saw, such as a new category: missing takes them as missing "
-        "where other cells are predicted, and as improbable in scores, with a warning; error refuses them. "
-        "If not given as in training, and there missing. In sequences the same of letters that stand for "
-        "several, which are gaps if not given.",
+        help="Of letters of sequences that stand for several: missing sums over them, error refuses them. "
+        "If not given as in training, and there gaps.",
     ),
 ]
 
@@ -106,7 +104,7 @@ class Trained(Checked):
         """Returns the machine with the coding of its data, and the file that it comes from.
 
         Args:
-            unknown: what a cell is taken as that its column has no state for, "error" or "missing"; None: as
+            unknown: of sequences, what letters that stand for several are taken as; None: as
                 in training.
             evidence: observed variables of a file of UAI.
 

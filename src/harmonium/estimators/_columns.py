@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ def rows_given(estimator: Any, given: Any, times: int) -> Any:
         else:
             given = {cells.name: cells.values.tolist() for cells in frame_of(given).columns}
         X: Any = table.given(given)
-        replace(table, unknown="error").encode(X)
+        table.encode(X, strict=True)
     elif isinstance(given, Mapping):
         listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
         X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)
@@ -114,10 +113,9 @@ def probabilities_of(fitted: Fitted, v: Tensor, j: int, told: ColumnPrediction) 
     if known is None or not known.values:
         alike = v[:1].nan_to_num(0.0).expand(len(states), -1)
         return ColumnProbabilities(tuple(cells_of(fitted, alike, j, states, rounded=True).tolist()), p)
-    labels = series_of(known.name, list(known.labels), known.dtype)
+    labels = series_of(known.name, list(known.values), known.dtype)
     places = (known.encode(labels)[:, None] == states.cpu().numpy()).all(-1).argmax(1)
-    p = p[:, places] * np.exp(known.log_shares(labels))  # rare labels share a state
-    return ColumnProbabilities(tuple(known.labels), p / p.sum(1, keepdims=True))
+    return ColumnProbabilities(known.values, p[:, places])
 
 
 def _column(fitted: Fitted, j: int) -> ColumnCodec | None:

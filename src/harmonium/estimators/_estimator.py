@@ -28,7 +28,7 @@ from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
 from harmonium.likelihood import LogPartition, find_log_partition
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import UNKNOWN, CellInterval, Table, find_intervals
+from harmonium.tables import CellInterval, Table, find_intervals
 from harmonium.tasks import unobserved
 from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
 
@@ -38,7 +38,6 @@ class _Options:
     """The parameters that any training reads."""
 
     visible: Annotated[str | Mapping[Any, str], Setting(ChainMap({"auto": None}, Layer.registry))] = "auto"
-    unknown: Annotated[str, Setting(UNKNOWN)] = "missing"
     hidden_kind: Annotated[str, Setting(Layer.registry)] = "bernoulli"
     hidden_states: Annotated[int, Setting(Interval(2, whole=True))] = 2
     method: Annotated[str, Setting(METHODS)] = "auto"
@@ -316,7 +315,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
                 ``harmonium.tasks.impute``.
             value: "nearest": the most probable label, and of numbers the mean, rounded as all of the column
                 are, such as to whole ones; "mean": rounded for types of whole numbers alone; "draw": one draw
-                given the rest of the row. All stay within what was seen of their column, or its ``limits``.
+                given the rest of the row. All stay within what was seen of their column.
             draws: chains or searches of every row, at least 1.
             sweeps: Sweeps of every chain, at least 2.
             random_state: int, ``RandomState``, or None for that of the estimator.

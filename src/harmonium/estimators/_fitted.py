@@ -17,7 +17,7 @@ from harmonium import _checks, _random
 from harmonium._random import as_generator
 from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
-from harmonium.data import Encoder
+from harmonium.data import Encoder, build
 from harmonium.estimators._intake import Array, dtype_of
 from harmonium.likelihood import LogPartition
 from harmonium.machine import BoltzmannMachine
@@ -167,10 +167,10 @@ class Fitted:
         return rows if isinstance(self.encoder, Table) else _as_array(rows, dtype_of(like))
 
     def fill(self, X: Any, v: Tensor, *, rounded: bool = True, drawn: str | None = None) -> Any:
-        """Returns validated rows with their missing cells taken from visible states, see ``Table.fill``."""
+        """Returns validated rows with their missing cells taken from visible states, see ``Table.filled``."""
         if isinstance(self.encoder, Table):
             states = v[:, : self.data_width].double()
-            return self.encoder.fill(X, states, rounded=rounded, drawn=drawn)
+            return build(self.encoder.filled(X, states, rounded=rounded, drawn=drawn))
         return np.where(np.isnan(X), self.decode(v, like=X), X.astype(dtype_of(X)))
 
     def rows_to_keep(self, count: int) -> Tensor:

@@ -19,7 +19,7 @@ from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
-from harmonium.tables import Codec, ColumnCodec, OneOf, Table, blank_rows, warn_of_blank
+from harmonium.tables import Codec, ColumnCodec, Labels, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
 
@@ -92,7 +92,7 @@ def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Cod
     """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
     visible = options.visible
     kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
-    more: dict[str, Any] = {"unknown": options.unknown, "weights": weights, "images": images}
+    more: dict[str, Any] = {"weights": weights, "images": images}
     with _naming_visible():
         return Codec.fit(X, kind, kinds, **more)
 
@@ -170,7 +170,7 @@ def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str =
 def column_of(classes: Array) -> ColumnCodec:
     """The classes as a column of a table, which a machine's metadata keep."""
     values = [float(x) if isinstance(x, int) and not isinstance(x, bool) else x for x in classes.tolist()]
-    return OneOf(name="label", dtype=str(classes.dtype), kind="categorical", values=tuple(values))
+    return Labels(name="label", dtype=str(classes.dtype), kind="categorical", values=tuple(values))
 
 
 def classes_of(description: Any) -> Array:

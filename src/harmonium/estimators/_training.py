@@ -33,7 +33,7 @@ from harmonium.training import (
     say_unused,
 )
 
-_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "dtype")
+_STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "dtype")
 _DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
 _EVALUATE = 50  # updates between two evaluations of early stopping, at least

@@ -34,11 +34,7 @@ class RBM(FeatureEstimator):
             ``harmonium.tables.visible_for`` for all kinds. Of a data frame, of text, and of an array that
             holds columns of 0 and 1 beside fractions, each column has a kind of its own: "auto" looks at it
             (``harmonium.tables.Table``), {"age": "gaussian", …} says it for some, by name or number, and
-            {"id": "ignore"} leaves a column out, {"age": {"limits": [0, 120]}} limits what is filled in or
-            drawn of one.
-        unknown: of a table, what becomes of a later label that its column has no state for: "missing" takes
-            it as missing, with a warning, where other cells are predicted, and as improbable where rows are
-            scored; "error" refuses it, and counts beyond the largest.
+            {"id": "ignore"} leaves a column out.
         hidden_kind: kind of the hidden units, any of the same; those without a bound, such as "gaussian" and
             "relu", need visible units with one.
         hidden_states: states of each hidden unit, at least 2; read only with "categorical" and "binomial".
@@ -101,7 +97,7 @@ class RBM(FeatureEstimator):
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
             optimiser's memory of the last one. It refuses, as ``partial_fit`` does, another ``n_hidden``,
-            ``hidden_kind``, ``hidden_states``, ``visible``, ``unknown`` or ``dtype``.
+            ``hidden_kind``, ``hidden_states``, ``visible`` or ``dtype``.
         log_partition: how ln Z is found for ``score_samples``. "exact": by enumeration of the visible or of
             the hidden states, up to 2^35 unit updates (states times columns of the machine); "ais": by
             annealed importance sampling; "auto": "exact" up to 2^28 unit updates (a few seconds), else "ais".

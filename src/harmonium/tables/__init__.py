@@ -6,10 +6,6 @@
 """
 
 from harmonium.tables.arrays import visible_for as visible_for
-from harmonium.tables.baselines import (
-    Baselines as Baselines,
-    score_baselines as score_baselines,
-)
 from harmonium.tables.codec import Codec as Codec, Place as Place
 from harmonium.tables.collapse import find_collapse as find_collapse
 from harmonium.tables.column import (
@@ -31,17 +27,14 @@ from harmonium.tables.filling import (
     find_intervals as find_intervals,
 )
 from harmonium.tables.fitting import Fitting as Fitting
-from harmonium.tables.interval import Interval as Interval
 from harmonium.tables.kinds import read_kinds as read_kinds, without_unit as without_unit
-from harmonium.tables.labels import OneOf as OneOf
+from harmonium.tables.labels import Labels as Labels
 from harmonium.tables.line import Line as Line
 from harmonium.tables.linear import LinearPrediction as LinearPrediction
 from harmonium.tables.logarithm import Logarithm as Logarithm
-from harmonium.tables.numbered import Numbered as Numbered
 from harmonium.tables.quantiles import Quantiles as Quantiles
 from harmonium.tables.table import (
     NEW_CELLS as NEW_CELLS,
-    UNKNOWN as UNKNOWN,
     Table as Table,
     blank_rows as blank_rows,
     warn_of_blank as warn_of_blank,

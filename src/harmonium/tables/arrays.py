@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from harmonium import _checks
 from harmonium._rows import Moments
-from harmonium.data import Encoder, Rows, Standardise
+from harmonium.data import Encoder, Identity, OneHot, Rows, Standardise
 from harmonium.layers import Layer
-from harmonium.tables.column import Seen, codecs_for, states_of
+from harmonium.tables.column import states_of
+from harmonium.tables.line import refuse_beyond
 from harmonium.training import is_table
 
 _DIFFERENT = 64  # entries of an array that are told apart; more than units of listed states have
+_BITS = (0.0, 1.0)  # the states of most two-valued units; data of 0 and 1 become the two states of any
+
+
+class _Seen(NamedTuple):
+    """Statistics from one pass over an array.
+
+    Attributes:
+        moments: mean and variance of each column, (width,), NaN where it was never observed.
+        low: the smallest entry, in the dtype of the rows.
+        high: the largest.
+        values: different entries, all of them where they are few.
+        uncounted: an entry that is no whole number from 0; None: there is none.
+    """
+
+    moments: tuple[Tensor, Tensor]
+    low: float
+    high: float
+    values: Sequence[float]
+    uncounted: float | None
+
+    def beside(self, states: Sequence[float] | set[float]) -> float | None:
+        """Returns an entry that is none of some states; None where all are."""
+        return next((value for value in self.values if value not in states), None)
 
 
 def visible_for(
@@ -30,7 +57,7 @@ def visible_for(
             "double_relu"; "relu" takes numbers from 0 and scales the columns; "truncated_gaussian" takes any
             numbers and moves the range of all of them to [0, 1], where it is not within [0, 1] already;
             "truncated_gauss_bernoulli" takes numbers in [0, 1], of which exact zeros are a kind of their own.
-            Other kinds take what the codecs of their ``coding`` do.
+            Other kinds of listed states take these.
         weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
         images: whether grey levels, numbers in [0, 1] or whole ones up to 255, are pixels in more columns
             than a table of one kind has. Gaussian units then have one mean and one deviation for all, so that
@@ -57,7 +84,7 @@ def visible_for(
         pairs = [name for name, layer in Layer.registry.items() if layer.two_values is not None]
         kind = next((name for name in pairs if seen.beside(states_of(name)) is None), "gaussian")
     try:
-        n_states, encoder = codecs_for(kind)[0].of_array(Layer.registry[kind], seen)
+        n_states, encoder = _encoder_for(kind, seen)
     except ValueError as error:
         raise ValueError(f'X: for visible="{kind}": {error}') from error
     layer = Layer.registry[kind].plain(rows.width, n_states)
@@ -67,7 +94,44 @@ def visible_for(
     return layer, encoder
 
 
-def _look_at(rows: Rows, weights: Tensor | None) -> Seen:
+def _encoder_for(kind: str, seen: _Seen) -> tuple[int, Encoder]:
+    """Returns the number of states of units of a kind, and the encoder of an array for them."""
+    coding, (mean, variance) = Layer.registry[kind].coding, seen.moments
+    if coding == "states":
+        return _encoder_of_states(states_of(kind), seen)
+    refuse_beyond(coding, seen.low, seen.high)
+    if coding == "standardised":
+        return 2, Standardise.from_moments(mean, variance)
+    if coding == "scaled":
+        return 2, Standardise.from_moments(torch.zeros_like(mean), variance + mean.square())
+    if coding in ("interval", "fractions"):
+        within = seen.low >= 0 and seen.high <= 1
+        return 2, Identity() if within else Standardise(seen.low, (seen.high - seen.low) or 1.0)
+    if coding not in ("one-hot", "counts"):
+        raise ValueError("expected columns of a table, received an array")
+    if seen.uncounted is not None:
+        expected = "integers 0..q-1" if coding == "one-hot" else "counts 0..N"
+        raise ValueError(f"expected {expected}, received {seen.uncounted:g}")
+    n_states = max(1, int(seen.high)) + 1
+    return n_states, OneHot(n_states) if coding == "one-hot" else Identity()
+
+
+def _encoder_of_states(states: tuple[float, ...], seen: _Seen) -> tuple[int, Encoder]:
+    """Returns what ``_encoder_for`` does for units of listed states; data may have 0 and 1 for two."""
+    pair, wrong = len(states) == 2, seen.beside(states)
+    if wrong is None:
+        return len(states), Identity()
+    if pair and seen.beside(_BITS) is None:
+        return 2, Standardise.of_bits(*states)
+    bits = " or {0, 1}" if pair and states != _BITS else ""
+    wrong = seen.beside({*states, *_BITS}) if pair else wrong
+    received = f"both {states[0]:g} and 0" if wrong is None else f"{wrong:g}"
+    remedy = "; hm.data.threshold, or binarise, makes 0 and 1 of grey levels" if pair else ""
+    listed = ", ".join(f"{x:g}" for x in states)
+    raise ValueError(f"expected values in {{{listed}}}{bits}, received {received}{remedy}")
+
+
+def _look_at(rows: Rows, weights: Tensor | None) -> _Seen:
     """Reads all rows once."""
     moments, ends, values = Moments(), list[Tensor](), list[float]()
     uncounted: float | None = None
@@ -85,4 +149,4 @@ def _look_at(rows: Rows, weights: Tensor | None) -> Seen:
             wrong = observed[(observed < 0) | (observed != observed.floor())]
             uncounted = float(wrong[0]) if len(wrong) else None
     low, high = (float(torch.stack(x).amin()) for x in (ends[::2], [-x for x in ends[1::2]]))
-    return Seen(moments.result(), low, -high, values, uncounted)
+    return _Seen(moments.result(), low, -high, values, uncounted)

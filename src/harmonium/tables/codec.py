@@ -35,14 +35,14 @@ from harmonium.data import (
 )
 from harmonium.data.dataset import dense
 from harmonium.data.encoders import BINARISERS
+from harmonium.data.frame import is_number, of_whole_numbers
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables.arrays import visible_for
 from harmonium.tables.column import ColumnCodec, states_of
-from harmonium.tables.labels import OneOf
+from harmonium.tables.labels import Labels
 from harmonium.tables.line import Line
-from harmonium.tables.numbered import Numbered
 from harmonium.tables.table import Table, blank_rows, log_masses, states_of_cells, warn_of_blank
 
 _P = ParamSpec("_P")
@@ -117,7 +117,6 @@ class Codec:
         *,
         binarise: str = "none",
         seed: int = 0,
-        unknown: str = "missing",
         weights: Tensor | None = None,
         missing: bool = True,
         images: bool = False,
@@ -133,7 +132,6 @@ class Codec:
             kinds: Kinds of some columns of a table, by name, for ``Table.fit``.
             binarise: what makes 0 and 1 of grey levels first: one of ``BINARISE``.
             seed: Seed of the draws of ``binarise="sample"``.
-            unknown: see ``Table``.
             weights: Row weights, (rows,), above 0, for means and deviations; None means uniform.
             missing: whether a matrix may have missing entries, NaN.
             images: whether a matrix may hold images, see ``visible_for``; one of units to be found by "auto"
@@ -161,7 +159,7 @@ class Codec:
                 raise ValueError(f"binarise: expected none for a table, received {binarise}")
             of_all = [] if visible == "auto" else [cells.name for cells in frame.columns]
             chosen = dict.fromkeys(of_all, visible) | dict(kinds or {})
-            table = Table.fit(frame, chosen, unknown=unknown, weights=weights)
+            table = Table.fit(frame, chosen, weights=weights)
             return cls(table, table.layers)
         if binarise != "none":
             kind = "bernoulli" if visible == "auto" else visible
@@ -188,10 +186,10 @@ class Codec:
 
         Args:
             machine: as trained by the command line or an estimator, or any other.
-            unknown: see ``Table``; None: as in training.
+            unknown: of sequences, see ``Letters``; None: as in training.
 
         Raises:
-            ValueError: metadata that are damaged, or ``unknown`` for a machine without columns of labels.
+            ValueError: metadata that are damaged, or ``unknown`` for a machine of other data.
         """
         about, layers = machine.metadata, [machine.layers[l] for l in machine.visible]
         damaged = "machine: its metadata are damaged"
@@ -209,8 +207,8 @@ class Codec:
             machine, "read", {}, lambda x: isinstance(x, dict) and all(map(str.isidentifier, x))
         )
         if unknown is not None:
-            if not isinstance(encoder, (Table, Letters)):
-                raise ValueError(f"unknown: expected none for a machine of numbers alone, received {unknown}")
+            if not isinstance(encoder, Letters):
+                raise ValueError(f"unknown: expected none for a machine of no sequences, received {unknown}")
             encoder = replace(encoder, unknown=unknown)
         return cls(encoder, layers, label, None if names is None else tuple(names), reading, machine)
 
@@ -324,15 +322,26 @@ class Codec:
         units, names = range(layer.n_units), self.own_names()
         if isinstance(encoder, Letters):
             letters = tuple(encoder.alphabet)
-            return [OneOf(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
+            return [Labels(name=str(j + 1), dtype="str", kind=layer.kind, values=letters) for j in units]
         named = names if len(names) == layer.n_units else [str(j) for j in units]
         if isinstance(encoder, Standardise):
             mean, scale = (np.broadcast_to(x, layer.n_units).tolist() for x in (encoder.mean, encoder.scale))
             return [Line(name=named[j], kind=layer.kind, mean=mean[j], scale=scale[j]) for j in units]
         if isinstance(encoder, Identity) and layer.coding == "states":
             states = states_of(layer.kind)
-            return [Numbered(name=name, kind=layer.kind, values=states, states=states) for name in named]
+            return [Labels(name=name, kind=layer.kind, values=states, states=states) for name in named]
         return []
+
+    def places(self) -> list[Place]:
+        """Lists the columns, the label last, with their units; none where units are parts of columns."""
+        known = [*self.columns(), *([] if self.label is None else [self.label])]
+        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
+        found, start = list[tuple[int, int, slice]](), 0
+        for l, layer in zip(numbers, self.layers, strict=True):
+            for unit in range(layer.n_units):
+                found.append((l, unit, slice(start, start + layer.columns_per_unit)))
+                start += layer.columns_per_unit
+        return [Place(column, *place) for column, place in zip(known, found[-len(known) :], strict=False)]
 
     def unit_of(self, column: str) -> Place:
         """Finds the visible unit of a column.
@@ -340,41 +349,30 @@ class Codec:
         Raises:
             ValueError: no such column.
         """
-        known = [*self.columns(), *([] if self.label is None else [self.label])]
-        numbers = range(len(self.layers)) if self._machine is None else self._machine.visible
-        places, start = list[tuple[int, int, slice]](), 0
-        for l, layer in zip(numbers, self.layers, strict=True):
-            width = layer.width // layer.n_units
-            starts = range(start, start + layer.width, width)
-            places += [(l, unit, slice(end, end + width)) for unit, end in enumerate(starts)]
-            start += layer.width
-        for candidate, place in zip(known, places[len(places) - len(known) :], strict=True):
-            if str(candidate.name) == column:
-                return Place(candidate, *place)
+        known = {str(place.column.name): place for place in self.places()}
+        if column in known:
+            return known[column]
         if not known:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes"
             )
-        names = [str(candidate.name) for candidate in known]
         if self.alphabet is not None:
             beside = "" if self.label is None else f", or the label {str(self.label.name)!r}"
             sites = self.layers[0].n_units
             raise ValueError(f"column: expected a site from 1 to {sites}{beside}, received {column!r}")
-        listed, close = ", ".join(map(repr, names)), _checks.close_to(column, names)
+        listed, close = ", ".join(map(repr, known)), _checks.close_to(column, known)
         raise ValueError(f"column: expected one of {listed}, received {column!r}{close}")
 
-    def log_slopes(self, states: Tensor, units: Tensor | None = None) -> Tensor:
+    def log_slopes(self, states: Tensor) -> Tensor:
         """Returns ln |slope| of the encoder, summed over observed units of each row, (rows,) float64.
 
-        It makes densities of states, (rows, width), those of data; it is 0 for probabilities. ``units``,
-        (rows, units) bool, are those of the data to sum over; None: all.
+        It makes densities of states, (rows, width), those of data; it is 0 for probabilities.
         """
         if not self.density:
             return states.new_zeros(len(states), dtype=torch.float64)
         slopes = self.encoder.log_jacobian(self.split(states)[0].double().cpu().numpy())
-        found = torch.from_numpy(slopes).nan_to_num(0.0).to(states.device)
-        return (found if units is None else torch.where(units, found, 0.0)).sum(1)
+        return torch.from_numpy(slopes).nan_to_num(0.0).sum(1).to(states.device)
 
     def log_shares(self, X: Any, machine: BoltzmannMachine, beyond: str = "tail") -> Tensor | None:
         """Returns ln p(cell | its state) of rows, (rows, units of the data) float64; None where all are 0.
@@ -463,8 +461,7 @@ class Codec:
         beside = None
         if isinstance(labels, Series):
             assert self.label is not None
-            unknown = encoder.unknown if isinstance(encoder, Table) else "error"
-            beside = states_of_cells([self.label], [labels], unknown)
+            beside = states_of_cells([self.label], [labels])
         elif labels is not None:
             beside = np.asarray(labels)
         elif self.label is not None:
@@ -485,11 +482,11 @@ class Codec:
         def make(block: Any, index: Index) -> Any:
             with naming(data):
                 if isinstance(encoder, Table):
-                    first = index.start if isinstance(index, slice) else 0
                     if shown == "data":  # a label that was never seen is no missing cell
+                        first = index.start if isinstance(index, slice) else 0
                         blank = np.where(blank_rows(block, encoder), np.nan, 0.0)
                         refuse_blank(torch.from_numpy(blank).unsqueeze(1), start=first)
-                    states = encoder.encode(block, first=first, beyond=beyond, warned=warned)
+                    states = encoder.encode(block, beyond=beyond, warned=warned)
                 else:
                     states = block if plain else encoder.encode_cells(block)
             return states if beside is None else np.hstack([states, beside[index]])
@@ -498,47 +495,36 @@ class Codec:
         return source.map(make, width, keep=keep, shown=columns[shown])
 
     @_naming_data
-    def states(self, dataset: DataSet) -> Tensor:
-        """Returns data as visible states of the machine, (rows, visible width), NaN where a cell is missing.
-
-        Raises:
-            ValueError: data that do not suit the machine.
-        """
-        rest, labels = self.apart(dataset)
-        if not self.encoder.tabular:
-            rest = replace(rest, samples=rest.numbers())
-        states = self.rows(rest, torch.float64, labels, keep=False).all()
-        states = states.to(self.machine.device, self.machine.dtype)
-        self.machine.check_rows(states, dataset.name, missing=True)
-        return states
-
-    @_naming_data
-    def observed_rows(self, X: Any, *, missing: bool = False, beyond: str = "end") -> Rows:
+    def observed_rows(
+        self, X: Any, *, missing: bool = False, blank: bool = False, beyond: str = "end"
+    ) -> Rows:
         """Returns data as visible states of the machine, for scores and training.
 
         Args:
             X: see ``rows``.
             missing: whether cells may be missing.
+            blank: whether a row may show nothing.
             beyond: see ``rows``.
 
         Raises:
-            ValueError: a missing cell that may not be, a row without any cell, or data that do not suit the
+            ValueError: a missing cell or a row without any that may not be, or data that do not suit the
                 machine.
         """
-        rows = self.rows(X, self.machine.dtype, shown="anything", beyond=beyond)
-        looked_at = rows.in_memory or (missing and getattr(X, "samples", X).dtype.kind in "fO")
-        any_missing, start, name = False, 0, getattr(X, "name", "X")
+        shown, name = "nothing" if blank else "anything", getattr(X, "name", "X")
+        rows = self.rows(X, self.machine.dtype, shown=shown, beyond=beyond)
+        looked_at = rows.in_memory or blank or (missing and getattr(X, "samples", X).dtype.kind in "fO")
+        any_missing, start = False, 0
         for chunk in rows.chunks(_LOOKED_AT) if looked_at else ():
             hole = chunk.isnan().any(1)
-            if bool(hole.any()):
-                if not missing:
-                    row = start + int(hole.int().argmax())
-                    raise ValueError(
-                        f"{name}: expected no missing cell, received one in row {row}; "
-                        "harmonium impute fills them in"
-                    )
+            if not missing and bool(hole.any()):
+                row = start + int(hole.int().argmax())
+                raise ValueError(
+                    f"{name}: expected no missing cell, received one in row {row}; harmonium impute fills "
+                    "them in"
+                )
+            any_missing |= bool(hole.any())
+            if any_missing or blank:
                 self.machine.check_batch(chunk, range(start, start + len(chunk)), name)
-                any_missing = True
             start += len(chunk)
         rows.missing = any_missing
         return rows
@@ -567,26 +553,22 @@ class Codec:
             return read_weights(file, len(dataset.samples))
         return dataset.row_weights(threshold)
 
-    def units(self, columns: Tensor, rest: DataSet) -> Tensor:
-        """Returns booleans of the columns of data, (rows, columns), as booleans of visible units.
+    def hide(self, states: Tensor, cells: Array, rest: DataSet) -> Tensor:
+        """Returns states, (rows, visible width), NaN where cells of the data are marked.
 
         Args:
-            columns: Marks in the order of the data's columns.
-            rest: the data without the label, whose units they are.
-
-        Raises:
-            ValueError: a number of columns that the units do not stand for.
+            states: the states of the data.
+            cells: Marks, (rows, columns) bool, in the order of the data's columns.
+            rest: the data without the label.
         """
         if isinstance(self.encoder, Table):
-            columns = columns[:, self.encoder.order(rest.frame())]
-        n_units = sum(layer.n_units for layer in self.layers) - (self.label is not None)
-        if n_units % columns.shape[1]:
-            raise ValueError(
-                f"{rest.name}: expected a column for each of {n_units} units, received {columns.shape[1]}"
-            )
-        # A column of the data has one unit, or one in each of the planes that follow each other.
-        units = columns.repeat(1, n_units // columns.shape[1])
-        return units if self.label is None else torch.cat([units, units.new_zeros(len(units), 1)], 1)
+            widths = [column.width for column in self.encoder.columns]
+            marks = np.repeat(cells[:, self.encoder.order(rest.frame())], widths, 1)
+        else:
+            marks = self.encoder.spread(cells)
+        hidden = states.clone()
+        hidden[:, : marks.shape[1]].masked_fill_(torch.from_numpy(marks).to(states.device), torch.nan)
+        return hidden
 
     def given(self, cells: Sequence[str]) -> Tensor:
         """Returns the states of cells such as ``city=Rom``, (1, visible width), NaN in all other columns.
@@ -600,8 +582,10 @@ class Codec:
             if not equals:
                 raise ValueError(f"given: expected COLUMN=VALUE such as city=Rom, received {text!r}")
             try:
-                place = self.unit_of(name)
-                encoded = states_of_cells([place.column], [place.column.parse(cell)])
+                place, typed = self.unit_of(name), np.array([cell], dtype=object)
+                if of_whole_numbers(place.column.dtype) and is_number(cell) and float(cell) % 1 != 0:
+                    raise ValueError(f"expected a whole number in column {name!r}, received {cell!r}")
+                encoded = states_of_cells([place.column], [Series(name, typed, "object")], strict=True)
             except ValueError as error:
                 reason = str(error).removeprefix("column: ").removeprefix("X: ").partition(" at row 0")[0]
                 raise ValueError(f"given: {reason}") from error
@@ -646,17 +630,16 @@ class Codec:
         Returns:
             The rows, as ``decode`` does, and their labels where the data have any.
         """
-        rest, cells = self.apart(dataset)
+        rest, labels = self.apart(dataset)
         data, label = (part.cpu().numpy() for part in self.split(states))
-        labels = None
-        if cells is not None and self.label is not None:
-            labels = cells.filled(self.label.series(label).values)
-        if isinstance(self.encoder, Table):
-            hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
-            hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
-            frame = replace(rest, samples=hidden).frame()
-            return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
-        return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+        if labels is not None and self.label is not None:
+            labels = labels.filled(self.label.series(label).values)
+        if not isinstance(self.encoder, Table):
+            return np.where(absent, self.encoder.decode(data), rest.numbers()), labels
+        hidden, learned = rest.samples.astype(object), self.encoder.order(rest.frame())
+        hidden[:, learned] = np.where(absent[:, learned], None, hidden[:, learned])
+        frame = replace(rest, samples=hidden).frame()
+        return self.encoder.filled(frame, data, rounded=rounded, drawn=drawn), labels
 
 
 def _stored(machine: BoltzmannMachine, part: str, usual: Any, fits: Callable[[Any], bool]) -> Any:

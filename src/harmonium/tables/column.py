@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
 from math import inf
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from harmonium import _checks
 from harmonium.data import (
@@ -26,7 +25,7 @@ from harmonium.data import (
     step_of,
     to_numbers,
 )
-from harmonium.data.frame import WHOLE, is_number, of_whole_numbers
+from harmonium.data.frame import WHOLE, is_number
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.beyond import Ends, Tail, log_falls, log_unseen, tails_of
@@ -50,34 +49,6 @@ _DISTINCT = 10  # values at least, to choose a transform by: fewer fit any curve
 _MARGIN, _BEYOND = 0.05, 0.01  # of the range, and of draws beyond it, from which on a curve invents values
 
 
-class Seen(NamedTuple):
-    """Statistics from one pass over an array.
-
-    Attributes:
-        moments: mean and variance of each column, (width,), NaN where it was never observed.
-        low: the smallest entry, in the dtype of the rows.
-        high: the largest.
-        values: different entries, all of them where they are few.
-        uncounted: an entry that is no whole number from 0; None: there is none.
-    """
-
-    moments: tuple[Tensor, Tensor]
-    low: float
-    high: float
-    values: Sequence[float]
-    uncounted: float | None
-
-    def beside(self, states: Sequence[float] | set[float]) -> float | None:
-        """Returns an entry that is none of some states; None where all are."""
-        return next((value for value in self.values if value not in states), None)
-
-    def largest(self, expected: str) -> int:
-        """Returns the largest entry, at least 1, of whole numbers from 0; ValueError: others are there."""
-        if self.uncounted is not None:
-            raise ValueError(f"expected {expected}, received {self.uncounted:g}")
-        return max(1, int(self.high))
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColumnCodec(Encoder, ABC):
     """One column of a table: its name and type, its unit, and the way between cells and states.
@@ -96,7 +67,6 @@ class ColumnCodec(Encoder, ABC):
         step: all numbers are multiples of it, and those of samples are rounded to one; None: they are real.
         seen: Cells that were not missing; 0: nothing is known of what the column may hold.
         ends: the least and the largest number with a state; None: it has labels, or nothing is known.
-        limits: those of what is filled in or drawn where they were asked for.
     """
 
     name: str | int
@@ -108,7 +78,6 @@ class ColumnCodec(Encoder, ABC):
     step: float | None = None
     seen: int = 0
     ends: Ends | None = None
-    limits: Ends | None = None
 
     serves: ClassVar[tuple[str, ...]] = ()
     """Names of ``Layer.coding`` of the units whose columns may be of this kind."""
@@ -126,12 +95,13 @@ class ColumnCodec(Encoder, ABC):
         _checks.instance(self.seen, "seen", int, "a number of cells")
         if self.form is not None:
             check_form(self.form)
-        for name in ("ends", "limits"):
-            if (pair := getattr(self, name)) is not None:
-                low, high = (end if x is None else float(x) for x, end in zip(pair, (-inf, inf), strict=True))
-                if not low <= high:
-                    raise ValueError(f"{name}: expected a lower and an upper number, received {list(pair)}")
-                object.__setattr__(self, name, (low, high))
+        if self.ends is not None:
+            low, high = (
+                end if x is None else float(x) for x, end in zip(self.ends, (-inf, inf), strict=True)
+            )
+            if not low <= high:
+                raise ValueError(f"ends: expected a lower and an upper number, received {list(self.ends)}")
+            object.__setattr__(self, "ends", (low, high))
 
     # What a kind of column is
     # ---------------------------------------------------------------------------------
@@ -152,15 +122,6 @@ class ColumnCodec(Encoder, ABC):
             ValueError: cells that it does not take.
         """
 
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        """Returns the number of states of a unit, and the encoder of an array of such columns.
-
-        Raises:
-            ValueError: numbers that it does not take, or a kind of column that only tables have.
-        """
-        raise ValueError("expected columns of a table, received an array")
-
     @abstractmethod
     def states_of(self, values: Array) -> Array:
         """Returns the states of values, along a last axis where the width is not 1; NaN: there is none."""
@@ -168,10 +129,6 @@ class ColumnCodec(Encoder, ABC):
     @abstractmethod
     def cells_of(self, states: Array) -> Array:
         """Returns the values of states or means; NaN or None for NaN."""
-
-    @abstractmethod
-    def expected(self) -> str:
-        """Describes the cells that have a state."""
 
     def log_slopes_of(self, states: Array) -> Array:
         """Returns ln |slope| of ``states_of`` where it makes these states; 0 where they are discrete."""
@@ -185,15 +142,6 @@ class ColumnCodec(Encoder, ABC):
         """Returns the nearest numbers with a state."""
         assert self.ends is not None
         return np.clip(numbers, *self.ends)
-
-    def most_probable(self, states: Array) -> Array:
-        """Returns the most probable values of states or of their probabilities."""
-        return self.cells_of(states)
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """All labels, of which a state may have several."""
-        return self.values
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
@@ -226,12 +174,7 @@ class ColumnCodec(Encoder, ABC):
 
         Args:
             cells: Cells, at least one of which is not missing.
-            kind: of its unit; None chooses: Bernoulli for at most two values; Categorical for other text,
-                booleans and categories; Binomial for few repeated numbers; for other numbers, dates and
-                times Gaussian by the likeliest transform, or with many exact zeros among positive
-                ones truncated Gauss-Bernoulli. Or the ``kind`` with what is known beyond the cells: all
-                ``values`` of labels, ``rare`` ones, the ``largest`` count, ``low``, ``high``, ``transform``
-                and the ``limits`` of what is filled in or drawn.
+            kind: of its unit, with what is known beyond the cells, see ``Table.fit``; None chooses.
             weights: Cell weights, (rows,), above 0, for means and deviations; None means uniform.
 
         Raises:
@@ -247,12 +190,14 @@ class ColumnCodec(Encoder, ABC):
                 f'make it missing, or "{IGNORE}" leaves the column out'
             )
         options: dict[str, Any] = dict(kind) if isinstance(kind, Mapping) else {"kind": kind}
-        asked, limits = options.pop("kind", None), options.pop("limits", None)
+        asked = options.pop("kind", None)
         asked = None if asked == "auto" else asked
         try:
             labels = asked is not None and Layer.registry.get(asked, Layer).coding in ("states", "one-hot")
             form = None if labels else cells.form
-            numbers = _in_numbers(cells, form)
+            numbers = cells
+            if form is not None:
+                numbers = Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
             chosen, inferred = (asked, {}) if asked else _choose(numbers)
             unit = Layer.registry[_checks.one_of(chosen, "kind", Layer.registry)]
             seen = numbers.values[~numbers.missing]
@@ -260,15 +205,13 @@ class ColumnCodec(Encoder, ABC):
             about |= {"declared": cells.categories is not None, "ordered": cells.ordered, "seen": len(seen)}
             made = _made(numbers, unit, inferred | options, weights, about)
             if not made._numeric or made.width > 1:
-                if limits is not None:
-                    raise ValueError(f"limits: expected none for labels, received {limits!r}")
                 return made
             first, last = float(seen.min()), float(seen.max())
             low, high = made.ends or (-inf, inf)
             made = replace(made, ends=(first if low == -inf else low, last if high == inf else high))
             whole = form is not None or len(seen) >= _ROUNDED or made.values
             step = step_of(np.array(made.values) if made.values else seen, form) if whole else None
-            return replace(made, step=step, limits=_check_limits(limits, form, first, last))
+            return replace(made, step=step)
         except (TypeError, ValueError, OverflowError) as error:
             asked = f' for "{asked}"' if asked else ""
             raise ValueError(f"{where}{asked}: {error}") from error
@@ -306,8 +249,7 @@ class ColumnCodec(Encoder, ABC):
                 self.ends, self.bounds, (np.nanmin(seen), np.nanmax(seen)), strict=True
             )
         )
-        limits = self.limits and (min(*self.limits, *low), max(*self.limits, *high))
-        return replace(made, ends=(min(low), max(high)), limits=limits)
+        return replace(made, ends=(min(low), max(high)))
 
     # From cells to states
     # ---------------------------------------------------------------------------------
@@ -363,40 +305,29 @@ class ColumnCodec(Encoder, ABC):
 
     def _values(self, cells: Series) -> Array:
         """Returns cells as ``states_of`` takes them, (rows,): labels, or numbers."""
-        if self.form is None and not any(isinstance(value, str) for value in self.values):
-            cells = _parsed(cells)
-        cells = _in_numbers(cells, self.form)
-        if cells.numeric or not self._numeric:
+        if cells.numeric:
             return cells.values
-        return np.array([v if isinstance(v, (int, float)) else math.nan for v in cells.values], np.float64)
+        values: list[Any] = cells.values.tolist()
+        if self.form is not None:
+            return to_numbers(values, self.form)
+        if not any(isinstance(value, str) for value in self.values):  # text has numbers of other files
+            values = [float(x) if isinstance(x, str) and is_number(x) else x for x in values]
+        if self._numeric:
+            return np.array([x if isinstance(x, (int, float)) else math.nan for x in values], np.float64)
+        return np.array(values, dtype=object)
 
-    def parse(self, text: str) -> Series:
-        """Returns a cell from its text: one of the labels by how it is written, else a number.
-
-        Raises:
-            ValueError: a fraction in a column of whole numbers.
-        """
-        value = {str(label): label for label in self.values}.get(text, text)
-        number = float(value) if not isinstance(value, str) or is_number(value) else None
-        if number is not None and of_whole_numbers(self.dtype) and number % 1 != 0:
-            raise ValueError(f"expected a whole number in column {self.name!r}, received {text!r}")
-        if number is not None and (not self.values or number in self.values):
-            return Series(self.name, np.array([number]), "float64")
-        return Series(self.name, np.array([value], dtype=object), "object")
-
-    def complain(self, cells: Series, row: int, first: int) -> str:
-        """Returns the message about a cell without a state, in a row counted from ``first``."""
-        received = cells.values[row : row + 1].tolist()[0]
-        numbers = [x for x in (*self.values, received) if type(x) is float and x >= 0 and x.is_integer()]
-        counts = self.values and len(numbers) == len(self.values) + 1
-        other = ', or fit it as a count, {"kind": "binomial", "largest": N}' if counts else ""
-        near = self.ends is not None and not isinstance(received, str)
-        takes = "takes the nearest number" if near else "takes such cells as missing"
-        return (
-            f"X: column {self.name!r}: expected "
-            f"{f'cells of the form {self.form}' if self.form else self.expected()}, received "
-            f"{shown(received)} at row {first + row}; correct it, or set unknown to missing, which "
-            f"{takes}{other}"
+    def refuse(self, cells: Series, row: int) -> None:
+        """Refuses a cell without a state."""
+        expected = "cells that were seen"
+        if self.form is not None:
+            expected = f"cells of the form {self.form}"
+        elif self.values:
+            expected = f"one of {few(self.values)}"
+        elif self.ends is not None:
+            expected = f"a number from {shown(self.ends[0])} to {shown(self.ends[1])}"
+        received = shown(cells.values[row : row + 1].tolist()[0])
+        raise ValueError(
+            f"X: column {self.name!r}: expected {expected} as in fit, received {received} at row {row}"
         )
 
     # And back
@@ -416,15 +347,13 @@ class ColumnCodec(Encoder, ABC):
         one = states[:, 0] if self.width == 1 else states
         if self.ranked and (not rounded or (drawn is None and len(self.values) > 2)):
             cells = self.numbers(one)  # a mean of two numbers is one of them, of more it lies between
-        elif drawn is None:
-            cells = self.most_probable(np.round(one) if rounded and self.grid is not None else one)
         else:
             cells = self.cells_of(np.round(one) if rounded and self.grid is not None else one)
-            for tail in self.open_tails:
+            for tail in self.open_tails if drawn else ():
                 cells = np.where(tail.holds(one), tail.numbers(one), cells)
         if rounded and self.step is not None:
             cells = _round_to(cells, self.step)
-        limits = self.drawn if drawn == "rows" else self.filled
+        limits = self.drawn if drawn == "rows" else self.ends
         if limits is not None:
             cells = np.clip(cells, *limits)
         if self.form is not None:
@@ -443,15 +372,10 @@ class ColumnCodec(Encoder, ABC):
         return Series(self.name, cells, self.dtype, self.categories, self.ordered)
 
     @property
-    def filled(self) -> Ends | None:
-        """Limits of cells that are filled in; None: there are none."""
-        return self.limits or self.ends
-
-    @property
     def drawn(self) -> Ends | None:
         """Limits of cells in rows that are drawn: what was all on one side of 0 stays there."""
-        if self.ends is None or self.grid is not None or self.limits is not None:
-            return self.filled
+        if self.ends is None or self.grid is not None:
+            return self.ends
         pairs = zip(self.ends, tails_of(self), strict=True)
         low, high = (x * abs(x) / (abs(x) + 1 / tail.slope) if x else 0.0 for x, tail in pairs)
         if step := self.step:  # they are cells of the column themselves
@@ -462,7 +386,7 @@ class ColumnCodec(Encoder, ABC):
     @property
     def categories(self) -> tuple[Any, ...] | None:
         """The values that the column's type names, if it does."""
-        return self.labels if self.declared and self.values else None
+        return self.values if self.declared and self.values else None
 
     @property
     def learned(self) -> bool:
@@ -491,9 +415,7 @@ class ColumnCodec(Encoder, ABC):
     def holds(self, cells: Series) -> str:
         """Describes what the column holds, of which some cell is not missing, and how it is coded."""
         if self.values and self.form is None:
-            rare = len(self.labels) - len(self.values) + 1
-            common = f"{len(self.values) - 1} labels, and {rare} rare ones as one"
-            return common if rare > 1 else few(self.values)
+            return few(self.values)
         seen = cells.values[~cells.missing]
         ends = seen if self.form is None else to_numbers(seen.tolist(), self.form)
         ends = np.array([ends.min(), ends.max()])
@@ -538,7 +460,7 @@ def _made(
     offered = codecs_for(unit.kind)
     transforms = dict.fromkeys(kind.transform or "none" for kind in offered)
     known = dict.fromkeys(option for kind in offered for option in _options_of(kind))
-    known |= dict.fromkeys((*(["transform"] if len(transforms) > 1 else ()), "limits"))
+    known |= dict.fromkeys(["transform"] if len(transforms) > 1 else ())
     for option in options.keys() - known:
         raise ValueError(f"expected options among {', '.join(known)}, received {option}={options[option]!r}")
     transform = options.pop("transform", None) or "none"
@@ -588,42 +510,6 @@ def name_of(cells: Series) -> str | int:
     """Returns the name of a column, or its number."""
     name: Any = cells.name
     return int(name) if hasattr(name, "__index__") else str(name)
-
-
-def _check_limits(limits: Any, form: str | None, first: float, last: float) -> Ends | None:
-    """Returns limits that were given as numbers; ValueError: no two of them around what is there."""
-    if limits is None:
-        return None
-    if isinstance(limits, str) or not isinstance(limits, Sequence) or len(limits) != 2:
-        raise ValueError(f"limits: expected two numbers, such as [0, 120] or [0, inf], received {limits!r}")
-    if form is not None:
-        limits = [to_numbers([x], form)[0] if isinstance(x, str) else x for x in limits]
-    low, high = (
-        end if x is None else x if x in (-inf, inf) else _checks.real(x, "limits")
-        for x, end in zip(limits, (-inf, inf), strict=True)
-    )
-    if not (low <= first and last <= high):
-        raise ValueError(
-            f"limits: expected two numbers around {first:g} to {last:g}, which are there, "
-            f"received {low:g} and {high:g}"
-        )
-    return float(low), float(high)
-
-
-def _in_numbers(cells: Series, form: str | None) -> Series:
-    """Returns the cells of a column of dates, times or amounts as numbers."""
-    if form is None or cells.numeric:
-        return cells
-    return Series(cells.name, to_numbers(cells.values.tolist(), form), cells.dtype)
-
-
-def _parsed(cells: Series) -> Series:
-    """Returns text with its numbers as numbers, for a column that had no text in training."""
-    if cells.numeric:
-        return cells
-    values = np.empty(len(cells.values), dtype=object)
-    values[:] = [float(x) if isinstance(x, str) and is_number(x) else x for x in cells.values.tolist()]
-    return replace(cells, values=values)
 
 
 def _round_to(cells: Array, step: float) -> Array:

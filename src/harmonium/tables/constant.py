@@ -50,6 +50,3 @@ class Constant(ColumnCodec):
         return np.full(
             len(states), missing if self.value is None else self.value, float if self.numeric else object
         )
-
-    def expected(self) -> str:
-        return "nothing"

@@ -8,43 +8,35 @@ from typing import Any, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, Identity, Series
+from harmonium.data import Series
 from harmonium.data.frame import LONG
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
 from harmonium.tables.cells import numbers_of
-from harmonium.tables.column import ColumnCodec, Seen
+from harmonium.tables.column import ColumnCodec
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Counts(ColumnCodec):
-    """Whole numbers as how many steps they are above the least.
+    """Whole numbers as how many steps they are above the least, between ``ends``.
 
     Attributes:
-        largest: above ``lowest``.
-        lowest: the least.
         stride: Steps between two numbers, at least 1.
     """
 
-    largest: int
-    lowest: int = 0
     stride: int = 1
 
     serves = ("counts",)
 
     def __post_init__(self) -> None:
-        for name in ("largest", "lowest"):
-            value = getattr(self, name)
-            _checks.instance(value, name, int, "a whole number")
-            if abs(value) >= LONG:
-                raise ValueError(f"{name}: expected a whole number below 2^53, received {value}")
-        if self.largest <= self.lowest:
-            raise ValueError(f"largest: expected at least {self.lowest + 1}, received {self.largest}")
-        if (self.largest - self.lowest) % _checks.positive_int(self.stride, "step"):
-            raise ValueError(f"step: expected a part of {self.largest - self.lowest}, received {self.stride}")
         super().__post_init__()
-        object.__setattr__(self, "n_states", (self.largest - self.lowest) // self.stride + 1)
+        low, high = self.ends or (0.0, 0.0)
+        if not all(x.is_integer() and abs(x) < LONG for x in (low, high)) or low == high:
+            raise ValueError(f"ends: expected two whole numbers below 2^53, received {low:g} and {high:g}")
+        if (high - low) % _checks.positive_int(self.stride, "step"):
+            raise ValueError(f"step: expected a part of {high - low:g}, received {self.stride}")
+        object.__setattr__(self, "n_states", int(high - low) // self.stride + 1)
 
     @classmethod
     def fields_of(
@@ -57,40 +49,35 @@ class Counts(ColumnCodec):
         lowest: int | None = None,
         step: int | None = None,
     ) -> dict[str, Any]:
+        for name, value in (("largest", largest), ("lowest", lowest)):
+            if value is not None and not (isinstance(value, int) and abs(value) < LONG):
+                raise ValueError(f"{name}: expected a whole number below 2^53, received {value!r}")
         seen, least, stride = numbers_of(cells), lowest or 0, 1 if step is None else step
         wrong = seen[(seen < least) | (seen != np.round(seen)) | ((seen - least) % stride != 0)]
         if len(wrong):
-            raise ValueError(f"expected counts from {least}{_in_words(stride)}, received {wrong[0]:g}")
+            steps = "" if stride == 1 else f" in steps of {stride}"
+            raise ValueError(f"expected counts from {least}{steps}, received {wrong[0]:g}")
         most = max(least + stride, int(seen.max()))
         if largest is not None and largest < most:
             raise ValueError(f"largest: expected at least {most}, which is there, received {largest}")
         most = most if largest is None else largest
-        return {"largest": most, "lowest": least, "stride": stride, "ends": (least, most)}
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        return seen.largest("counts 0..N") + 1, Identity()
+        return {"stride": stride, "ends": (least, most)}
 
     @property
     def grid(self) -> float:
         return float(self.stride)
 
-    def expected(self) -> str:
-        return f"a count from {self.lowest} to {self.largest}{_in_words(self.stride)} as in fit"
-
     def nearest(self, numbers: Array) -> Array:
-        steps = np.round((np.clip(numbers, self.lowest, self.largest) - self.lowest) / self.stride)
-        return steps * self.stride + self.lowest
+        return self.cells_of(np.round((super().nearest(numbers) - self._least) / self.stride))
 
     def states_of(self, values: Array) -> Array:
-        states = (values - self.lowest) / self.stride
-        known = (states >= 0) & (self.largest >= values) & (np.round(states) == states)
+        states = (values - self._least) / self.stride
+        known = (states >= 0) & (states < self.n_states) & (np.round(states) == states)
         return np.where(known, states, np.nan)
 
     def cells_of(self, states: Array) -> Array:
-        return states * self.stride + self.lowest
+        return states * self.stride + self._least
 
-
-def _in_words(stride: int) -> str:
-    """Returns what a message adds about steps other than 1."""
-    return "" if stride == 1 else f" in steps of {stride}"
+    @property
+    def _least(self) -> float:
+        return self.ends[0] if self.ends else 0.0

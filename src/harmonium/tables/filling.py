@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import ceil, nan
 from typing import Any, NamedTuple, Self, final
 
@@ -260,18 +261,18 @@ def find_intervals(
     mean, spread = (x.cpu() for x in fill_cells(machine, encoder, v, seed))
     spread = spread.maximum(known.floor)
     ends = [mean + known.at((1 + sign * interval) / 2) * spread for sign in (-1, 1)]
-    value, low, high = (_decode(encoder, bend(encoder, x)[:, data]) for x in (mean, *ends))
+    cells = [_decode(encoder, bend(encoder, x)[:, data]) for x in (mean, *ends)]
     units = [(layer, place) for layer, place in _list_units(machine) if place.stop <= data.stop]
-    if len(units) != len(value):
-        raise ValueError(f"interval: expected a unit for each of {len(value)} columns, received {len(units)}")
+    if len(units) != len(cells[0]):
+        raise ValueError(
+            f"interval: expected a unit for each of {len(cells[0])} columns, received {len(units)}"
+        )
     found = list[tuple[int, int, CellInterval]]()
-    for j, ((layer, place), (name, cells)) in enumerate(zip(units, value.items(), strict=True)):
-        missing = v[:, place.start].isnan().nonzero().flatten().tolist()
-        states = _states_of(layer)
+    for j, ((layer, place), name) in enumerate(zip(units, cells[0], strict=True)):
+        missing, states = v[:, place.start].isnan().nonzero().flatten().tolist(), _states_of(layer)
         if states is None:
-            ends_of = zip(cells, low[name], high[name], strict=True)
-            told = [(i, j, CellInterval(i, name, *each, ())) for i, each in enumerate(ends_of)]
-            found += [told[i] for i in missing]
+            value, low, high = (x[name] for x in cells)
+            found += [(i, j, CellInterval(i, name, value[i], low[i], high[i], ())) for i in missing]
             continue
         every = mean.new_zeros(len(states), data.stop)
         every[:, place] = states
@@ -279,8 +280,8 @@ def find_intervals(
         for i in missing:
             p = _probability(layer, states, mean[i, place])
             held = (1 - p <= known.at(interval)[place.start].nan_to_num(1.0)) | (p == p.max())
-            several = tuple(label for label, there in zip(labels, held, strict=True) if there)
-            found.append((i, j, CellInterval(i, name, labels[int(p.argmax())], nan, nan, several)))
+            likeliest = labels[int(p.argmax())]
+            found.append((i, j, CellInterval(i, name, likeliest, nan, nan, tuple(compress(labels, held)))))
     return [cell for _, _, cell in sorted(found, key=lambda each: each[:2])]
 
 
@@ -336,8 +337,7 @@ def bend(encoder: Encoder, x: Tensor) -> Tensor:
 
 def _within(column: ColumnCodec, cells: Tensor) -> Tensor:
     """Returns cells within the limits of what is filled in."""
-    limits = column.filled
-    return cells if limits is None else cells.clamp(*limits)
+    return cells if column.ends is None else cells.clamp(*column.ends)
 
 
 def _curves(encoder: Encoder) -> Iterator[tuple[int, ColumnCodec]]:

@@ -1,9 +1,7 @@
-"""Columns of labels, by one-hot states of which rare labels share the last."""
+"""Columns of listed values: labels, booleans, two numbers, and ranks of a few."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,79 +10,50 @@ from typing import Any, final
 import numpy as np
 
 from harmonium import _checks
-from harmonium.data import Encoder, OneHot, Series
+from harmonium.data import Series
 from harmonium.data.frame import missing_in
 from harmonium.data.transforms import Array
 from harmonium.layers import Layer
-from harmonium.tables.beyond import log_falls
-from harmonium.tables.cells import all_of, few
-from harmonium.tables.column import ColumnCodec, Seen
+from harmonium.tables.cells import all_of, few, values_of
+from harmonium.tables.column import ColumnCodec, states_of
 
-_OTHERS = "other"  # the name of a state that stands for several rare labels
+_OTHERS = "other"  # rare labels and new ones, which share a state and come back by this name
 _COMMON = 50  # labels at most with a state of their own beside rare ones: a unit has as many states
 _BOOLEANS: dict[Any, bool] = {"False": False, "True": True}  # a text file has the names of booleans
-_GOLDEN = (5**0.5 - 1) / 2  # multiples of it fill [0, 1] evenly
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labels(ColumnCodec, ABC):
-    """Columns of one of some values each, in the order of the states."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "values", tuple(self.values))
-        if not self.values:
-            raise ValueError("values: expected at least one, received none")
-        for value in self.values:
-            _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
-
-    def expected(self) -> str:
-        return f"one of {few(self.values)} as in fit"
-
-    def indices(self, cells: Array) -> Array:
-        """Returns the state of every cell, float64; NaN where it is missing or has none."""
-        index = {value: i for i, value in enumerate(self.values)}
-        for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
-            index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
-        states = [index.get(value, math.nan) for value in cells.tolist()]
-        return np.array(states, dtype=np.float64)
-
-    def at(self, indices: Array, hole: Array) -> Array:
-        """Returns the values of states by their numbers, missing where there is a hole."""
-        if all(type(value) is float for value in self.values):
-            return np.where(hole, np.nan, np.array(self.values)[indices])
-        known = np.array([*self.values, None], dtype=object)
-        return known[np.where(hole, len(self.values), indices)]
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OneOf(Labels):
-    """Values as one-hot states; rare ones may share the last state.
-
-    A new label is then a rare one, as if it had been seen once. A state of rare ones comes back as one of
-    them: over the rows of a call each as often as it was seen, and as the most probable value the commonest.
+class Labels(ColumnCodec):
+    """Values, each with a state: one-hot, or a number that the unit takes.
 
     Attributes:
-        values: those with a state of their own, and what the last state is called where there are rare ones.
-        rare: the others.
-        counts: how often each of these was seen, above 0.
+        values: Values in the order of their states, at least one.
+        states: Numbers, rising, no fewer than values; empty: states are one-hot.
+        shared: whether the last value, ``"other"``, stands for rare labels and for new ones.
     """
 
     values: tuple[Any, ...] = ()  # type: ignore[misc]
-    rare: tuple[Any, ...] = ()
-    counts: tuple[float, ...] = ()
+    states: tuple[float, ...] = ()
+    shared: bool = False
 
-    serves = ("one-hot",)
+    serves = ("one-hot", "states", "counts")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "rare", tuple(self.rare))
-        object.__setattr__(self, "counts", tuple(_checks.real(x, "counts", 0.0) for x in self.counts))
-        if len(self.rare) != len(self.counts) or (self.rare and not sum(self.counts)):
-            raise ValueError("rare, counts: expected as many values as counts, some above 0")
-        for name in ("n_states", "width"):
-            object.__setattr__(self, name, max(2, len(self.values)))
+        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "states", tuple(_checks.real(state, "states") for state in self.states))
+        if not self.values:
+            raise ValueError("values: expected at least one, received none")
+        for value in self.values:
+            _checks.instance(value, "values", str | float | int, "text, numbers and booleans")
+        n_states = len(self.states) or max(2, len(self.values))
+        if n_states < max(2, len(self.values)) or sorted(set(self.states)) != list(self.states):
+            raise ValueError(
+                f"states: expected rising numbers for {len(self.values)} values, received others"
+            )
+        object.__setattr__(self, "n_states", n_states)
+        object.__setattr__(self, "width", 1 if self.states else n_states)
 
     @classmethod
     def fields_of(
@@ -96,67 +65,80 @@ class OneOf(Labels):
         values: Sequence[Any] | None = None,
         rare: int | None = None,
     ) -> dict[str, Any]:
-        """Takes the labels in ``values``, or those that are there.
+        """Takes ``values``, or those that are there, in their order; of counts their ranks.
 
-        Labels of fewer than ``rare`` cells share a state, and so do all beyond the ``_COMMON`` commonest.
+        Of one-hot states labels of fewer than ``rare`` cells share one, and so do all beyond the ``_COMMON``
+        commonest. Numbers that are states of a unit with more than two are coded as they are. Else as many
+        labels as the unit has states become these, of two states at most two.
         """
-        labels = all_of(cells, values)
-        if rare is None:
-            return {"values": labels}
-        _checks.positive_int(rare, "rare")
-        number = Counter(cells.values[~cells.missing].tolist())
-        limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
-        common = tuple(value for value in labels if number[value] >= limit and value != _OTHERS)[:_COMMON]
-        others = tuple(value for value in labels if value not in common and number[value])
-        if len(others) < 2 or not all(isinstance(value, str) for value in labels):
-            return {"values": labels}
-        counts = tuple(float(number[value]) for value in others)
-        return {"values": (*common, _OTHERS), "rare": others, "counts": counts}
-
-    @classmethod
-    def of_array(cls, unit: type[Layer], seen: Seen) -> tuple[int, Encoder]:
-        encoder = OneHot(seen.largest("integers 0..q-1") + 1)
-        return encoder.n_states, encoder
+        if rare is not None and unit.coding != "one-hot":
+            raise ValueError(f"rare: expected none for {unit.kind} units, received {rare}")
+        if unit.coding == "counts":
+            ranks = tuple(sorted(all_of(cells, values)))
+            return {"values": ranks, "states": tuple(map(float, range(max(2, len(ranks)))))}
+        if unit.coding == "one-hot":
+            labels = all_of(cells, values)
+            return {"values": labels} if rare is None else _share(cells, labels, rare)
+        states = states_of(unit.kind)
+        if values is None and len(states) > 2 and cells.numeric and set(values_of(cells)) <= set(states):
+            return {"values": states, "states": states}
+        values = all_of(cells, values)
+        if len(states) == 2 and len(values) > 2:
+            raise ValueError(
+                f'expected at most two values, received {len(values)}, {few(values)}; "categorical" takes '
+                "them"
+            )
+        if len(states) > 2 and len(values) != len(states):
+            raise ValueError(
+                f"expected {few(states)} or {len(states)} labels for them, received {few(values)}; values "
+                "names all labels in their order"
+            )
+        return {"values": values, "states": states}
 
     @property
-    def labels(self) -> tuple[Any, ...]:
-        return (*self.values[:-1], *self.rare) if self.rare else self.values
+    def grid(self) -> float | None:
+        if not self.states or not all(type(value) is float for value in self.values):
+            return None
+        return (max(self.values) - min(self.values)) / max(1, len(self.values) - 1) or 1.0
+
+    def nearest(self, numbers: Array) -> Array:
+        known = np.sort(np.array(self.values))
+        places = np.searchsorted((known[1:] + known[:-1]) / 2, numbers)
+        return np.where(np.isnan(numbers), np.nan, known[places.clip(max=len(known) - 1)])
 
     def states_of(self, values: Array) -> Array:
-        index = self.indices(values)
-        if self.rare:
-            index = np.where(np.isnan(index) & ~missing_in(values), len(self.values) - 1, index)
-        states = np.equal(index[:, None], np.arange(self.width)).astype(np.float64)
-        states[np.isnan(index)] = np.nan
-        return states
+        index = {value: i for i, value in enumerate(self.values)}
+        for value, i in list(index.items()):  # a text file has the names of what other files have as booleans
+            index.setdefault(str(value) if isinstance(value, bool) else _BOOLEANS.get(value, value), i)
+        unknown = len(self.values) - 1 if self.shared else -1
+        places = np.array([index.get(value, unknown) for value in values.tolist()], dtype=int)
+        places[missing_in(values)] = -1
+        known: Array = np.array(self.states) if self.states else np.eye(self.width)
+        known = np.concatenate([known, np.full_like(known[:1], np.nan)])
+        return known[places]  # type: ignore[no-any-return]
 
     def cells_of(self, states: Array) -> Array:
-        hole = np.isnan(states[:, 0])
-        largest = np.where(hole[:, None], 0.0, states).argmax(1).clip(max=len(self.values) - 1)
-        cells = self.at(largest, hole)
-        if self.rare:
-            shared = (largest == len(self.values) - 1) & ~hole
-            levels, ends = (0.5 + np.arange(shared.sum()) * _GOLDEN) % 1, np.cumsum(self.counts)
-            places = np.searchsorted(ends, levels * ends[-1]).clip(max=len(self.rare) - 1)
-            cells[shared] = np.array([*self.rare, None], dtype=object)[places]
-        return cells
-
-    def most_probable(self, states: Array) -> Array:
-        if not self.rare:
-            return self.cells_of(states)
-        shares, last = np.ones(self.width), len(self.values) - 1
-        shares[last] = max(self.counts) / sum(self.counts)
-        hole = np.isnan(states[:, 0])
-        largest = np.where(hole[:, None], 0.0, states * shares).argmax(1)
-        cells = self.at(largest, hole)
-        cells[(largest == last) & ~hole] = self.rare[int(np.argmax(self.counts))]
-        return cells
+        if self.states:
+            known, hole = np.array(self.states), np.isnan(states)
+            places = np.searchsorted((known[1:] + known[:-1]) / 2, states)
+        else:
+            hole = np.isnan(states[:, 0])
+            places = np.where(hole[:, None], 0.0, states).argmax(1)
+        places = np.minimum(places, len(self.values) - 1)
+        if all(type(value) is float for value in self.values):
+            return np.where(hole, np.nan, np.array(self.values)[places])
+        return np.array([*self.values, None], dtype=object)[np.where(hole, len(self.values), places)]
 
     def log_shares_of(self, values: Array, beyond: str) -> Array:
-        if not self.rare:
-            return log_falls(self, values, beyond)
-        index, shares = self.indices(values), np.zeros(len(values))
-        shared = np.isnan(index) | (index == len(self.values) - 1)
-        numbers, total = dict(zip(self.rare, self.counts, strict=True)), sum(self.counts) + 1
-        shares[shared] = np.log([numbers.get(x, 1.0) / total for x in values[shared].tolist()])
-        return shares
+        return np.zeros(len(values)) if self.shared else super().log_shares_of(values, beyond)
+
+
+def _share(cells: Series, labels: tuple[Any, ...], rare: int) -> dict[str, Any]:
+    """Returns the fields of labels, of which those of fewer than ``rare`` cells share a state."""
+    _checks.positive_int(rare, "rare")
+    number = Counter(cells.values[~cells.missing].tolist())
+    limit = max(rare, sorted(number.values())[-_COMMON] if len(number) > _COMMON else 0)
+    common = tuple(value for value in labels if number[value] >= limit and value != _OTHERS)[:_COMMON]
+    if len(labels) - len(common) < 2 or not all(isinstance(value, str) for value in labels):
+        return {"values": labels}
+    return {"values": (*common, _OTHERS), "shared": True}

@@ -55,9 +55,6 @@ class Logarithm(ColumnCodec):
         offset, scale = mean_deviation(np.log(seen + shift), weights_of(cells, weights))
         return {"offset": offset, "scale": scale, "shift": shift}
 
-    def expected(self) -> str:
-        return f"a number above {-self.shift:g}"
-
     def states_of(self, values: Array) -> Array:
         x = values + self.shift
         return (np.log(np.where(x > 0, x, np.nan)) - self.offset) / self.scale

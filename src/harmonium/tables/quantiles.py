@@ -97,9 +97,6 @@ class Quantiles(ColumnCodec):
     def bounds(self) -> tuple[float | None, float | None]:
         return (0.0, 1.0) if self.zero else (None, None)
 
-    def expected(self) -> str:
-        return f"a number from 0 to {self.points[-1]:g} as in fit" if self.zero else "a number"
-
     def states_of(self, values: Array) -> Array:
         known = (values >= 0) & (self.points[-1] >= values) if self.zero else ~np.isnan(values)
         start, first, rise, width, p, q = self._curve(values, self.points)

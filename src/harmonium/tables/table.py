@@ -25,11 +25,9 @@ from harmonium.tables.constant import Constant
 from harmonium.tables.kinds import without_unit
 from harmonium.tables.quantiles import Quantiles
 
-UNKNOWN = ("error", "missing")
 NEW_CELLS = "X: values never seen in training"
 """The beginning of the warning that cells are taken as missing."""
 _NODES = 32  # of an integral over the states of a number: a component of a tenth of a deviation is still seen
-_FRAMES = {"pandas": ("pandas",), "polars": ("polars", "narwhals")}  # and what each needs
 
 
 @final
@@ -46,9 +44,6 @@ class Table(Encoder):
             only value, or missing.
         library: what ``decode`` makes: a frame of "pandas", "polars" or another library that narwhals knows,
             or with "numpy" an array.
-        unknown: what ``encode`` does with a cell that its column has no state for: "error" refuses it by name
-            and value. "missing" takes a new label as missing, with a warning, and a number as the nearest one
-            with a state. ``log_shares`` has the probabilities of both, which scores take into account.
 
     Attributes:
         columns: those with a unit, at least one, in the order of their units.
@@ -61,11 +56,9 @@ class Table(Encoder):
     tabular: ClassVar[bool] = True
     all_columns: tuple[ColumnCodec, ...]
     library: str = NUMPY
-    unknown: str = "missing"
     columns: tuple[ColumnCodec, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _checks.one_of(self.unknown, "unknown", UNKNOWN)
         every = tuple(self.all_columns)
         if not all(isinstance(column, ColumnCodec) for column in every):
             raise TypeError("columns: expected codecs of columns, received something else")
@@ -86,14 +79,13 @@ class Table(Encoder):
         X: Any,
         kinds: str | Mapping[Any, str | Mapping[str, Any]] | None = None,
         *,
-        unknown: str = "missing",
         weights: Any = None,
     ) -> Self:
         """Looks at each column of a table.
 
         Without a kind a column of two values is Bernoulli; of text and categories Categorical; of few
         repeated numbers (at most 10, each in five rows on average) Binomial; of other numbers, dates
-        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli (``ColumnCodec.fit``).
+        and times Gaussian, or with many exact zeros truncated Gauss-Bernoulli.
         Columns of one value or none, of row numbers, and of text that hardly repeats are left out, with a
         warning that names them all.
 
@@ -103,10 +95,9 @@ class Table(Encoder):
             kinds: Kinds of columns, by name (by number in an array), that are not to be chosen; or
                 one for all: "bernoulli", "spin", "categorical", "gaussian" or another real kind, "binomial"
                 for counts, "truncated_gaussian" for numbers in an interval; "ignore" leaves the column out.
-                With what is known beyond the cells: {"kind": "categorical", "values": [...]}, {"kind":
-                "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100}, {"kind":
-                "gaussian", "transform": "log"}, {"limits": [0, 120]}.
-            unknown: see ``Table``.
+                With what is known beyond the cells: {"kind": "categorical", "values": [...], "rare": 5},
+                {"kind": "binomial", "largest": 20}, {"kind": "truncated_gaussian", "low": 0, "high": 100},
+                {"kind": "gaussian", "transform": "log"}, of which "auto" is the likeliest.
             weights: Row weights, (rows,), at least 0 and not all 0, for means and deviations; rows of
                 weight 0 are not looked at. None means uniform.
 
@@ -145,18 +136,15 @@ class Table(Encoder):
             else ColumnCodec.fit(cells, chosen.get(cells.name), row_weights)
             for cells in frame.columns
         ]
-        return cls(tuple(columns), frame.library, unknown)
+        return cls(tuple(columns), frame.library)
 
     def in_frames(self) -> Table:
         """Returns a table that decodes to frames, if its rows came from a text file with names.
 
-        Frames are of pandas, or of polars where only polars and narwhals are installed. Without a library of
-        frames the table stays as it is.
+        Without pandas it stays as it is.
         """
-        if self.library != TEXT:
-            return self
-        there = (name for name, needs in _FRAMES.items() if all(find_spec(module) for module in needs))
-        return replace(self, library=next(there, TEXT))
+        there = self.library == TEXT and find_spec("pandas")
+        return replace(self, library="pandas") if there else self
 
     @property
     def left_out(self) -> tuple[ColumnCodec, ...]:
@@ -179,25 +167,35 @@ class Table(Encoder):
         groups = ((look, len(list(units))) for look, units in groupby(self.columns, _look))
         return [Layer.registry[kind].plain(number, n_states) for (kind, n_states), number in groups]
 
-    def encode(self, X: Any, first: int = 0, *, beyond: str = "end", warned: set[Any] | None = None) -> Any:
+    def encode(
+        self,
+        X: Any,
+        *,
+        beyond: str = "end",
+        warned: set[Any] | None = None,
+        strict: bool = False,
+    ) -> Any:
         """The rows as states of the visible units.
+
+        A new label is taken as missing, with a warning, and a number as the nearest one with a state.
+        ``log_shares`` has the probabilities of both, which scores take into account.
 
         Args:
             X: a table with these columns: by name, in any order, where it has names, else by number.
-            first: number of the first row, for messages.
             beyond: see ``ColumnCodec.encode``.
             warned: Names of columns whose cells without a state need no further warning, to which those of
                 this call are added; None: no column's.
+            strict: whether cells without a state are refused.
 
         Returns:
             (rows, width) float64, NaN in the whole of a unit whose cell is missing.
 
         Raises:
-            ValueError: other columns, or a cell that its column has no state for (see ``unknown``).
+            ValueError: other columns, or a cell that is refused.
         """
         frame = frame_of(X)
         series = [frame.columns[j] for j in self.order(frame)]
-        return states_of_cells(self.columns, series, self.unknown, first, beyond=beyond, warned=warned)
+        return states_of_cells(self.columns, series, beyond=beyond, warned=warned, strict=strict)
 
     def log_shares(self, X: Any, beyond: str = "end") -> Array:
         """Returns ln p(cell | its state), (rows, columns with a unit) float64; see ``ColumnCodec``."""
@@ -270,8 +268,8 @@ class Table(Encoder):
             columns.append(series_of(column.name, x * rows if len(x) == 1 else x, column.dtype))
         return Frame(tuple(columns), self.library)
 
-    def fill(self, X: Any, states: Any, *, rounded: bool = True, drawn: str | None = None) -> Any:
-        """A table with its missing cells taken from states or means of the visible units.
+    def filled(self, X: Any, states: Any, *, rounded: bool = True, drawn: str | None = None) -> Frame:
+        """Returns the columns of a table with its missing cells taken from states or means.
 
         What was given stays, a cell that ``encode`` took as missing too.
 
@@ -280,14 +278,7 @@ class Table(Encoder):
             states: (rows, width), array or tensor.
             rounded: whether to round numbers of whole columns, see ``ColumnCodec.series``.
             drawn: see ``ColumnCodec.decode``.
-
-        Returns:
-            What X is, a frame or an array, its other cells as they were.
         """
-        return build(self.filled(X, states, rounded=rounded, drawn=drawn))
-
-    def filled(self, X: Any, states: Any, *, rounded: bool = True, drawn: str | None = None) -> Frame:
-        """``fill`` to the columns of cells."""
         frame = frame_of(X)
         filled, made = list(frame.columns), self.frame(states, rounded=rounded, drawn=drawn)
         units = dict(zip((column.name for column in self.columns), self.order(frame), strict=True))
@@ -316,7 +307,7 @@ class Table(Encoder):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         columns = tuple(ColumnCodec.from_dict(column) for column in values["all_columns"])
-        return cls(columns, str(values["library"]), values["unknown"])
+        return cls(columns, str(values["library"]))
 
     def order(self, frame: Frame) -> list[int]:
         """Finds the column of each unit in a frame: by name where both have names, else by number.
@@ -357,21 +348,20 @@ def _look(column: ColumnCodec) -> tuple[str, int]:
 def states_of_cells(
     columns: Sequence[ColumnCodec],
     series: Sequence[Series],
-    unknown: str = "error",
-    first: int = 0,
     *,
     beyond: str = "end",
     warned: set[Any] | None = None,
+    strict: bool = False,
 ) -> Array:
     """Returns the cells of columns as states, (rows, width); the rest as for a ``Table``."""
     parts, strange, warned = [], [], set() if warned is None else warned
     for column, cells in zip(columns, series, strict=True):
         states = column.encode(cells, beyond=beyond)
-        known = column.encode(cells, beyond="line") if unknown == "error" else states
+        known = column.encode(cells, beyond="line") if strict else states
         wrong = np.isnan(known[:, 0]) & ~cells.missing
         row = int(wrong.argmax())
-        if wrong.any() and unknown == "error":
-            raise ValueError(column.complain(cells, row, first))
+        if wrong.any() and strict:
+            column.refuse(cells, row)
         if wrong.any() and column.name not in warned:
             warned.add(column.name)
             strange.append(f"{shown(cells.values[row])} in column {column.name!r}")
@@ -379,7 +369,7 @@ def states_of_cells(
     if strange:
         _checks.warn(
             f"{NEW_CELLS} are improbable in scores, and where other cells of their rows are predicted they "
-            f"are taken as missing: {', '.join(strange)}; with unknown set to error they are refused"
+            f"are taken as missing: {', '.join(strange)}"
         )
     return np.hstack(parts)
 

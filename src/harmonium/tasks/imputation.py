@@ -166,8 +166,7 @@ def impute_cells(
     are the machine's alone.
 
     Returns:
-        What is found, and the states that cells are decoded from, (batch, visible_width). A state that rare
-        labels share is the most probable one where the commonest of them is more probable than other labels.
+        What is found, and the states that cells are decoded from, (batch, visible_width).
     """
     generator = _random.as_generator(seed, machine.device)
     done = impute(machine, X, missing, method, draws=draws, sweeps=sweeps, seed=generator)

@@ -78,8 +78,8 @@ def unusual_cells(
     _checks.positive_int(max_cells, "max_cells")
     generator = _random.as_generator(seed, machine.device)
     codec = Codec.of(machine)
-    columns = [*codec.columns(), *([] if codec.label is None else [codec.label])]
-    if not columns:
+    places = codec.places()
+    if not places:
         raise ValueError(
             "machine: expected one with a unit for each column, received one without: columns have several, "
             "such as bit-planes, or its metadata lack the codec of its data"
@@ -88,7 +88,6 @@ def unusual_cells(
         X = np.asarray(X)
     states = codec.rows(X, torch.float64, keep=False).all().to(machine.device)
     given = _list_cells(codec, X)
-    places = [codec.unit_of(str(column.name)) for column in columns]
     found = list[UnusualCell]()
     for rows in torch.split(torch.arange(len(states), device="cpu"), _ROWS):
         v, index = states[rows.to(states.device)], rows.numpy()
@@ -186,8 +185,7 @@ def _judge(tables: _Tables, place: Place, cells: Series) -> tuple[Series, Array]
         gain[seen] = log_weights(tables.hamiltonian, replaced) - tables.log_weights(seen)
     else:
         p, values = told.probabilities, layer.values().to(own)
-        # Where rare labels share a state, the probabilities tell whether the commonest of them is expected.
-        expected = column.series((p if layer.one_hot else told.states).cpu().numpy())
+        expected = column.series(told.states.cpu().numpy())
         coded = torch.from_numpy(column.encode(expected)).to(own)
         chosen, present = ((x.unsqueeze(1) == values).all(-1) for x in (coded, own))
         gain = p[chosen].log() - torch.where(present, p, 0.0).sum(1).masked_fill(~seen, 1.0).log()

@@ -17,7 +17,7 @@ from harmonium.cli.rows_file import check_rows_target, write_rows, write_table
 from harmonium.data import DataSet, missing_at_random
 from harmonium.data.frame import missing_in
 from harmonium.tables import Codec, Table, find_intervals
-from harmonium.tasks import IMPUTE_METHODS, by_column, impute_cells, score_cells, unobserved
+from harmonium.tasks import IMPUTE_METHODS, impute_cells, score_cells, unobserved
 from harmonium.training import warn_of_rough
 
 EXAMPLES = (
@@ -74,49 +74,44 @@ def impute(
         check_target(ends, "out", (".csv",), overwrite)
     coding.require_generative("impute")
     machine, dataset, drawn = coding.machine, coding.read(data), "cells" if value == "draw" else None
-    absent, lacking, units, states = _find_missing(coding, dataset, missing, seed)
+    absent, states, hidden = _find_missing(coding, dataset, missing, seed)
     with working(f"completing {len(states)} rows"):
         done, chosen = impute_cells(
-            machine, coding.encoder, states, units, method, value,
+            machine, coding.encoder, states, unobserved(machine, hidden), method, value,
             draws=max(_DRAWS, imputations or 0), sweeps=sweeps, seed=seed,
         )  # fmt: skip
     if interval is not None:
-        _write_intervals(ends, coding, states, units, interval, seed)
+        _write_intervals(ends, coding, hidden, interval, seed)
     for target, filled in zip(targets, [chosen] if imputations is None else done.draws, strict=False):
-        full, labels = coding.fill(dataset, lacking, filled, rounded=value != "mean", drawn=drawn)
+        full, labels = coding.fill(dataset, absent, filled, rounded=value != "mean", drawn=drawn)
         write_rows(target, full, dataset.names, labels, source=dataset, alphabet=coding.alphabet)
     written: dict[str, Any] = {"file": out} if imputations is None else {"files": targets}
-    written |= ({} if interval is None else {"intervals": ends}) | _count(coding, dataset, states, lacking)
-    scores = {} if missing == "nan" else _score(coding, dataset, absent, states, chosen)
+    written |= ({} if interval is None else {"intervals": ends}) | _count(coding, dataset, states, absent)
+    scores = {} if missing == "nan" else _score(coding, dataset, hidden, states, chosen)
     return {"machine": source, **written, "method": done.method, "value": value, **scores}
 
 
 def _find_missing(
     coding: Codec, dataset: DataSet, missing: str, seed: int
-) -> tuple[Tensor, NDArray[np.bool_], Tensor, Tensor]:
-    """Returns masks of the cells to hide and of all that lack, (rows, columns), of units, and the states."""
+) -> tuple[NDArray[np.bool_], Tensor, Tensor]:
+    """Returns a mask of cells to fill in, (rows, columns), the states, and those without these cells."""
     rest, machine = coding.apart(dataset)[0], coding.machine
     X = rest.samples if isinstance(coding.encoder, Table) else rest.numbers()
-    empty = missing_in(X)
+    absent = missing_in(X)
     name, _, fraction = missing.partition(":")
-    if missing == "nan":
-        absent = torch.from_numpy(empty)
-    elif name == "random" and fraction.replace(".", "", 1).isdecimal() and float(fraction) <= 1:
-        absent = missing_at_random(X.shape[0], X.shape[1], float(fraction), seed=seed)
-    else:
+    if name == "random" and fraction.replace(".", "", 1).isdecimal() and float(fraction) <= 1:
+        absent |= missing_at_random(X.shape[0], X.shape[1], float(fraction), seed=seed).numpy()
+    elif missing != "nan":
         raise ValueError(f"missing: expected nan or random:FRACTION of at most 1, received {missing!r}")
-    states = coding.states(dataset)
-    units = coding.units(absent, rest).to(machine.device) | unobserved(machine, states)
-    if bool(units[:, : units.shape[1] - (coding.label is not None)].any()):
+    states = coding.observed_rows(dataset, missing=True, blank=True).all().to(machine.device)
+    hidden = coding.hide(states, absent, rest)
+    if bool(coding.split(hidden)[0].isnan().any()):
         warn_of_rough(machine)
-    return absent, absent.numpy() | empty, units, states
+    return absent, states, hidden
 
 
-def _write_intervals(
-    path: Path, coding: Codec, states: Tensor, units: Tensor, interval: float, seed: int
-) -> None:
+def _write_intervals(path: Path, coding: Codec, hidden: Tensor, interval: float, seed: int) -> None:
     """Writes a line for each missing cell; the labels of a set stand beside each other."""
-    hidden = states.masked_fill(by_column(coding.machine, units, len(states)), torch.nan)
     cells = find_intervals(coding.machine, coding.encoder, hidden, interval, seed)
     columns = {
         name: np.array(
@@ -142,20 +137,17 @@ def _count(coding: Codec, dataset: DataSet, states: Tensor, lacking: NDArray[np.
     }
 
 
-def _score(coding: Codec, dataset: DataSet, absent: Tensor, states: Tensor, fills: Tensor) -> dict[str, Any]:
+def _score(coding: Codec, dataset: DataSet, hidden: Tensor, states: Tensor, fills: Tensor) -> dict[str, Any]:
     """Scores what was filled in for hidden values, of a table by column beside the simplest fills."""
-    rest, machine = coding.apart(dataset)[0], coding.machine
+    asked = hidden.isnan() & ~states.isnan()
     if not isinstance(coding.encoder, Table):
-        units = coding.units(absent, rest).to(machine.device)
-        asked = by_column(machine, units, len(states)) & ~states.isnan()
         return {"agreement": float((states == fills)[asked].double().mean())}
-    truth, found = states.cpu().numpy(), fills.cpu().numpy()
-    order = coding.encoder.order(rest.frame())
+    truth, found = states.where(asked, torch.nan).cpu().numpy(), fills.cpu().numpy()
+    order = coding.encoder.order(coding.apart(dataset)[0].frame())
     listing = Listing()
-    for j, column in sorted(zip(order, coding.encoder.columns, strict=True), key=lambda pair: pair[0]):
+    for _, column in sorted(zip(order, coding.encoder.columns, strict=True), key=lambda pair: pair[0]):
         place = coding.unit_of(str(column.name))
-        hidden = np.where(absent.numpy()[:, j, None], truth[:, place.states], np.nan)
-        if score := score_cells(place, hidden, found[:, place.states]):
+        if score := score_cells(place, truth[:, place.states], found[:, place.states]):
             kind, (fill, simplest, cells) = next(iter(score)), score.values()
             line = {"column": str(column.name), "cells": cells, "score": kind}
             listing.append({**line, "fills": fill, "simplest": simplest})

@@ -14,7 +14,7 @@ from harmonium.cli.output import check_target, working
 from harmonium.cli.rows_file import TABLES, write_rows
 from harmonium.data import Frame, Series
 from harmonium.data.frame import TEXT, of_whole_numbers
-from harmonium.tables import OneOf, Place
+from harmonium.tables import Place
 from harmonium.tasks import ColumnPrediction, predict_column, score_cells
 from harmonium.training import warn_of_rough
 
@@ -63,7 +63,7 @@ def predict(
             f"with_probabilities: expected labels or counts in {column!r}, received real numbers"
         )
     dataset = coding.read(data, lacking=column)
-    states = coding.states(dataset)
+    states = coding.observed_rows(dataset, missing=True, blank=True).all().to(machine.device)
     truth = states[:, place.states].cpu().numpy().copy()
     with working(f"predicting {len(states)} rows"):
         found = predict_column(
@@ -82,8 +82,6 @@ def predict(
 def _decode(place: Place, found: ColumnPrediction) -> tuple[Series, NDArray[Any]]:
     """Returns predicted cells, of labels the most probable ones and of numbers the mean, and their states."""
     column, best = place.column, found.states.cpu().numpy()
-    if isinstance(column, OneOf) and column.rare and found.probabilities is not None:
-        best = found.probabilities.cpu().numpy()  # of the states, of which labels share one
     if column.values:
         return Series(column.name, column.decode(best), column.dtype, column.categories), best
     dtype = "float64" if column.form is None else column.dtype

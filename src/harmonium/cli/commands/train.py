@@ -248,8 +248,9 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         **parse_arguments(settings.read or ()),
     )
     dataset = weighted(dataset, settings.weights, settings.reweight)
-    if settings.alphabet is not None and dataset.alignment is None:
-        raise ValueError(f"alphabet: expected with a file of sequences, received {data}")
+    for name in ("alphabet", "unknown"):
+        if getattr(settings, name) is not None and dataset.alignment is None:
+            raise ValueError(f"{name}: expected with a file of sequences, received {data}")
     for decided in (*dataset.notes, *(() if dataset.alignment is None else dataset.alignment.notes)):
         note(f"{dataset.name}: {decided}")
     rest, labels = (dataset, None) if label is None else dataset.take_label(label)
@@ -259,7 +260,6 @@ def _begin(settings: TrainSettings, kinds: Mapping[str, Any]) -> tuple[Fitting, 
         kinds,
         binarise=settings.binarise,
         seed=settings.seed,
-        unknown=settings.unknown or "missing",
         missing=False,
         images=settings.may_learn_images,
     )

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harmonium._random import as_generator, permutation
 from harmonium.data import Encoder, Frame, frame_of, missing_half
+from harmonium.likelihood import score_separate, separate
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield import landscape
 from harmonium.report.hidden_units import SETTLING, hidden_means, receptive_fields
@@ -40,7 +41,7 @@ from harmonium.report.page.verdict import (
     marginal_remark,
 )
 from harmonium.report.sample_quality import nearest_neighbours
-from harmonium.tables import Table, score_baselines
+from harmonium.tables import Table
 from harmonium.tasks import GaussianChannel, SymmetricChannel, denoise, impute, noise_in_states, visible_means
 
 _SHOWN = 10  # images of a strip and lines of a table: more would be too small on a phone, or too many to read
@@ -161,22 +162,19 @@ class Subject:
 
 
 def fill_learned(section: Section, subject: Subject) -> None:
-    """Fills the section on what was learned: likelihoods beside simple models, links, worst columns."""
+    """Fills the section on what was learned: likelihoods beside independent columns, links, worst columns."""
     if subject.greys is not None:
         section.absent = "The rows are images: their samples stand below."
         return
     rows, training, score = subject.given, subject.training, subject.score
-    baselines = score_baselines(subject.machine, rows, rows if training is None else training)
+    alone = separate(subject.machine, (rows if training is None else training).double())
+    independent = float(torch.stack(score_separate(alone, rows)).sum(0).mean())
     hybrid = subject.machine.metadata.get("objective") == "hybrid"
     remedy = LABEL_REMEDY if hybrid else REMEDY
-    section.remarks = [] if score is None else [gain_remark(score, baselines, remedy)]
+    section.remarks = [] if score is None else [gain_remark(score, independent, remedy)]
     fitted = "these rows" if training is None else "the training rows"
-    section.lead = (
-        f"{len(rows)} rows of {subject.data}, beside models with less structure, fitted to {fitted}."
-    )
-    likelihoods = [["independent columns", f"{baselines.independent:.2f}"]]
-    if baselines.pairs is not None:
-        likelihoods.append(["pairs of columns", f"{baselines.pairs:.2f}"])
+    section.lead = f"{len(rows)} rows of {subject.data}, beside independent columns, fitted to {fitted}."
+    likelihoods = [["independent columns", f"{independent:.2f}"]]
     if score is not None:
         likelihoods.append(["the machine", f"{score:.2f}"])
     section.tables = [Grid(["mean ln p, nats of the states", ""], likelihoods)]
