@@ -17,7 +17,7 @@ import harmonium as hm
 from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
-from harmonium.estimators._training import Training
+from harmonium.estimators._training import plan
 from harmonium.tables import Fitting
 from harmonium.training import Recipe, TrainingDiverged
 
@@ -41,9 +41,7 @@ def budget(estimator, rows, layers=None):
     recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
     nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
     fitting = Fitting(recipe, Rows.of(nothing))
-    training = Training(estimator)
-    training.fitting = fitting
-    training._plan()
+    plan(estimator, fitting)
     return fitting.decided["updates"], fitting.decided["learning_rate"]
 
 

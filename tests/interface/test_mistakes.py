@@ -107,7 +107,7 @@ MISTAKES = {
     ),
     "samples of a discriminative machine": (
         lambda: classifier(objective="discriminative").fit(BITS, LABEL).sample(),
-        r'objective: expected "hybrid" or "joint" for sample: a discriminative machine has learned p\(y',
+        r"machine: expected the objective hybrid or joint for sample, received discriminative: it has",
     ),
     "a label that is new": (
         lambda: classifier().fit(BITS, LABEL).sample(label=7),
