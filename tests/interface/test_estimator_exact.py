@@ -95,9 +95,6 @@ TRAINING = {
     "averaging": 0.5,
     "initial_std": 0.1,
     "init": "normal,data",
-    "early_stopping": True,
-    "validation_fraction": 0.2,
-    "n_iter_no_change": 3,
     "on_divergence": "raise",
 }
 

@@ -89,9 +89,6 @@ class _ByChains:
     averaging: Share | None = PLAIN.averaging
     initial_std: AtLeast0 | None = PLAIN.initial_std
     init: str | None = None
-    early_stopping: bool = False
-    validation_fraction: Share = 0.1
-    n_iter_no_change: Count = 10
     on_divergence: Literal["slower", "raise"] = "slower"
 
 
@@ -106,7 +103,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Returns what early stopping maximises of every row, (rows,), in nats."""
+        """Returns what tells of every row how it is learned, (rows,), in nats."""
 
     @abstractmethod
     def _take_label(self, machine: BoltzmannMachine) -> None:

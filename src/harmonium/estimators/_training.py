@@ -14,18 +14,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from harmonium import _checks, _random
-from harmonium._random import as_generator
+from harmonium import _checks
 from harmonium._settings import list_unused
 from harmonium.estimators._fitted import Fitted
 from harmonium.machine import BoltzmannMachine, check_init, hidden_for
 from harmonium.tables import Codec, ColumnCodec, Fitting
-from harmonium.training import IMAGES, OPTIMIZERS, EarlyStopping, Settings, Update, say_unused
+from harmonium.training import IMAGES, OPTIMIZERS, Settings, Update, say_unused
 
 _STRUCTURE = ("n_hidden", "hidden_kind", "hidden_states", "visible", "unknown", "dtype")
 _DECIDED = {"rule", "epochs", "learning_rate", "optimizer", "schedule", "clip_norm"}  # by the data
 _SCORED = 256  # training rows whose score tells whether a machine still learns
-_EVALUATE = 50  # updates between two evaluations of early stopping, at least
 # A machine is still learning where the second half of the updates brought more than this share of all that
 # was gained, by more than so many standard errors over the rows.
 _LATE, _SURE_OF_RISE = 0.1, 2.0
@@ -53,7 +51,7 @@ def learn(
         weights: row weights, (rows,); None means uniform.
         earlier: a machine that goes on; None: a new one is started at the rows.
         label: labels of the rows; None: there are none.
-        whole: whether it has its length, schedule and early stopping; else it is one epoch at one rate.
+        whole: whether it has its length and schedule; else it is one epoch at one rate.
 
     Raises:
         KeyboardInterrupt, SystemExit: a signal cut the training short; the estimator has what was learnt.
@@ -77,7 +75,12 @@ def learn(
         _checks.warn(f"{name}: {say_unused(unused, method)}")
     if label is not None:  # rows that ``_row_score`` takes
         judged = ~(label.states if fitting.exact else rows.all()).isnan().any(1).cpu()
-    watch = {} if fitting.exact or not whole else _watch(learner, fitting, begun, judged)
+    watch: dict[str, Any] = {"device": learner.device, "progress": learner.verbose > 0}
+    rise = None
+    if whole and not fitting.exact and (judged is None or bool(judged.any())):
+        some = torch.arange(len(rows), device="cpu") if judged is None else judged.nonzero()[:, 0]
+        rise = Rise(learner._row_score, rows.take(some[:_SCORED]))
+        watch["callbacks"] = [rise]
     plan(learner, fitting, whole=whole)
     optimizers = _Optimizers(fitting.decided, begun.optimizer)
     if fitting.rule is not None:
@@ -89,7 +92,6 @@ def learn(
             watch["clip_norm"] = learner.clip_norm
         if fitting.decided["optimizer"] != "sgd":  # which remembers nothing, and which compiled code knows
             watch["optimizer"] = optimizers.make
-    watch |= {"device": learner.device, "progress": learner.verbose > 0}
     run = fitting.train(judged, seed=begun.stream("train", begun.n_updates), **watch)
     kept = rows.take(begun.rows_to_keep(len(rows)))
     if not whole and begun.rows is not None:  # as many of this batch stay as of those before
@@ -109,9 +111,8 @@ def learn(
         log_partition=None,
     )
     run.whole()
-    for callback in watch.get("callbacks", ()):
-        if isinstance(callback, Rise) and run.status == "completed":
-            callback.warn(name, run.updates)
+    if rise is not None and run.status == "completed":
+        rise.warn(name, run.updates)
     if whole and label is None:
         collapse = fitting.find_collapse(fitted.machine, fitted.stream("collapse"), kept)
         if collapse is not None:
@@ -231,37 +232,6 @@ class _Optimizers:
         return made  # type: ignore[no-any-return]
 
 
-def _watch(options: Any, fitting: Fitting, begun: Fitted, takes: Tensor | None) -> dict[str, Any]:
-    """Returns how a training by chains is followed; with early stopping some rows are held out of it.
-
-    ``takes`` marks the rows that ``_row_score`` takes, (rows,) bool; None: all.
-    """
-    rows, weights, every = fitting.rows, fitting.weights, torch.arange(len(fitting.rows), device="cpu")
-    judged = every if takes is None else every[takes]
-    if not options.early_stopping:
-        if not len(judged):
-            return {}
-        return {"callbacks": [Rise(options._row_score, rows.take(judged[:_SCORED]))]}
-    share, held = options.validation_fraction, max(1, round(options.validation_fraction * len(judged)))
-    if held >= len(rows) or not len(judged):
-        raise ValueError(
-            f"validation_fraction: expected rows on both sides, received {share} of "
-            f"{len(judged)} rows that can be judged (classifiers: with a label and no missing cell); "
-            "give more rows, or early_stopping=False"
-        )
-    generator = as_generator(begun.stream("validation"))
-    out = judged[_random.permutation(len(judged), generator)[:held]].sort().values
-    kept = every[~torch.isin(every, out)]
-    fitting.rows, fitting.weights = rows.subset(kept), None if weights is None else weights[kept]
-    return {
-        "validation": rows.take(out),
-        "validation_weights": None if weights is None else weights[out],
-        "metrics": {"validation_score": options._row_score},
-        "evaluate_every": max(-(-len(kept) // min(options.batch_size, len(kept))), _EVALUATE),
-        "callbacks": [EarlyStopping("validation_score", options.n_iter_no_change)],
-    }
-
-
 @final
 class Rise:
     """A callback that follows the score of some training rows: before, halfway and at the end.
@@ -298,7 +268,6 @@ class Rise:
             _checks.warn(
                 f"{name}: what the machine knows of its training rows was still rising when training ended: "
                 f"{share:.0%} of all that it gained came in the second half of {updates} updates; more "
-                "epochs, a larger max_updates or a higher learning_rate take it further, and "
-                "early_stopping=True ends where other rows no longer gain",
+                "epochs, a larger max_updates or a higher learning_rate take it further",
                 ConvergenceWarning,
             )

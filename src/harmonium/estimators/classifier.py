@@ -58,8 +58,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             and a row without its label weigh 1.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
-        early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
-            missing cell.
         dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
 
     Attributes:

@@ -127,13 +127,6 @@ class RBM(FeatureEstimator):
         init: first parameters by name, of ``harmonium.machine.INITS`` and separated by commas: couplings
             "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
             "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.
-        early_stopping: Whether ``fit`` sets rows aside, stops when their score no longer improves, and keeps
-            the best parameters (of the running average, with ``averaging``). The score is
-            ``harmonium.likelihood.pseudo_log_likelihood``, or ``predictive_log_score`` for real units, deep
-            machines and rows with missing cells; ``history_`` records it as ``validation_score``.
-        validation_fraction: Fraction of the rows held out, in (0, 1); read only with ``early_stopping``.
-        n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
-            epoch, or every 50 updates where an epoch has fewer.
         on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
