@@ -277,7 +277,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         fitted = self._require_fitted()
         plain = (str, int, float, bool, type(None))  # which JSON keeps as they are
         parameters = {name: x for name, x in self.get_params(deep=False).items() if type(x) in plain}
-        about = {"name": type(self).__name__, "parameters": parameters}
+        about: dict[str, Any] = {"name": type(self).__name__, "parameters": parameters}
         about |= {"n_updates": fitted.n_updates, "numbers": fitted.numbers}
         machine = copy(fitted.machine)  # with metadata of its own: a refused path changes nothing
         machine.metadata = {**machine.metadata, "estimator": about}

@@ -158,8 +158,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
                 missing cells only.
         """
-        best = self._scores_of(X).argmax(1).cpu().numpy()
-        labels: Array = self.classes_[best]
+        labels: Array = self.classes_[self.predict_log_proba(X).argmax(1)]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
@@ -169,11 +168,15 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         hidden units have. Beyond, p(y | x) of a row that lacks cells is the mean over ten chains of 60 sweeps
         that hold what the row shows, known to about 0.02.
         """
-        return self._scores_of(X).exp().cpu().numpy()
+        return torch.from_numpy(self.predict_log_proba(X)).exp().numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
-        return self._scores_of(X).cpu().numpy()
+        fitted, X = self._require_fitted(), validated(self, X)
+        machine = fitted.double()
+        generator = as_generator(fitted.stream("missing cells"), machine.device)
+        about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
+        return fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Returns the share of rows, or of their weight, whose most probable label is their own.
@@ -194,14 +197,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         label = machine.visible[-1]
         log_p = log_probabilities(machine, states, label, 0, "exact")[0][:, 0]
         return (log_p * states[:, -machine.layers[label].width :].to(log_p)).sum(1)
-
-    def _scores_of(self, X: Any) -> Tensor:
-        """Returns ln p(y | x), (rows, classes), float64."""
-        fitted, X = self._require_fitted(), validated(self, X)
-        machine = fitted.double()
-        generator = as_generator(fitted.stream("missing cells"), machine.device)
-        about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
-        return torch.from_numpy(fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0]))
 
     def sample(
         self,

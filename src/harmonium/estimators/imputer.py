@@ -73,8 +73,8 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if is_sparse(X):
             raise TypeError("X: expected dense rows, received a sparse matrix; X.toarray() makes them")
         self.estimator_ = learner.fit(X, sample_weight=sample_weight)
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
-        vars(self).update({name: x for name, x in vars(learner).items() if name.endswith("_in_")})
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__ |= {name: x for name, x in vars(learner).items() if name.endswith("_in_")}
         return self
 
     def transform(self, X: Any) -> Any:

@@ -123,10 +123,8 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> Frame:
         """Returns rows as a frame, looked at as scikit-learn does."""
-        if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return frame_of(X)
-        return frame_of(validate_data(self, X, reset=reset, ensure_all_finite="allow-nan"))
+        about: dict[str, Any] = {"skip_check_array": is_frame(X), "ensure_all_finite": "allow-nan"}
+        return frame_of(validate_data(self, X, reset=reset, **about))
 
     def _rows(self, X: Any) -> Frame:
         """Returns rows with a target that is missing."""
