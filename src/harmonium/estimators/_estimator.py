@@ -103,7 +103,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Returns what tells of every row how it is learned, (rows,), in nats."""
+        """Returns a score of rows, whose rise tells that a machine still learns, (rows,), in nats."""
 
     @abstractmethod
     def _take_label(self, machine: BoltzmannMachine) -> None:
