@@ -39,8 +39,9 @@ from torch.utils._device import _device_constructors
 
 import harmonium as hm
 from harmonium.cli import options
-from harmonium.estimators import _estimator, _training
+from harmonium.estimators import _estimator
 from harmonium.layers import Layer
+from harmonium.tables import fitting
 
 from .devices import left_out, read
 
@@ -91,7 +92,7 @@ class Moved:
             (hm.BoltzmannMachine, "__init__", machine_init(hm.BoltzmannMachine.__init__)),
             (hm, "load", there(hm.load)),
             (_estimator, "load", there(_estimator.load)),
-            (_training, "train", there(_training.train)),
+            (fitting, "train", there(fitting.train)),
             (options, "as_device", named(options.as_device)),
         ):
             enter(mock.patch.object(owner, name, new))

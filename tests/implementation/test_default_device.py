@@ -129,7 +129,7 @@ def test_machines_are_made_there():
 
 def test_estimators():
     pytest.importorskip("sklearn")
-    model = hm.RBM(6, epochs=2, early_stopping=True, random_state=0).fit(BITS)
+    model = hm.RBM(6, epochs=2, random_state=0).fit(BITS)
     assert model.machine_.device == DEVICE
     assert model.sample(5).shape == (5, 12)
     assert model.score_samples(BITS[:4]).shape == (4,)

@@ -98,8 +98,11 @@ def test_scores_of_what_a_row_shows(trees) -> None:
     shares = codec.log_shares(HOLED, trees.machine_).sum(1).numpy()
     expected = weights + slopes + shares - trees.log_partition_.value
     np.testing.assert_allclose(trees.score_samples(HOLED), expected, atol=1e-9)
-    given_label = np.stack([trees.score_samples(HOLED, np.repeat(c, ROWS)) for c in trees.classes_])
-    np.testing.assert_allclose(np.logaddexp.reduce(given_label), expected, atol=1e-9)
+    labels = torch.eye(3, dtype=torch.float64).repeat_interleave(ROWS, 0)
+    weights = log_weights(machine.hamiltonian(), torch.cat([v.repeat(3, 1), labels], 1)).detach().numpy()
+    joint = weights.reshape(3, ROWS).T + (slopes + shares - trees.log_partition_.value)[:, None]
+    found = trees.score_samples(HOLED)[:, None] + trees.predict_log_proba(HOLED)  # ln p(x, y)
+    np.testing.assert_allclose(found, joint, atol=1e-9)
 
 
 def test_real_cells_beside_many_hidden_units_are_drawn_or_refused() -> None:

@@ -22,7 +22,7 @@ from harmonium.cli import main
 from harmonium.cli.commands import train as command
 from harmonium.cli.settings import TrainSettings
 from harmonium.data import Rows
-from harmonium.estimators._training import Training
+from harmonium.estimators import _training
 from harmonium.tables import Fitting
 from harmonium.training import Recipe
 
@@ -245,9 +245,7 @@ def test_lengths_and_rates_are_those_of_the_estimators() -> None:
     for layers, estimator in (([], hm.RBM()), ([hm.Bernoulli(3)], hm.DBM())):
         recipe = Recipe(hm.BoltzmannMachine([hm.Spin(4), hm.Bernoulli(3), *layers]), "chains")
         one, other = (Fitting(recipe, Rows.of(torch.ones(300, 4))) for _ in range(2))
-        training = Training(estimator)
-        training.fitting = one
-        training._plan()
+        _training.plan(estimator, one)
         settings = command._settle(TrainSettings(), other)
         assert one.decided == other.decided and repr(one.rule) == repr(other.rule)
         assert all(getattr(settings, name) == value for name, value in one.decided.items())
@@ -271,9 +269,7 @@ def test_both_doors_centre_alike(kind: type[hm.RBM], centred: bool | None, optim
         command._settle(TrainSettings(**given), fitting)
 
     def by_estimator(fitting: Fitting) -> None:
-        training = Training(kind(**given))
-        training.fitting = fitting
-        training._plan()
+        _training.plan(kind(**given), fitting)
 
     for plan in (by_command, by_estimator):
         fitting = Fitting(recipe, Rows.of(torch.ones(300, machine.visible_width)))

@@ -11,6 +11,7 @@ import torch
 
 from harmonium._settings import settings_of
 from harmonium.estimators import RBM, RBMOutlier
+from harmonium.estimators._intake import validated
 from harmonium.layers import Bernoulli
 from harmonium.likelihood import HiddenStates, exact_log_likelihood
 from harmonium.sums import log_weights
@@ -42,7 +43,7 @@ BITS = np.repeat(np.eye(4), 20, 0)
 
 
 def states_of(rbm: RBM, rows: pandas.DataFrame) -> torch.Tensor:
-    return rbm._fitted.visible(rbm._validated(rows))
+    return rbm._fitted.visible(validated(rbm, rows))
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +95,6 @@ TRAINING = {
     "averaging": 0.5,
     "initial_std": 0.1,
     "init": "normal,data",
-    "early_stopping": True,
-    "validation_fraction": 0.2,
-    "n_iter_no_change": 3,
     "on_divergence": "raise",
 }
 

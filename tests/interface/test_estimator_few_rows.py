@@ -19,14 +19,6 @@ FRAME = pd.DataFrame(
 SMALL = {"n_hidden": 4, "method": "chains", "max_updates": 8, "random_state": 0}
 
 
-@pytest.mark.nightly
-def test_early_stopping_sees_the_few_cells_of_a_small_table() -> None:
-    holes = FRAME.mask(random.random(FRAME.shape) < 0.1).dropna(how="all")
-    rbm = hm.RBM(4, method="chains", early_stopping=True, epochs=200, random_state=0).fit(holes)
-    scores = [record["validation_score"] for record in rbm.history_ if "validation_score" in record]
-    assert len(set(scores)) == len(scores) > 1 and max(scores) < 0
-
-
 def test_a_column_of_labels_that_is_lost_altogether_is_filled_with_labels() -> None:
     rbm = hm.RBM(**SMALL).fit(FRAME)
     for name in ("grade", "member"):

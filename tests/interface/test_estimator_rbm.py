@@ -21,7 +21,7 @@ from harmonium import load, rules
 from harmonium.chains import Gibbs, Kernel
 from harmonium.data import Rows, bars_and_stripes, digits, encoder_from_dict, gaussian_mixture
 from harmonium.estimators import RBM
-from harmonium.estimators._training import Training
+from harmonium.estimators._training import plan
 from harmonium.learning.rules import RECIPES
 from harmonium.tables import Fitting
 from harmonium.training import Recipe
@@ -314,9 +314,7 @@ def test_sweeps_and_chains_reach_the_rule():
     def named(**settings):
         machine = hm.BoltzmannMachine([hm.Bernoulli(3), hm.Bernoulli(2)], seed=0)
         fitting = Fitting(Recipe(machine, "chains"), Rows.of(torch.zeros(3, 3)))
-        training = Training(small(**settings))
-        training.fitting = fitting
-        training._plan()
+        plan(small(**settings), fitting)
         return fitting.rule.name
 
     assert named(rule="cd", sweeps=3) == "centred(cd(3))"

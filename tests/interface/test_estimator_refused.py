@@ -137,7 +137,6 @@ class Way(NamedTuple):
 
 BITS = (RANDOM.random((40, 3)) < 0.5).astype(float)
 DIVERGES = {"learning_rate": 1e30, "clip_norm": None, "optimizer": "sgd"}
-DENSITIES = (RBM, DBM, RBMOutlier)
 
 WAYS = {
     "nothing in any row": Way(ValueError, X=FRAME.assign(height=np.nan, city=None, grade=None)),
@@ -179,15 +178,6 @@ WAYS = {
         TrainingDiverged,
         {**DIVERGES, "learning_rate": 0.1, "schedule": lambda step, total: 1e30 if step == 3 else 1.0},
         when="fit",
-    ),
-    "nothing to validate on": Way(
-        ValueError,
-        {"early_stopping": True, "validation_fraction": 0.9},
-        X=FRAME[:2],
-        y=LABEL[:2],
-        weights=[1.0, 0.0],
-        when="fit",
-        kinds=DENSITIES,
     ),
     "a warning made an error": Way(ConvergenceWarning, {"max_updates": 200, "n_hidden": 16}, when="slow"),
     "too many states to count": Way(

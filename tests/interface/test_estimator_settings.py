@@ -17,7 +17,7 @@ import harmonium as hm
 from harmonium._settings import AtLeast0
 from harmonium.data import Rows, bars_and_stripes
 from harmonium.estimators import DBM, RBM, RBMClassifier, RBMOutlier
-from harmonium.estimators._training import Training
+from harmonium.estimators._training import plan
 from harmonium.tables import Fitting
 from harmonium.training import Recipe, TrainingDiverged
 
@@ -41,9 +41,7 @@ def budget(estimator, rows, layers=None):
     recipe = Recipe(machine, "chains", isinstance(estimator, RBMClassifier))
     nothing = torch.zeros(1, machine.visible_width).expand(rows, -1)  # columns that do not vary
     fitting = Fitting(recipe, Rows.of(nothing))
-    training = Training(estimator)
-    training.fitting = fitting
-    training._plan()
+    plan(estimator, fitting)
     return fitting.decided["updates"], fitting.decided["learning_rate"]
 
 
@@ -135,9 +133,7 @@ def test_partial_fit_has_one_rate_whatever_the_rows(kind, optimizer) -> None:
 @pytest.mark.parametrize("kind", [RBM, DBM])
 def test_a_run_that_was_too_short_says_so(kind) -> None:
     sizes = (16, 8) if kind is DBM else 16
-    with pytest.warns(
-        ConvergenceWarning, match=rf"{kind.__name__}: .*of 200 updates; more ep.*early_stopping=True"
-    ):
+    with pytest.warns(ConvergenceWarning, match=rf"{kind.__name__}: .*of 200 updates; more epochs"):
         kind(sizes, max_updates=200, random_state=0).fit(BITS, LABEL)
 
 
@@ -146,37 +142,6 @@ def test_a_run_that_was_long_enough_does_not() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         small(RBM, max_updates=200).fit(points)
-
-
-@pytest.mark.parametrize("kind", [RBM, RBMClassifier])
-def test_early_stopping_keeps_the_best_of_held_out_rows(kind) -> None:
-    noise = (RANDOM.random((60, 9)) < 0.5).astype(float)  # there is nothing to learn but what does not last
-    settings = {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 1, "averaging": None}
-    stopped = small(kind, **settings, learning_rate=0.1, epochs=5000).fit(noise, RANDOM.integers(0, 2, 60))
-    scores = [r["validation_score"] for r in stopped.history_ if "validation_score" in r]
-    assert len(scores) == stopped.n_updates_ // 50 < 90  # 42 rows in one batch: every 50 updates
-    assert len(scores) - 1 - int(np.argmax(scores)) == 1
-    holed = np.where(np.eye(3, 9) > 0, np.nan, BITS[:3])  # a classifier judges whole rows only
-    few = (holed, [0, 1, 1]) if kind is RBMClassifier else (BITS[:1],)
-    with pytest.raises(ValueError, match=r"validation_fraction: expected rows on both sides, received 0\.3"):
-        small(kind, **settings).fit(*few)
-
-
-@pytest.mark.nightly
-def test_early_stopping_keeps_the_best_average() -> None:
-    """And what is still learned by heart is not asked for where other rows have lost by it."""
-    noise, labels = (RANDOM.random((60, 9)) < 0.5).astype(float), RANDOM.integers(0, 2, 60)
-    settings = {"early_stopping": True, "validation_fraction": 0.3, "averaging": 0.99, "learning_rate": 0.1}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        kept = small(RBMClassifier, **settings, max_updates=400, n_iter_no_change=99).fit(noise, labels)
-    scores = [r["validation_score"] for r in kept.history_ if "validation_score" in r]
-    best = 50 * (1 + int(np.argmax(scores)))
-    assert len(scores) == 8 and best < 400
-    again = small(RBMClassifier, **settings, max_updates=best, schedule=lambda step, total: 1 - step / 400)
-    again.set_params(n_iter_no_change=99).fit(noise, labels)
-    for one, other in zip(kept.machine_.parameters(), again.machine_.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("averaging", [None, 0.9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +21,33 @@ from torch import Tensor
 from harmonium import _checks, tasks
 from harmonium._settings import AtLeast0, Count, Interval, Setting, Share, settings_of
 from harmonium.data import Encoder
-from harmonium.estimators import _columns
-from harmonium.estimators._fitted import Fitted, digest_of
-from harmonium.estimators._intake import Array, take_tables, taken, validated
-from harmonium.estimators._training import structure_of
+from harmonium.estimators._fitted import Fitted, log_states
+from harmonium.estimators._intake import (
+    Array,
+    column_number,
+    learned,
+    rows_around,
+    rows_given,
+    take_tables,
+    taken,
+    validated,
+)
+from harmonium.estimators._training import Label, learn, structure_of
 from harmonium.layers import Layer
 from harmonium.learning import Rule, rules
-from harmonium.likelihood import LogPartition, find_log_partition
+from harmonium.likelihood import (
+    LogPartition,
+    find_log_partition,
+    missing_pseudo_likelihood,
+    predictive_log_score,
+    pseudo_log_likelihood,
+)
 from harmonium.machine import BoltzmannMachine, load
-from harmonium.tables import CellInterval, Table, find_intervals
-from harmonium.tasks import unobserved
+from harmonium.tables import NEW_CELLS, CellInterval, Table, find_intervals
 from harmonium.training import METHODS, PLAIN, SCHEDULES, OptimizerFactory, Schedule, warn_of_rough
+
+_UNITS = 100  # of a row at most, whose pseudo-likelihood tells how it is learnt
+_CELLS = 10_000  # at least, of which a tenth is hidden and asked for: few rows are asked again and again
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -71,14 +88,11 @@ class _ByChains:
     averaging: Share | None = PLAIN.averaging
     initial_std: AtLeast0 | None = PLAIN.initial_std
     init: str | None = None
-    early_stopping: bool = False
-    validation_fraction: Share = 0.1
-    n_iter_no_change: Count = 10
     on_divergence: Literal["slower", "raise"] = "slower"
 
 
 class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
-    """Parameters, and a fitted machine once there is one. Abstract: ``fit`` is each subclass's own.
+    """Parameters, and a fitted machine once there is one. Abstract: what it learns is each subclass's own.
 
     A parameter is a field, which ``RBM`` documents. One by the name of a setting of ``train`` is passed on.
     """
@@ -88,17 +102,62 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
 
     @abstractmethod
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
-        """Returns what early stopping maximises of every row, (rows,), in nats."""
-
-    def _calibrate(self, X: Any, weights: Tensor | None) -> None:
-        """Finds ``Fitted.numbers`` of the trained machine on validated rows; most estimators have none."""
+        """Returns a score of rows, whose rise tells that a machine still learns, (rows,), in nats."""
 
     @abstractmethod
     def _take_label(self, machine: BoltzmannMachine) -> None:
         """Looks at the label of a machine that was trained elsewhere; ValueError: it is of another form."""
 
+    def _read_labels(
+        self, y: Any, count: int, weights: Tensor | None, earlier: Fitted | None
+    ) -> tuple[Tensor | None, Label | None]:
+        """Returns weights of so many rows, and their labels where there are any."""
+        return weights, None
+
+    def _calibrate(self, X: Any, weights: Tensor | None) -> None:
+        """Finds ``Fitted.numbers`` of the trained machine on validated rows; most estimators have none."""
+
+    # Learning
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, *, again: bool, whole: bool = True) -> Self:
+        """Fits all or nothing; ``again``: the machine that is there, if one is.
+
+        A copy learns, which the estimator becomes once all is done. What raises leaves the estimator as it
+        was: a refused argument, divergence, a signal before training began or a second one in it. A Ctrl-C or
+        SIGTERM after training ended, whole or cut short, lets it become what the copy has learnt by then.
+        """
+        learner = copy(self)
+        try:
+            learner._check_parameters()
+            earlier = learner._fitted if again else None
+            rows = validated(learner, X, reset=earlier is None)
+            weights = _checks.weights(sample_weight, "sample_weight", rows.shape[0])
+            weights, label = learner._read_labels(y, rows.shape[0], weights, earlier)
+            rows, index, weights = learned(learner, rows, weights, earlier)
+            if label is not None:
+                label = label._replace(states=label.states[index])
+            learn(learner, rows, weights, earlier, label, whole=whole)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", NEW_CELLS)  # as training warned of the same rows
+                learner._calibrate(rows, weights)
+        except ValueError as error:
+            if not (said := str(error)).startswith("kinds: "):
+                raise
+            raise ValueError(f"visible{said.removeprefix('kinds')}") from error  # as the parameter is called
+        except BaseException as error:
+            if not isinstance(error, Exception) and learner._fitted is not self._fitted:
+                self.__dict__ = learner.__dict__
+            raise
+        self.__dict__ = learner.__dict__
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuses values that a parameter may not have; TypeError or ValueError names it."""
+        known = settings_of(type(self))
+        for field in fields(self):
+            known[field.name].check(getattr(self, field.name), field.name)
+
     # The fitted machine
-    # ----------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None
@@ -128,18 +187,10 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """Updates made."""
         return self._require_fitted().n_updates
 
-    def _validated(self, X: Any, *, sparse: bool = True) -> Any:
-        """Returns the rows that a fitted estimator is given, looked at as scikit-learn does."""
-        return validated(self, X, reset=False, sparse=sparse)
-
-    def _check_parameters(self) -> None:
-        """Refuses values that a parameter may not have; TypeError or ValueError names it."""
-        known = settings_of(type(self))
-        for field in fields(self):
-            known[field.name].check(getattr(self, field.name), field.name)
-
-    def _random(self, random_state: Any) -> Any:
-        return self.random_state if random_state is None else random_state
+    def _generator(self, purpose: str, random_state: Any) -> torch.Generator:
+        """Returns the generator of a purpose; ``random_state`` None: by that of the estimator."""
+        state = self.random_state if random_state is None else random_state
+        return self._require_fitted().generator(state, purpose)
 
     @property
     def log_partition_(self) -> LogPartition:
@@ -152,19 +203,18 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         fitted = self._require_fitted()
         how = (self.log_partition, self.ais_chains, self.ais_temperatures)
-        settings = (*how, digest_of(fitted.machine))  # which its owner may train further
+        settings = (*how, fitted.digest())  # which its owner may train further
         if fitted.log_partition is None or fitted.log_partition[0] != settings:
             self._check_parameters()
             seed = fitted.stream("log_partition", fitted.n_updates)
             annealing: dict[str, Any] = {"chains": how[1], "temperatures": how[2], "seed": seed}
             machine, rows = fitted.machine, fitted.rows
-            if rows is not None and bool((holes := unobserved(machine, rows)).any()):
+            if rows is not None and bool((holes := tasks.unobserved(machine, rows)).any()):
                 rows = tasks.impute(machine, rows, holes, draws=1, seed=seed).draws[0]
             fitted.log_partition = settings, find_log_partition(machine, rows, how[0], **annealing)
         return fitted.log_partition[1]
 
     # Around a machine, and in files
-    # ----------------------------------------------------------------------------
 
     @classmethod
     def from_machine(cls, machine: BoltzmannMachine, X: Any = None, **parameters: Any) -> Self:
@@ -184,30 +234,26 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: a machine of another form, or parameters out of range.
         """
         _checks.instance(machine, "machine", BoltzmannMachine, "a BoltzmannMachine")
-        hidden = [machine.layers[l] for l in machine.hidden]
-        if not hidden:
-            raise ValueError("machine: expected hidden layers, received a machine without any")
-        n_hidden: Any = tuple(layer.n_units for layer in hidden)
-        if not isinstance(cls.n_hidden, Sequence):
-            if len(hidden) > 1:
-                raise ValueError(
-                    f"machine: expected one hidden layer for {cls.__name__}, received {len(hidden)}; "
-                    "DBM takes more"
-                )
-            (n_hidden,) = n_hidden
-        estimator = cls(**{"n_hidden": n_hidden, "hidden_kind": hidden[0].kind, **parameters})
+        hidden, deep = [machine.layers[l] for l in machine.hidden], isinstance(cls.n_hidden, Sequence)
+        if not hidden or (len(hidden) > 1 and not deep):
+            raise ValueError(
+                f"machine: expected {'hidden layers' if deep else 'one hidden layer'} for {cls.__name__}, "
+                f"received {len(hidden)}; DBM takes more"
+            )
+        sizes = tuple(layer.n_units for layer in hidden)
+        shown = {"n_hidden": sizes if deep else sizes[0], "hidden_kind": hidden[0].kind}
+        estimator = cls(**{**shown, **parameters})
         estimator._check_parameters()
         estimator._take_label(machine)
         seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
         estimator._fitted = fitted = Fitted(machine, seed, structure_of(estimator, machine))
-        decoded = fitted.encoder.decode(torch.zeros(1, fitted.data_width, dtype=torch.float64, device="cpu"))
-        estimator.n_features_in_ = int(decoded.shape[1])
-        encoder = fitted.encoder
+        encoder, width = fitted.encoder, fitted.data_width
+        estimator.n_features_in_ = int(encoder.decode(np.zeros((1, width))).shape[1])
         names = encoder.names if isinstance(encoder, Table) else fitted.codec.own_names()
         if len(names) == estimator.n_features_in_ and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.array(names, dtype=object)
         if X is not None:
-            rows = estimator._validated(X)
+            rows = validated(estimator, X)
             kept = taken(rows, fitted.rows_to_keep(rows.shape[0]).numpy())
             fitted.rows = fitted.visible(kept).to(machine.dtype)
             estimator._calibrate(rows, None)
@@ -229,13 +275,9 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """
         fitted = self._require_fitted()
         plain = (str, int, float, bool, type(None))  # which JSON keeps as they are
-        parameters = {known.name: getattr(self, known.name) for known in fields(self)}
-        about = {
-            "name": type(self).__name__,
-            "parameters": {name: x for name, x in parameters.items() if type(x) in plain},
-            "n_updates": fitted.n_updates,
-            "numbers": fitted.numbers,
-        }
+        parameters = {name: x for name, x in self.get_params(deep=False).items() if type(x) in plain}
+        about: dict[str, Any] = {"name": type(self).__name__, "parameters": parameters}
+        about |= {"n_updates": fitted.n_updates, "numbers": fitted.numbers}
         machine = copy(fitted.machine)  # with metadata of its own: a refused path changes nothing
         machine.metadata = {**machine.metadata, "estimator": about}
         machine.save(path, overwrite=overwrite)
@@ -266,6 +308,43 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             raise ValueError(f"path: {path}: {error}") from error
         return estimator
 
+    # Likelihood
+
+    def score_samples(self, X: Any) -> Array:
+        """Returns ln p of every row in nats.
+
+        It is a probability for discrete units, and else a density in the units of the data. A label is summed
+        out: with ``predict_log_proba`` it makes ln p(x, y).
+
+        Of a row with missing cells it is ln p of what the row shows. Relative to each other the rows of a
+        machine with one hidden layer are exact; ``log_partition_`` tells how well their common constant ln Z
+        is known. It is found at the first call, which may take much longer than the others. Of a ``DBM`` with
+        two or more hidden layers it is a lower bound, the variational one of naive mean field, as good as
+        ln Z is known. Sums over missing cells take long beside more than 12 hidden units.
+
+        Args:
+            X: (rows, columns), a frame, dense or sparse.
+
+        Returns:
+            (rows,), float64.
+
+        Raises:
+            ValueError: other columns than in ``fit``, a row of missing cells only, values that the visible
+                units do not take, a discriminative machine, ``log_partition="exact"`` for a machine too large
+                to enumerate, or missing cells of too many states to sum over.
+        """
+        fitted, X = self._require_fitted(), validated(self, X)
+        fitted.codec.require_generative("score_samples")
+        machine, codec, constant = fitted.double(), fitted.codec, self.log_partition_
+
+        def score(v: Tensor) -> Tensor:
+            return log_states(machine, v, constant) + codec.log_slopes(v)
+
+        scores, shares = fitted.compute(X, score, beyond="tail"), codec.log_shares(X, machine)
+        return scores if shares is None else scores + shares.sum(1).numpy()
+
+    # Samples and missing values
+
     def _draw(
         self,
         n_samples: int,
@@ -278,10 +357,10 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         """Returns drawn rows, and their visible states; ``label`` makes those of so many rows' labels."""
         fitted = self._require_fitted()
         _checks.positive_int(n_samples, "n_samples")
-        fitted.require_density("sample")
+        fitted.codec.require_generative("sample")
         machine, width, rows, held = fitted.machine, fitted.data_width, None, None
         if given is not None:
-            rows = _columns.rows_given(self, given, n_samples)
+            rows = rows_given(self, given, n_samples)
             held = fitted.visible(rows)
         if label is not None:
             if held is None:
@@ -289,13 +368,10 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             held[:, width:] = label(len(held))
         if held is None or bool(held[:, :width].isnan().any()):
             warn_of_rough(machine)
-        generator = fitted.generator(self._random(random_state), "sample")
+        generator = self._generator("sample", random_state)
         count, clamp = (n_samples, None) if held is None else (1, held.to(machine.dtype))
         v = tasks.sample(machine, count, given=clamp, method=method, sweeps=sweeps, seed=generator).rows
         return (fitted.decode(v) if rows is None else fitted.fill(rows, v, drawn="rows")), v
-
-    # Missing values
-    # ----------------------------------------------------------------------------
 
     def impute(
         self,
@@ -328,9 +404,9 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: other columns than in ``fit``, or given values that the visible units do not take.
         """
         _checks.one_of(value, "value", ("nearest", "mean", "draw"))
-        fitted = self._require_fitted()
         X, _, states = self._completions(X, method, value, draws, sweeps, random_state)
-        return fitted.fill(X, states, rounded=value != "mean", drawn="cells" if value == "draw" else None)
+        drawn = "cells" if value == "draw" else None
+        return self._require_fitted().fill(X, states, rounded=value != "mean", drawn=drawn)
 
     def imputations(
         self,
@@ -343,21 +419,33 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
     ) -> list[Any]:
         """Draws several completions of the rows, each given what each row has (multiple imputation).
 
-        Args:
-            X: as in ``impute``.
-            draws: completions, at least 1; each from a chain of its own.
-            method: as in ``impute``.
-            sweeps: Sweeps of every chain, at least 2.
-            random_state: int, ``RandomState``, or None for that of the estimator.
-
-        Returns:
-            ``draws`` of what ``impute`` returns.
-
-        Raises:
-            ValueError: as ``impute``.
+        ``draws``, at least 1, is their number, each from a chain of its own. Other arguments and errors are
+        those of ``impute``, and so is each completion of the list.
         """
         X, done, _ = self._completions(X, method, "draw", draws, sweeps, random_state)
         return [self._require_fitted().fill(X, states, drawn="cells") for states in done.draws]
+
+    def _completions(
+        self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
+    ) -> tuple[Any, tasks.Imputation, Tensor]:
+        """Returns validated rows, and what ``tasks.impute_cells`` returns of them."""
+        fitted, seed = self._require_fitted(), self._generator("impute", random_state)
+        fitted.codec.require_generative("imputation")
+        X = validated(self, X, sparse=False)
+        machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
+        if bool(v[:, : fitted.data_width].isnan().any()):
+            warn_of_rough(machine)
+        return X, *tasks.impute_cells(
+            machine,
+            fitted.encoder,
+            v,
+            tasks.unobserved(machine, v),
+            method,
+            value,
+            draws=draws,
+            sweeps=sweeps,
+            seed=seed,
+        )
 
     def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
         """Finds where every missing cell lies: intervals of numbers, and sets of labels.
@@ -370,8 +458,7 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
         Args:
             X: as in ``impute``.
             interval: Share of the missing cells to hold, above 0 and at most 0.99.
-            random_state: int, ``RandomState``, or None for that of the estimator: of draws, of columns along
-                curves.
+            random_state: as in ``impute``, of draws of columns along curves.
 
         Returns:
             ``CellInterval`` of every missing cell, by row and column: with the row's number, the column, the
@@ -381,30 +468,12 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: other columns than in ``fit``, or a machine without held-out rows: trained by chains
                 (``method``), or from fewer than 200 rows.
         """
-        fitted = self._require_fitted()
-        fitted.require_density("intervals")
-        X = self._validated(X, sparse=False)
-        seed = fitted.generator(self._random(random_state), "impute")
-        return find_intervals(fitted.machine, fitted.encoder, fitted.visible(X), interval, seed)
-
-    def _completions(
-        self, X: Any, method: str, value: str, draws: int, sweeps: int, random_state: Any
-    ) -> tuple[Any, tasks.Imputation, Tensor]:
-        """Returns validated rows, and what ``tasks.impute_cells`` returns of them."""
-        fitted = self._require_fitted()
-        fitted.require_density("impute")
-        X = self._validated(X, sparse=False)
-        machine, v = fitted.machine, fitted.visible(X).to(fitted.machine.dtype)
-        seed = fitted.generator(self._random(random_state), "impute")
-        missing = unobserved(machine, v)
-        if bool(missing[:, : fitted.n_units].any()):
-            warn_of_rough(machine)
-        return X, *tasks.impute_cells(
-            machine, fitted.encoder, v, missing, method, value, draws=draws, sweeps=sweeps, seed=seed
-        )
+        fitted, seed = self._require_fitted(), self._generator("impute", random_state)
+        fitted.codec.require_generative("intervals")
+        v = fitted.visible(validated(self, X, sparse=False))
+        return find_intervals(fitted.machine, fitted.encoder, v, interval, seed)
 
     # Columns
-    # ----------------------------------------------------------------------------
 
     def predict_column(
         self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
@@ -428,52 +497,126 @@ class BoltzmannEstimator(_ByChains, _Options, BaseEstimator, ABC):
             ValueError: no such column, other columns than in ``fit``, "exact" with too many states to sum
                 over, or an encoder that makes several units of a column.
         """
-        fitted, v, j, told = self._ask(X, column, method, sweeps, random_state)
-        return _columns.cells_of(fitted, v, j, told.states)
-
-    def column_proba(
-        self, X: Any, column: Any, *, method: str = "auto", sweeps: int = 100, random_state: Any = None
-    ) -> _columns.ColumnProbabilities:
-        """Returns the probabilities of all labels or counts of a column given the rest of each row.
-
-        They are those of the values that ``fit`` has seen, also of rare labels, and sum to 1.
-
-        Args:
-            X: as in ``predict_column``.
-            column: its name, or its number.
-            method: as in ``predict_column``.
-            sweeps: Sweeps of every chain, at least 2.
-            random_state: int, ``RandomState``, or None for that of the estimator.
-
-        Returns:
-            ``values``, in the units of the data, and ``probabilities``, (rows, values).
-
-        Raises:
-            ValueError: as ``predict_column``, or a column of real numbers.
-        """
-        return _columns.probabilities_of(*self._ask(X, column, method, sweeps, random_state))
-
-    def _ask(
-        self, X: Any, column: Any, method: str, sweeps: int, random_state: Any
-    ) -> tuple[Fitted, Tensor, int, tasks.ColumnPrediction]:
-        """Returns the machine, visible states of rows, the number of a column, and what they tell of it."""
-        fitted = self._require_fitted()
-        _checks.one_of(method, "method", ("auto", "exact", "gibbs"))
-        fitted.require_density("predictions of a column")
-        j = _columns.column_number(self, column, "column")
-        encoder = fitted.encoder
-        learned = len(encoder.columns) if isinstance(encoder, Table) else self.n_features_in_
-        if fitted.n_units != learned:
+        fitted, seed = self._require_fitted(), self._generator("impute", random_state)
+        fitted.codec.require_generative("predictions of a column")
+        j, known = column_number(self, column, "column"), len(fitted.columns) or self.n_features_in_
+        if sum(layer.n_units for layer in fitted.codec.layers) - bool(fitted.codec.label) != known:
             raise ValueError(
                 f"column: expected a machine with a unit for each column, received {column!r} for one with "
                 "several, such as bit-planes; impute(X) and sample(given=...) take it"
             )
         warn_of_rough(fitted.machine)
-        v = fitted.visible(_columns.rows_around(self, X, column))
-        generator = fitted.generator(self._random(random_state), "impute")
-        return fitted, v, j, _columns.ask(fitted, v, j, method, sweeps=sweeps, seed=generator)
+        v = fitted.visible(rows_around(self, X, column))
+        return fitted.predict(v, j, method, sweeps, seed)
 
     def __sklearn_tags__(self) -> Tags:
         tags = take_tables(super().__sklearn_tags__())
         tags.input_tags.sparse = True
         return tags
+
+
+class DensityEstimator(BoltzmannEstimator):
+    """An estimator of rows without labels. Abstract: the hidden layers are each subclass's own."""
+
+    def _take_label(self, machine: BoltzmannMachine) -> None:
+        if "label" in machine.metadata:
+            raise ValueError(
+                f"machine: expected one of rows without a label for {type(self).__name__}, received one that "
+                "has a label; RBMClassifier.load, or RBMClassifier.from_machine, takes it"
+            )
+
+    def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
+        """Returns the pseudo-likelihood of rows, (rows,), in nats, where a machine has one.
+
+        Pseudo-likelihood is exact or of some units. Elsewhere mean field predicts a tenth of the cells.
+        """
+        if missing_pseudo_likelihood(machine) or bool(states.isnan().any()):
+            times = -(-_CELLS // states.numel())
+            return predictive_log_score(machine, states.repeat(times, 1)).view(times, -1).mean(0)
+        units = sum(machine.layers[l].n_units for l in machine.visible)
+        return pseudo_log_likelihood(machine, states, sampled=_UNITS if units > _UNITS else None, seed=0)
+
+    # Learning
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fits a machine to the rows: a new one, unless ``warm_start`` goes on with the one that is there.
+
+        Without chains real columns of a table are joined, and ``partial_fit`` does not go on with such a
+        machine. Fit with ``method="chains"`` first, or by ``partial_fit`` alone, where more rows are to come.
+
+        Args:
+            X: (rows, columns), a data frame, dense array or sparse matrix. NaN, None and pandas.NA are
+                missing cells; the likelihood of a row is then that of what it shows. Sparse rows of a
+                Bernoulli machine stay sparse; other visible units need one dense float32 copy.
+            y: ignored.
+            sample_weight: Row weights, (rows,), at least 0, of which only ratios count; None means uniform.
+
+        Raises:
+            ValueError: a parameter out of range, a row or a column of missing cells only, or values that the
+                visible units do not take. After this and any other error the estimator is as it was before
+                the call: after a first ``fit`` not fitted.
+            TrainingDiverged: something is no longer finite, or the machine has run away from its data, at the
+                lowest rate too (``on_divergence``); the message says what to change.
+            KeyboardInterrupt: after Ctrl-C. The estimator keeps what it has learnt where training of all
+                layers had begun (``RBMOutlier`` without ``offset_``), and else is as it was. A second Ctrl-C
+                acts at once: the estimator is as it was.
+            SystemExit: after SIGTERM, likewise (``TrainingRun.whole``).
+        """
+        return self._fit(X, None, sample_weight, again=self.warm_start)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Goes once over more rows, with the chains and the optimiser's state of the last call.
+
+        The first call, like ``fit``, chooses the visible units and the encoder from its rows; name
+        ``visible`` where one batch may not show it. The learning rate is constant, and nothing is held out.
+        It trains by chains, and refuses a machine whose real columns ``fit`` has joined.
+
+        Args:
+            X: (rows, columns), as in ``fit``.
+            y: ignored.
+            sample_weight: as in ``fit``.
+
+        Raises:
+            ValueError, TrainingDiverged, KeyboardInterrupt, SystemExit: as ``fit``.
+        """
+        return self._fit(X, None, sample_weight, again=True, whole=False)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Returns the mean of ``score_samples``: higher is better in a model search. ``y`` is ignored."""
+        return float(self.score_samples(X).mean())
+
+    # Samples
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        given: Any = None,
+        method: str = "auto",
+        sweeps: int | None = None,
+        random_state: Any = None,
+    ) -> Any:
+        """Draws rows from the machine, in the units of the data.
+
+        Each comes from pure noise of its own, so that the rows are independent.
+
+        Args:
+            n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other; they
+                are numbered anew.
+            given: cells that are held while the others are drawn given them: a frame, or a mapping from
+                columns (their numbers where there are no names) to one cell for all rows or one for each, or
+                an array (rows, columns). What it lacks, and what is missing in it, is drawn. None: nothing.
+            method: "auto", "exact" or a kernel of chains by its name, such as "gibbs" and "tempered"; see
+                ``harmonium.tasks.sample``.
+            sweeps: Sweeps of every chain, at least 0. None: 1,000, or as many as chains from noise have
+                learned by "noise_cd".
+            random_state: int, ``RandomState``, or None for that of the estimator.
+
+        Returns:
+            (rows, columns), float64; a frame with the same names and dtypes where ``fit`` saw one.
+
+        Raises:
+            TypeError, ValueError: a number out of range, or cells that the machine has no column or no state
+                for.
+        """
+        return self._draw(n_samples, given, method, sweeps, random_state)[0]

@@ -13,27 +13,19 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from harmonium import _checks, _random
+from harmonium import _random, tasks
 from harmonium._random import as_generator
-from harmonium._rows import refuse_blank
 from harmonium._storage import checksum
 from harmonium.data import Encoder, build
 from harmonium.estimators._intake import Array, dtype_of
-from harmonium.likelihood import LogPartition
+from harmonium.likelihood import LogPartition, log_likelihood, variational_bound
 from harmonium.machine import BoltzmannMachine
-from harmonium.sums import (
-    EXPLICIT_LIMIT,
-    LONG,
-    UNIT_UPDATES_PER_SECOND,
-    has_hidden_states,
-    in_words,
-    unit_updates_by_row,
-)
-from harmonium.tables import Codec, Table, blank_rows
+from harmonium.tables import Codec, ColumnCodec, Table
 from harmonium.training import stream_seed
 
 _BLOCK = 4096  # rows of a block
 _KEPT = 1000  # rows kept, by which annealing is checked
+_CHAINS = 10  # of a row that is drawn: the mean is known to a third of a deviation, or better
 
 
 @final
@@ -70,7 +62,6 @@ class Fitted:
     log_partition: tuple[Any, LogPartition] | None = None
 
     # The machine
-    # ----------------------------------------------------------------------------
 
     @cached_property
     def codec(self) -> Codec:
@@ -85,19 +76,23 @@ class Fitted:
         return self.codec.encoder
 
     @property
+    def columns(self) -> tuple[ColumnCodec, ...]:
+        """The columns of a table that have a unit; of arrays there are none."""
+        return self.encoder.columns if isinstance(self.encoder, Table) else ()
+
+    @property
     def data_width(self) -> int:
         """Visible columns of the data, without those of a label."""
         return self.machine.visible_width - self.codec.label_width
 
-    @property
-    def n_units(self) -> int:
-        """Visible units of the data, without that of a label."""
-        units = sum(layer.n_units for layer in self.codec.layers)
-        return units - (self.codec.label is not None)
-
     def double(self) -> BoltzmannMachine:
         """Returns a copy of the machine in float64."""
         return deepcopy(self.machine).double()
+
+    def digest(self) -> str:
+        """Returns a digest of the machine, by which numbers are known to be of it."""
+        values = {name: x.detach().cpu() for name, x in self.machine.state_dict().items()}
+        return checksum(self.machine.config(), values)
 
     def stream(self, purpose: str, index: int = 0) -> int:
         """Returns the seed of the noise for a purpose."""
@@ -108,23 +103,14 @@ class Fitted:
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         return as_generator(stream_seed(seed, purpose), self.machine.device)
 
-    def require_density(self, purpose: str) -> None:
-        """Refuses a machine that has learnt p(y | x) alone."""
-        if self.codec.objective == "discriminative":
-            raise ValueError(
-                f'objective: expected "hybrid" or "joint" for {purpose}: a discriminative machine has '
-                "learned p(y | x) and nothing of p(x)"
-            )
-
     # Between rows and states
-    # ----------------------------------------------------------------------------
 
-    def states(self, X: Any, *, beyond: str = "end") -> Iterator[Tensor]:
+    def states(self, X: Any, *, beyond: str = "end", shown: str = "nothing") -> Iterator[Tensor]:
         """Yields validated rows as visible states in float64, a block at a time; a label's are missing.
 
-        ``beyond`` as of ``Codec.rows``.
+        ``beyond`` and ``shown`` as of ``Codec.rows``.
         """
-        rows, start = self.codec.rows(X, torch.float64, keep=False, beyond=beyond), 0
+        rows, start = self.codec.rows(X, torch.float64, keep=False, shown=shown, beyond=beyond), 0
         for v in rows.chunks(_BLOCK):
             self.machine.check_batch(v, range(start, start + len(v)), "X")
             start += len(v)
@@ -141,25 +127,8 @@ class Fitted:
 
         Each has to show a cell, if only a label that was never seen and has no state.
         """
-        blank = np.where(blank_rows(X, self.encoder), np.nan, 0.0)
-        refuse_blank(torch.from_numpy(blank).unsqueeze(1))
-        found = torch.cat([function(v) for v in self.states(X, beyond=beyond)])
+        found = torch.cat([function(v) for v in self.states(X, beyond=beyond, shown="data")])
         return _as_array(found, dtype_of(like))
-
-    def warn_of_cost(self, X: Any) -> None:
-        """Warns where sums over what validated rows lack take more than 20 seconds."""
-        hamiltonian = self.machine.hamiltonian()
-        if not hamiltonian.graph.independent or has_hidden_states(hamiltonian.graph, hamiltonian.layers):
-            return
-        costs = torch.cat([unit_updates_by_row(hamiltonian, v.to(hamiltonian.dtype)) for v in self.states(X)])
-        seconds = float(costs.sum()) / UNIT_UPDATES_PER_SECOND
-        if seconds >= LONG and float(costs.max()) <= EXPLICIT_LIMIT:  # above it a row is refused
-            _checks.warn(
-                "X: the states of missing cells, or those of the hidden units, are listed for "
-                f"{int((costs > 0).sum())} rows, which takes about {in_words(seconds)} on one core; leave "
-                "out the rows that lack most, or fit at most 12 hidden units, whose states are listed once "
-                "for all rows"
-            )
 
     def decode(self, v: Tensor, like: Any = None) -> Any:
         """Returns visible states or means as rows in the units of the data, arrays as in ``compute``."""
@@ -178,10 +147,35 @@ class Fitted:
         generator = as_generator(self.stream("rows kept", self.n_updates))
         return _random.permutation(count, generator)[:_KEPT].sort().values
 
+    def predict(self, v: Tensor, j: int, method: str, sweeps: int, seed: Any) -> Array:
+        """Returns cells of a column, (rows,), given the rest of visible states; see ``tasks.predict_column``.
 
-def digest_of(machine: BoltzmannMachine) -> str:
-    """Returns a digest of layers, edges and parameters, by which numbers are known to be of a machine."""
-    return checksum(machine.config(), {name: x.detach().cpu() for name, x in machine.state_dict().items()})
+        ``j`` is its number among the columns with a unit.
+        """
+        unit = j
+        for l in self.machine.visible:
+            layer = self.machine.layers[l]
+            if unit < layer.n_units:
+                break
+            unit -= layer.n_units
+        known = self.columns[j] if self.columns else None
+        label = None if known is None else bool(known.values)
+        about: dict[str, Any] = {"label": label, "chains": _CHAINS, "sweeps": sweeps, "seed": seed}
+        states = tasks.predict_column(self.machine, v, l, unit, method, **about).states
+        if known is not None:
+            cells: Array = known.decode(states.cpu().numpy(), rounded=bool(known.values))
+            return cells
+        split = self.machine.split(v.clone())
+        layer.by_unit(split[l])[:, unit] = states.to(v)
+        rows: Array = self.decode(torch.cat([split[k] for k in self.machine.visible], 1))
+        return rows[:, j]
+
+
+@torch.no_grad()
+def log_states(machine: BoltzmannMachine, v: Tensor, constant: float | LogPartition) -> Tensor:
+    """Returns ln p of what visible states show, or its variational bound, (rows,), float64."""
+    scores = log_likelihood if machine.graph.independent else variational_bound
+    return scores(machine, v, constant)
 
 
 def _as_array(x: Tensor, dtype: Any) -> Array:

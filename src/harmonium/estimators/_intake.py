@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -19,29 +18,30 @@ from harmonium import _checks
 from harmonium._fetch import is_sparse
 from harmonium.data import DataSet, Frame, frame_of, is_frame
 from harmonium.data.frame import differ_in_kind, of_whole_numbers
-from harmonium.tables import Codec, ColumnCodec, Labels, Table, blank_rows, warn_of_blank
+from harmonium.tables import ColumnCodec, Labels, Table, blank_rows, warn_of_blank
 
 Array = NDArray[Any]
 
+_MAKES_A_TABLE = (
+    (DataSet, "its rows are X.samples, its labels X.labels"),
+    ((str, PathLike), "pandas.read_csv or harmonium.data.read reads a file"),
+    (Mapping, "pandas.DataFrame(X) makes it one"),
+)
 
-def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> Any:
+
+def validated(estimator: Any, X: Any, *, reset: bool = False, sparse: bool = True) -> Any:
     """Returns the rows that an estimator is given, checked as scikit-learn does.
 
     A ``Frame`` where a table stands between rows and machine: for data frames, text and objects, kinds by
     column, and arrays whose columns differ in kind. Else an array or CSR matrix of numbers. A missing cell
     is NaN or None in either. ``reset``: names and number of columns are taken from X.
     """
-    rows, what = X[:1] if isinstance(X, (list, tuple)) else [X], None
-    if isinstance(X, DataSet):
-        what = "its rows are X.samples, its labels X.labels"
-    elif isinstance(X, (str, PathLike)):
-        what = "pandas.read_csv or harmonium.data.read reads a file"
-    elif any(isinstance(each, Mapping) and not is_sparse(each) for each in rows):
-        what = "pandas.DataFrame(X) makes it one"
-    if what is not None:
-        raise TypeError(f"X: expected a table, received a {type(X).__name__}; {what}")
-    if isinstance(X, (list, tuple)) and np.asarray(X, dtype=object).ndim == 2:
-        objects = np.asarray(X, dtype=object)
+    listed = isinstance(X, (list, tuple))
+    received = X[0] if listed and X and isinstance(X[0], Mapping) else X
+    for kinds, instead in _MAKES_A_TABLE:
+        if isinstance(received, kinds) and not is_sparse(received):
+            raise TypeError(f"X: expected a table, received a {type(X).__name__}; {instead}")
+    if listed and (objects := np.asarray(X, dtype=object)).ndim == 2:
         X = objects if any(isinstance(cell, (str, type(None))) for cell in objects.flat) else X
     by_table = isinstance(estimator.visible, Mapping) if reset else isinstance(estimator.encoder_, Table)
     if is_frame(X):
@@ -61,64 +61,100 @@ def validated(estimator: Any, X: Any, *, reset: bool, sparse: bool = True) -> An
 
 def learned(
     estimator: Any, X: Any, weights: Tensor | None, earlier: Any = None
-) -> tuple[Any, NDArray[Any] | slice, Tensor | None]:
+) -> tuple[Any, Array | slice, Tensor | None]:
     """Returns the rows to learn from: those with a weight above 0 and a cell that is not missing.
 
     Beside them are their index, or a slice of all, and their weights. A warning tells blank rows.
     """
     chosen = np.ones(X.shape[0], dtype=bool) if weights is None else (weights > 0).numpy()
-    with _naming_visible():
-        blank = blank_rows(X, None if earlier is None else earlier.encoder, estimator.visible) & chosen
+    blank = chosen & blank_rows(X, None if earlier is None else earlier.encoder, estimator.visible)
+    chosen &= ~blank
     if blank.any():
-        if not (chosen & ~blank).any():
+        if not chosen.any():
             row = int(blank.argmax())
             raise ValueError(
                 f"X: expected a row to learn from, all of row {row} and of every other is missing (NaN)"
             )
         warn_of_blank(blank, "X")
-    chosen &= ~blank
     if chosen.all():
         return X, slice(None), weights
     index = np.flatnonzero(chosen)
     return taken(X, index), index, None if weights is None else weights[torch.from_numpy(index)]
 
 
-def taken(X: Any, index: NDArray[Any]) -> Any:
+def taken(X: Any, index: Array) -> Any:
     """Returns some of validated rows."""
     return X.take(index) if isinstance(X, Frame) else X[index]
 
 
-def fit_codec(X: Any, options: Any, weights: Tensor | None, images: bool) -> Codec:
-    """Fits visible units, and what turns rows into their states, to validated rows of weights above 0."""
-    visible = options.visible
-    kind, kinds = (visible, None) if isinstance(visible, str) else ("auto", visible)
-    more: dict[str, Any] = {"weights": weights, "images": images}
-    with _naming_visible():
-        return Codec.fit(X, kind, kinds, **more)
-
-
-@contextmanager
-def _naming_visible() -> Iterator[None]:
-    """Errors about ``kinds`` raised inside name ``visible`` instead."""
-    try:
-        yield
-    except ValueError as error:
-        said = str(error)
-        if not said.startswith("kinds: "):
-            raise
-        raise ValueError(f"visible{said.removeprefix('kinds')}") from error
-
-
 def dtype_of(X: Any) -> Any:
-    """float32 for float32 rows, else float64."""
+    """Returns float32 for float32 rows, else float64."""
     return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
 
 
+def take_tables(tags: Tags) -> Tags:
+    """Returns tags that tell scikit-learn of missing cells and text, and that float32 stays float32."""
+    tags.input_tags.allow_nan = tags.input_tags.string = True
+    if tags.transformer_tags is not None:
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+    return tags
+
+
+# Columns
+
+
+def column_number(estimator: Any, column: Any, name: str) -> int:
+    """Returns the number of a column called by its name, or by its number where there are no names."""
+    table = estimator.encoder_
+    names: list[Any] = list(range(estimator.n_features_in_))
+    if isinstance(table, Table):
+        names = [known.name for known in table.columns]
+    if np.ndim(column) or column not in names:
+        listed = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+        close = _checks.close_to(str(column), map(str, names))
+        raise ValueError(f"{name}: expected columns among {listed}; received {column!r}{close}")
+    return names.index(column)
+
+
+def rows_around(estimator: Any, X: Any, column: Any) -> Any:
+    """Returns validated rows, of which a frame may lack the column."""
+    table = estimator.encoder_
+    if isinstance(table, Table) and is_frame(X):
+        frame = frame_of(X)
+        lacking = set(table.names) - {cells.name for cells in frame.columns}
+        if column in lacking <= {column, *(left.name for left in table.left_out)}:
+            return table.given({cells.name: cells.values.tolist() for cells in frame.columns})
+    return validated(estimator, X, sparse=False)
+
+
+def rows_given(estimator: Any, given: Any, times: int) -> Any:
+    """Returns validated rows of the cells that are given, the others missing, each so many times in a row.
+
+    They are a frame, a mapping from columns to a cell for all rows or to one for each, or an array with NaN.
+    """
+    table = estimator.encoder_
+    if isinstance(table, Table) and (isinstance(given, Mapping) or is_frame(given)):
+        if isinstance(given, Mapping):
+            for name in given.keys() & {left.name for left in table.left_out}:
+                raise ValueError(f"given: expected columns that are learned, received {name!r}, left out")
+        else:
+            given = {cells.name: cells.values.tolist() for cells in frame_of(given).columns}
+        X: Any = table.given(given)
+        table.encode(X, strict=True)
+    elif isinstance(given, Mapping):
+        listed = {column_number(estimator, j, "given"): np.atleast_1d(x) for j, x in given.items()}
+        X = np.full((max(map(len, listed.values()), default=1), estimator.n_features_in_), np.nan)
+        for j, x in listed.items():
+            X[:, j] = x
+    else:
+        X = validated(estimator, given, sparse=False)
+    return taken(X, np.repeat(np.arange(X.shape[0]), times))
+
+
 # Labels
-# ---------------------------------------------------------------------------------
 
 
-def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_]]:
+def observed_labels(y: Any, missing_label: Any) -> tuple[Array, Array]:
     """Returns the labels that are there, (observed,), and of which rows they are, (rows,) bool.
 
     Missing are NaN, None, pandas' NA and ``missing_label``. Real numbers, whole ones beyond 2^53, text beside
@@ -133,7 +169,7 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         y[:] = listed
     y = column_or_1d(y, warn=True)
     named = missing_label is not None
-    there = np.array([not (_missing(v) or (named and v == missing_label)) for v in y.tolist()])
+    there = ~np.array([_missing(value) or (named and value == missing_label) for value in y.tolist()])
     if not there.any():
         raise ValueError(f"y: expected a label in at least one row, received {len(y)} missing ones")
     labels = y[there]
@@ -141,8 +177,7 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
         texts = {isinstance(value, str) for value in labels}
         if len(texts) > 1:
             raise TypeError("y: expected labels that are all text or all numbers, received both")
-        if texts == {False}:
-            labels = np.asarray(labels.tolist())
+        labels = labels if texts == {True} else np.asarray(labels.tolist())
     if labels.dtype.kind not in ("OUTbiuf" if isinstance(labels[0], str) else "biuf"):
         raise TypeError(
             f"y: expected text, numbers or booleans, received {labels[0]!r}; .astype(str) makes text of it"
@@ -155,26 +190,25 @@ def observed_labels(y: Any, missing_label: Any) -> tuple[Array, NDArray[np.bool_
     return labels, there
 
 
-def one_hot(labels: Array, there: NDArray[np.bool_], classes: Array, name: str = "y") -> Tensor:
-    """States of a label layer, (rows, classes), float64: NaN where the label is missing."""
+def one_hot(labels: Array, there: Array, classes: Array, name: str = "y") -> Tensor:
+    """Returns states of a label layer, (rows, classes), float64: NaN where the label is missing."""
     unknown = ~np.isin(labels, classes)
     if unknown.any():
         received = labels[unknown].tolist()[0]
         raise ValueError(f"{name}: expected the classes {classes.tolist()}, received {received!r}")
     states = torch.full((len(there), len(classes)), torch.nan, dtype=torch.float64, device="cpu")
-    codes = torch.from_numpy(np.searchsorted(classes, labels))
-    states[torch.from_numpy(there)] = torch.nn.functional.one_hot(codes, len(classes)).double()
+    states[torch.from_numpy(there)] = torch.from_numpy(labels[:, None] == classes).double()
     return states
 
 
 def column_of(classes: Array) -> ColumnCodec:
-    """The classes as a column of a table, which a machine's metadata keep."""
+    """Returns the classes as a column of a table, which a machine's metadata keep."""
     values = [float(x) if isinstance(x, int) and not isinstance(x, bool) else x for x in classes.tolist()]
     return Labels(name="label", dtype=str(classes.dtype), kind="categorical", values=tuple(values))
 
 
 def classes_of(description: Any) -> Array:
-    """The classes of a column that a machine's metadata have."""
+    """Returns the classes of a column that a machine's metadata have."""
     _checks.instance(description, "label", Mapping, "the description of a column")
     column = ColumnCodec.from_dict(description)
     classes = np.array(column.values)
@@ -182,14 +216,6 @@ def classes_of(description: Any) -> Array:
         return classes.astype(column.dtype)
     except (TypeError, ValueError):  # what another library calls its type
         return classes.astype(np.int64) if of_whole_numbers(column.dtype) else classes
-
-
-def take_tables(tags: Tags) -> Tags:
-    """Returns tags that tell scikit-learn of missing cells and text, and that float32 stays float32."""
-    tags.input_tags.allow_nan = tags.input_tags.string = True
-    if tags.transformer_tags is not None:
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-    return tags
 
 
 def _missing(value: Any) -> bool:

@@ -8,26 +8,16 @@ from typing import Annotated, Any, Self, final
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import check_consistent_length
 from sklearn.utils.class_weight import compute_sample_weight
 from torch import Tensor
 
-from harmonium import _checks
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
-from harmonium.estimators._density import log_densities
 from harmonium.estimators._estimator import BoltzmannEstimator
-from harmonium.estimators._intake import (
-    Array,
-    classes_of,
-    column_of,
-    learned,
-    observed_labels,
-    one_hot,
-    validated,
-)
-from harmonium.estimators._training import Training, learner_for
+from harmonium.estimators._fitted import Fitted
+from harmonium.estimators._intake import Array, classes_of, column_of, observed_labels, one_hot, validated
+from harmonium.estimators._training import Label
 from harmonium.machine import BoltzmannMachine
 from harmonium.tasks import log_probabilities
 from harmonium.training import LABEL, OBJECTIVES, OptimizerFactory, share_of
@@ -68,8 +58,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             and a row without its label weigh 1.
         missing_label: a label that means "not observed", such as -1, which scikit-learn's semi-supervised
             estimators take for it; None: no other than NaN, None and pandas' NA, so that -1 is a class.
-        early_stopping: as ``RBM``, by the mean of ln p(y | x) over held-out rows that have a label and no
-            missing cell.
         dtype: Precision of the machine; None: float64 for float64 data trained by chains, else float32.
 
     Attributes:
@@ -116,7 +104,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         self.classes_ = classes_of(known)
 
     # Learning
-    # ----------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits a machine to the rows and their labels: a new one, or with ``warm_start`` the last one.
@@ -133,49 +120,32 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 estimator is as it was before the call.
             TrainingDiverged, KeyboardInterrupt, SystemExit: see ``RBM.fit``.
         """
-        with learner_for(self) as learner:
-            learner._learn(X, y, sample_weight)
-        return self
+        return self._fit(X, y, sample_weight, again=self.warm_start)
 
-    def _learn(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._check_parameters()
-        training = Training(self, share_of(self.objective, self.joint))
+    def _read_labels(
+        self, y: Any, count: int, weights: Tensor | None, earlier: Fitted | None
+    ) -> tuple[Tensor | None, Label]:
         if y is None:
             raise ValueError(
                 "y: expected labels: RBMClassifier requires y to be passed, but the target y is None"
             )
-        earlier = self._fitted if self.warm_start else None
-        rows = validated(self, X, reset=earlier is None)
         labels, there = observed_labels(y, self.missing_label)
-        check_consistent_length(rows, there)
-        weights = self._weigh_classes(labels, there, sample_weight)
-        rows, index, weights = learned(self, rows, weights, earlier)
+        check_consistent_length(range(count), there)
+        if self.class_weight is not None:
+            factors = torch.ones(count, dtype=torch.float64, device="cpu")
+            of_classes = compute_sample_weight(self.class_weight, labels).astype(np.float64)
+            factors[torch.from_numpy(there)] = torch.from_numpy(of_classes)
+            weights = factors if weights is None else weights * factors
         if earlier is None:
             self.classes_ = np.unique(labels)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"y: expected at least two classes, received one class, {self.classes_.tolist()[0]!r}"
                 )
-        label = one_hot(labels, there, self.classes_)[index]
-        if bool(label.isnan().all()):
-            raise ValueError(
-                "y, sample_weight: expected a label in at least one row of a weight above 0, received none"
-            )
-        self._fitted = training.learn(rows, weights, earlier, (column_of(self.classes_), label))
-        training.end()
-
-    def _weigh_classes(self, labels: Array, there: Array, sample_weight: Any) -> Tensor | None:
-        """Returns row weights times those of their classes, (rows,); None means uniform."""
-        weights = _checks.weights(sample_weight, "sample_weight", len(there))
-        if self.class_weight is None:
-            return weights
-        factors = torch.ones(len(there), dtype=torch.float64, device="cpu")
-        each = compute_sample_weight(self.class_weight, labels)
-        factors[torch.from_numpy(there)] = torch.from_numpy(each.astype(np.float64))
-        return factors if weights is None else weights * factors
+        states, share = one_hot(labels, there, self.classes_), share_of(self.objective, self.joint)
+        return weights, Label(column_of(self.classes_), states, share)
 
     # Labels of rows
-    # ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
         """Returns the most probable label of every row: (rows,), of the classes' dtype.
@@ -188,8 +158,7 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
             ValueError: other columns than in ``fit``, values that the visible units do not take, or a row of
                 missing cells only.
         """
-        best = self._scores_of(X).argmax(1).cpu().numpy()
-        labels: Array = self.classes_[best]
+        labels: Array = self.classes_[self.predict_log_proba(X).argmax(1)]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
@@ -199,19 +168,18 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         hidden units have. Beyond, p(y | x) of a row that lacks cells is the mean over ten chains of 60 sweeps
         that hold what the row shows, known to about 0.02.
         """
-        return self._scores_of(X).exp().cpu().numpy()
+        return torch.from_numpy(self.predict_log_proba(X)).exp().numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """Returns ln p(y | x), finite where ``predict_proba`` is 0: (rows, classes). Else as ``predict``."""
-        return self._scores_of(X).cpu().numpy()
+        fitted, X = self._require_fitted(), validated(self, X)
+        machine = fitted.double()
+        generator = as_generator(fitted.stream("missing cells"), machine.device)
+        about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
+        return fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Returns the share of rows whose most probable label is their own, or of their weight.
-
-        Args:
-            X: as ``predict``.
-            y: (rows,), labels.
-            sample_weight: Row weights, (rows,); None means uniform.
+        """Returns the share of rows, or of their weight, whose most probable label is their own.
 
         Raises:
             ValueError: as ``predict``, or a row without its label.
@@ -222,48 +190,13 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
                 f"y: expected the label of every row to score against, received none for row "
                 f"{int(there.argmin())} ({int((~there).sum())} rows have none); leave these rows out"
             )
-        return float(accuracy_score(labels, self.predict(X), sample_weight=sample_weight))
+        return float(super().score(X, labels, sample_weight))
 
     def _row_score(self, machine: BoltzmannMachine, states: Tensor) -> Tensor:
         """Returns ln p(y | x) of rows with their labels, (rows,)."""
         label = machine.visible[-1]
         log_p = log_probabilities(machine, states, label, 0, "exact")[0][:, 0]
         return (log_p * states[:, -machine.layers[label].width :].to(log_p)).sum(1)
-
-    def _scores_of(self, X: Any) -> Tensor:
-        """Returns ln p(y | x), (rows, classes), float64."""
-        fitted, X = self._require_fitted(), self._validated(X)
-        machine = fitted.double()
-        generator = as_generator(fitted.stream("missing cells"), machine.device)
-        about: tuple[Any, ...] = (machine.visible[-1], 0, "auto", _SWEEPS, _CHAINS, generator)
-        return torch.from_numpy(fitted.compute(X, lambda v: log_probabilities(machine, v, *about)[0][:, 0]))
-
-    # Likelihood and samples
-    # ----------------------------------------------------------------------------
-
-    def score_samples(self, X: Any, y: Any = None) -> Array:
-        """Returns ln p(x) of every row in nats, or ln p(x, y) with its label: (rows,), float64.
-
-        A probability for discrete data, a density in the data's units else; of a row with missing cells that
-        of what it shows. As exact as ``log_partition_``. Long sums tell their cost first, see
-        ``RBM.score_samples``.
-
-        Args:
-            X: (rows, columns), a frame, dense or sparse.
-            y: (rows,), labels as in ``fit``, a missing one summed out; None: all are.
-
-        Raises:
-            ValueError: as ``predict``, a label that ``fit`` has not met, a discriminative machine, or missing
-                cells with too many states to sum over.
-        """
-        fitted = self._require_fitted()
-        fitted.require_density("score_samples")
-        X, label = self._validated(X), None
-        if y is not None:
-            labels, there = observed_labels(y, self.missing_label)
-            check_consistent_length(X, there)
-            label = one_hot(labels, there, self.classes_)
-        return log_densities(fitted, X, self.log_partition_, label)
 
     def sample(
         self,
@@ -276,8 +209,6 @@ class RBMClassifier(ClassifierMixin, BoltzmannEstimator):
         random_state: Any = None,
     ) -> tuple[Any, Array]:
         """Draws rows from the machine, in the units of the data, and their labels.
-
-        Each comes from noise of its own: rows are independent.
 
         Args:
             n_samples: rows, at least 1; with ``given`` so many for each row of it, one after the other.

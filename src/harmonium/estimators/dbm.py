@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from harmonium.estimators._density import FeatureEstimator
+from harmonium.estimators.rbm import FeatureEstimator
 
 
 @final

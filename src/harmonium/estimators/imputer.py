@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self, final
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
@@ -11,8 +10,6 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from harmonium._fetch import is_sparse
-from harmonium.data import build, frame_of, is_frame
-from harmonium.data.frame import TEXT
 from harmonium.estimators._intake import take_tables
 from harmonium.estimators.dbm import DBM
 from harmonium.estimators.rbm import RBM
@@ -24,7 +21,7 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Fills in missing cells in a pipeline, by a machine that ``fit`` learns from the rows, holes and all.
 
     The machine is one of whole rows: every column may lack cells, in training and afterwards, and no target
-    is read.
+    is read. For several completions of the rows see ``estimator_.imputations``.
 
     Args:
         estimator: an ``RBM`` or ``DBM``, not changed; None: ``RBM()``.
@@ -75,11 +72,9 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             learner.set_params(random_state=self.random_state)
         if is_sparse(X):
             raise TypeError("X: expected dense rows, received a sparse matrix; X.toarray() makes them")
-        learner.fit(X, sample_weight=sample_weight)
-        self.estimator_, self.n_features_in_ = learner, learner.n_features_in_
+        self.estimator_ = learner.fit(X, sample_weight=sample_weight)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if hasattr(learner, "feature_names_in_"):
-            self.feature_names_in_ = learner.feature_names_in_
+        self.__dict__ |= {name: x for name, x in vars(learner).items() if name.endswith("_in_")}
         return self
 
     def transform(self, X: Any) -> Any:
@@ -92,47 +87,18 @@ class RBMImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             X: (rows, columns), as in ``fit``.
 
         Returns:
-            What X is, a frame as a frame unless ``set_output`` was called ("default" is an array).
+            What X is, a frame as a frame unless ``set_output`` asks for another.
 
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
         check_is_fitted(self)
-        filled = self.estimator_.impute(X, value=self.value, random_state=self.random_state)
-        config = getattr(self, "_sklearn_output_config", {})  # what ``set_output`` was told
-        if config.get("transform") == "default" and is_frame(filled):
-            return build(replace(frame_of(filled), library=TEXT))
-        return filled
-
-    def imputations(self, X: Any, draws: int = 5, *, random_state: Any = None) -> list[Any]:
-        """Draws several completions of the rows, each given what each row has (multiple imputation).
-
-        Args:
-            X: as in ``transform``.
-            draws: completions, at least 1.
-            random_state: None: that of the imputer.
-
-        Returns:
-            ``draws`` of what ``transform`` returns, without the effect of ``set_output``.
-
-        Raises:
-            ValueError: as ``transform``.
-        """
-        check_is_fitted(self)
-        seed = self.random_state if random_state is None else random_state
-        completed: list[Any] = self.estimator_.imputations(X, draws, random_state=seed)
-        return completed
+        return self.estimator_.impute(X, value=self.value, random_state=self.random_state)
 
     def intervals(self, X: Any, interval: float = 0.9, *, random_state: Any = None) -> list[CellInterval]:
-        """Finds where every missing cell lies, see ``RBM.intervals``.
+        """Finds where every missing cell lies, by ``random_state`` or that of the imputer.
 
-        Args:
-            X: as in ``transform``.
-            interval: Share of the missing cells to hold, above 0 and at most 0.99.
-            random_state: None: that of the imputer.
-
-        Raises:
-            ValueError: as ``RBM.intervals``.
+        Arguments, results and errors are those of ``RBM.intervals``.
         """
         check_is_fitted(self)
         seed = self.random_state if random_state is None else random_state

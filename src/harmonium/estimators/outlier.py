@@ -13,9 +13,9 @@ from torch import Tensor
 
 from harmonium._random import as_generator
 from harmonium._settings import Count, Interval, Setting
-from harmonium.estimators._density import DensityEstimator, log_states
-from harmonium.estimators._fitted import digest_of
-from harmonium.estimators._intake import Array
+from harmonium.estimators._estimator import DensityEstimator
+from harmonium.estimators._fitted import log_states
+from harmonium.estimators._intake import Array, validated
 from harmonium.tasks import impute, unobserved
 
 _DRAWS = 10  # of the missing cells of a row
@@ -77,7 +77,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
             "threshold": low - _REACH * (high - low) if named is None else _quantile(scores, each, named),
             "fall": max(1.0, float(fall)),
             "least_share": float(shares.min()),
-            "machine": digest_of(fitted.machine),
+            "machine": fitted.digest(),
         }
 
     @property
@@ -99,7 +99,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
                 missing cells only.
         """
         threshold, numbers = self._threshold(), self._require_fitted().numbers
-        scores, shares = self._relative_scores(self._validated(X))
+        scores, shares = self._relative_scores(validated(self, X))
         beyond = np.minimum(shares - numbers["least_share"], 0.0)
         decided: Array = scores + shares + (numbers["fall"] - 1) * beyond - threshold
         return decided
@@ -111,7 +111,7 @@ class RBMOutlier(OutlierMixin, DensityEstimator):
     def _threshold(self) -> float:
         """Returns ``offset_`` plus ln Z, if it was found for the machine as it is."""
         fitted = self._require_fitted()
-        if fitted.numbers.get("machine") != digest_of(fitted.machine):
+        if fitted.numbers.get("machine") != fitted.digest():
             raise NotFittedError(
                 "offset_: expected a threshold of machine_ as it is, received none, or one of before it "
                 "changed; RBMOutlier.from_machine(machine_, X) finds it on rows X"

@@ -7,11 +7,48 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
+from torch import Tensor
 
 from harmonium._settings import Count
-from harmonium.estimators._density import FeatureEstimator
-from harmonium.sums import visible_means_given
+from harmonium.estimators._estimator import DensityEstimator
+from harmonium.estimators._intake import validated
+from harmonium.machine import BoltzmannMachine
+from harmonium.meanfield import naive
+from harmonium.sums import HiddenStates, has_hidden_states, visible_means_given
+
+_TOLERANCE = 1e-5  # of mean field
+
+
+class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityEstimator):
+    """A density that is a transformer to its hidden units. Abstract: the layers are each subclass's own."""
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(self.machine_.layers[l].width for l in self.machine_.hidden)
+
+    def transform(self, X: Any) -> Any:
+        """Returns the hidden units' means given what every row shows, those of several layers side by side.
+
+        They are exact in one hidden layer, of a row with missing cells where it has at most 12 units, as
+        their states are summed. Elsewhere they are those of naive mean field.
+
+        Args:
+            X: (rows, columns), a frame, dense or sparse.
+
+        Returns:
+            (rows, hidden units), the lowest layer first, with a column for each state of categorical units;
+            float32 for float32 data, else float64. Computed in float64, so that the split into batches does
+            not show.
+
+        Raises:
+            ValueError: other columns than in ``fit``, a row of missing cells only, or values that the visible
+                units do not take.
+        """
+        fitted, X = self._require_fitted(), validated(self, X)
+        machine = fitted.double()
+        return fitted.compute(X, lambda v: _hidden_means(machine, v), like=X)
 
 
 @final
@@ -86,13 +123,6 @@ class RBM(FeatureEstimator):
         init: first parameters by name, of ``harmonium.machine.INITS`` and separated by commas: couplings
             "normal" or "orthogonal", biases "logistic" (of all layers) or "data" (of the visible ones). None:
             "normal,data", off a saddle. "orthogonal,logistic" is what Taniguchi et al. (2023) begin with.
-        early_stopping: Whether ``fit`` sets rows aside, stops when their score no longer improves, and keeps
-            the best parameters (of the running average, with ``averaging``). The score is
-            ``harmonium.likelihood.pseudo_log_likelihood``, or ``predictive_log_score`` for real units, deep
-            machines and rows with missing cells; ``history_`` records it as ``validation_score``.
-        validation_fraction: Fraction of the rows held out, in (0, 1); read only with ``early_stopping``.
-        n_iter_no_change: evaluations without an improvement after which it ends, at least 1; there is one an
-            epoch, or every 50 updates where an epoch has fewer.
         on_divergence: "slower": training that diverges begins anew at a third of the learning rate, at most
             four times, each with a warning; "raise": TrainingDiverged.
         warm_start: whether another ``fit`` goes on, by chains, with the machine, the chains and the
@@ -167,3 +197,14 @@ class RBM(FeatureEstimator):
         h = torch.from_numpy(X.astype(np.float64)).to(fitted.machine.device)
         with torch.no_grad():
             return fitted.decode(visible_means_given(fitted.double().hamiltonian(), h), like=X)
+
+
+@torch.no_grad()
+def _hidden_means(machine: BoltzmannMachine, v: Tensor) -> Tensor:
+    """Returns the means of all hidden layers given rows, side by side."""
+    means = naive(machine, v, v, tolerance=_TOLERANCE).means  # exact where nothing is missing nor joined
+    found, holed = torch.cat([means[l] for l in machine.hidden], -1), v.isnan().any(1)
+    if has_hidden_states(machine.graph, machine.layers) and bool(holed.any()):
+        table = HiddenStates(machine.hamiltonian())
+        found[holed] = torch.cat([posterior.hidden_means() for _, posterior in table.blocks(v[holed])])
+    return found

@@ -24,7 +24,8 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
     """Predicts one number from the rest of a row, by a machine of whole rows.
 
     An ``RBM`` learns p(x, y) of a table, to which the target is one more column. p(y | x) follows from it:
-    its mean, its quantiles and its density, also for rows that lack cells.
+    its mean and its quantiles, also for rows that lack cells. ln p(y | x) is the difference of
+    ``estimator_.score_samples`` of rows with their targets and without.
 
     Args:
         estimator: an ``RBM``, not changed; None: ``RBM()``. Its ``visible`` may name the kind of the target,
@@ -75,16 +76,15 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         frame = fresh._read(X, reset=True)
         check_consistent_length(frame, told)
         names = {column.name for column in frame.columns}
-        target: Any = len(names)
-        if all(isinstance(name, str) for name in names):
-            target = next(name for i in range(len(names) + 1) if (name := "y" * (i + 1)) not in names)
+        fresh.target_ = len(names)
+        if hasattr(fresh, "feature_names_in_"):
+            fresh.target_ = next(name for i in range(len(names) + 1) if (name := "y" * (i + 1)) not in names)
         learner = RBM() if self.estimator is None else clone(self.estimator)
         kinds = {} if isinstance(learner.visible, str) else dict(learner.visible)
-        learner.set_params(visible={target: "gaussian"} | kinds)
+        learner.set_params(visible={fresh.target_: "gaussian"} | kinds)
         if self.random_state is not None:
             learner.set_params(random_state=self.random_state)
-        learner.fit(_beside(frame, target, told), sample_weight=sample_weight)
-        fresh.estimator_, fresh.target_ = learner, target
+        fresh.estimator_ = learner.fit(_beside(frame, fresh.target_, told), sample_weight=sample_weight)
         self.__dict__ = fresh.__dict__
         return self
 
@@ -97,8 +97,8 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         Raises:
             ValueError: other columns than in ``fit``, or values that the visible units do not take.
         """
-        rows, seed = self._rows(X), self.random_state
-        means: Array = self.estimator_.predict_column(rows, self.target_, random_state=seed)
+        rows = self._rows(X)
+        means: Array = self.estimator_.predict_column(rows, self.target_, random_state=self.random_state)
         return means
 
     def predict_quantiles(
@@ -116,39 +116,15 @@ class RBMRegressor(RegressorMixin, BaseEstimator):
         """
         for share in quantiles:
             _checks.real(share, "quantiles", low=0.0, high=1.0)
-        rows = self._rows(X)
         seed = self.random_state if random_state is None else random_state
-        drawn = [
-            frame_of(each).columns[-1].values
-            for each in self.estimator_.imputations(rows, self.draws, random_state=seed)
-        ]
-        return np.quantile(np.array(drawn, dtype=np.float64), quantiles, axis=0).T
-
-    def log_density(self, X: Any, y: Any) -> Array:
-        """Returns ln p(y | what a row shows) in nats, a density in the units of y: (rows,), float64.
-
-        It is the machine's own. Its integral is 1 to about a hundredth, as the tail of y beyond the range
-        seen does not depend on the rest of the row.
-
-        Args:
-            X: as in ``predict``.
-            y: (rows,), finite numbers.
-
-        Raises:
-            ValueError: as ``predict``, or targets that are no finite numbers.
-        """
-        told, rows = _read_target(y), self._rows(X)
-        check_consistent_length(rows, told)
-        whole = Frame((*rows.columns[:-1], Series(self.target_, told, "float64")), rows.library, rows.index)
-        scores: Array = self.estimator_.score_samples(whole) - self.estimator_.score_samples(rows)
-        return scores
+        drawn = self.estimator_.imputations(self._rows(X), self.draws, random_state=seed)
+        targets = np.array([frame_of(rows).columns[-1].values for rows in drawn], dtype=np.float64)
+        return np.quantile(targets, quantiles, axis=0).T
 
     def _read(self, X: Any, *, reset: bool) -> Frame:
         """Returns rows as a frame, looked at as scikit-learn does."""
-        if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return frame_of(X)
-        return frame_of(validate_data(self, X, reset=reset, ensure_all_finite="allow-nan"))
+        about: dict[str, Any] = {"skip_check_array": is_frame(X), "ensure_all_finite": "allow-nan"}
+        return frame_of(validate_data(self, X, reset=reset, **about))
 
     def _rows(self, X: Any) -> Frame:
         """Returns rows with a target that is missing."""
