@@ -309,6 +309,7 @@ class MeetingLoop:
     ) -> None:
         self.hamiltonian, self.kernel, self.layers, self.horizon = hamiltonian, kernel, layers, horizon
         self.sums, self.generator, self.max_sweeps, self.ahead = sums, generator, max_sweeps, ahead
+        self.by_row = hamiltonian.select_rows(slice(0, 0)) is not hamiltonian
 
     def run(self, start: ChainState, antithetic: bool) -> Meetings:
         """Runs pairs from a start, (pairs, width_l) for each layer; see ``run_pairs``."""
@@ -332,7 +333,7 @@ class MeetingLoop:
         # Pairs that met before the horizon, and where their X are.
         self.together, self.alone = self.pair[:0], both.select_rows(slice(0, 0))
         self.alone = self.alone.without(self.layers.drawn_anew)
-        self._look([both], self._read(torch.zeros_like(self.pair), both), lag)
+        self._look([both], self._read(self._send(self.tries), both), lag)
         t = lag
         while len(self.pair) or len(self.together):
             places = list[ChainState]()
@@ -364,26 +365,30 @@ class MeetingLoop:
                 host: (sweeps, 3 · pairs).
             t: sweeps so far, at least the lag.
         """
-        pair, rows, m = self.pair, len(self.pair), self.horizon.m
+        pair, m = self.pair, self.horizon.m
         tries, apart, differ = read.chunk(3, 1)
+        apart, differ = apart.bool(), differ.bool()
         self.tries.index_add_(0, pair, tries.sum(0))
-        self._add_averages([place.select_rows(slice(0, rows)) for place in places], pair, t)
-        goes_on = self.live & apart[-1].bool() & (t != self.max_sweeps)
+        self._add_averages(places, pair, t)
+        goes_on = self.live & apart[-1]
         ends = self.live & ~goes_on
-        # Apart after s of these sweeps, a pair met in the next one; one that never did is given up at t.
-        self.times[pair[ends]] = (t - len(places) + 1 + apart.sum(0))[ends].clamp(max=t)
-        self.capped[pair[ends & apart[-1].bool()]] = True
+        if t == self.max_sweeps:
+            self.capped[pair[goes_on]] = True
+            goes_on, ends = goes_on & False, self.live
+        if bool(ends.any()):
+            # Apart after s of these sweeps, a pair met in the next one; one that never did is given up at t.
+            self.times[pair[ends]] = (t - len(places) + 1 + apart.sum(0))[ends].clamp(max=t)
         both = places[-1].without(self.layers.drawn_anew)
         if self.ahead is None:
             if t < m:
-                self._leave(both, ~goes_on)
+                self._leave(both, ends)
             # The others' f(X) and f(Y) may differ yet: where f reads layers that decide no meeting.
-            pair, both, goes_on = _drop(~differ[0].bool(), pair, both, goes_on)
+            pair, both, goes_on = _drop(~differ[0], pair, both, goes_on)
             both = self.kernel.prepare(self._select(pair, 2), both, copies=2)
             self.sums.add_difference(both, self._send(pair), self.horizon.correction(t))
             self.pair, both, self.live = _drop(~goes_on, pair, both, goes_on)
         else:
-            self._add_differences(places, self.live & differ.bool(), t)
+            self._add_differences(places, self.live & differ, t)
             self.live = goes_on
             if not bool(goes_on.any()):
                 if t < m:
@@ -471,26 +476,29 @@ class MeetingLoop:
             assert kernel is not None
             if len(given) == 1:
                 return _sweep_alone(at, *given, sweeps, kernel, generator)
-            return _sweep_ahead(at, *given, sweeps, kernel, layers, generator)
+            both, live = given
+            return _sweep_ahead(at, both, live, sweeps, kernel, layers, generator)
 
         return replay_under(hamiltonian, self.kernel, (layers, len(given), sweeps), step, given, [generator])
 
     def _read(self, tries: Tensor, both: ChainState) -> Tensor:
         """Returns what a look reads of one sweep, (1, 3 · pairs): on a GPU, the wait of the sweep."""
-        return torch.cat(
-            (_device.to_device(tries, self.hamiltonian.device), *self.layers.mark_apart(both))
-        ).cpu()[None]
+        return torch.cat((tries, *self.layers.mark_apart(both))).unsqueeze(0).cpu()
 
     def _add_averages(self, places: Sequence[ChainState], pair: Tensor, t: int) -> None:
         """Adds f(X) of pairs after each of the sweeps up to t, and takes their states at the horizon."""
-        begun, m = t - len(places), self.horizon.m
-        averaged = [place for s, place in enumerate(places, begun + 1) if self.horizon.average(s)]
+        begun, m, rows = t - len(places), self.horizon.m, slice(0, len(pair))
+        averaged = [
+            place.select_rows(rows)
+            for sweep, place in enumerate(places, begun + 1)
+            if self.horizon.average(sweep)
+        ]
         if averaged:
             x = averaged[0] if self.ahead is None else self._copy(averaged)
             self.sums.add(x, self._send(pair.repeat(len(averaged))), self.horizon.average(m))
         if begun < m <= t:
-            for l, x in enumerate(places[m - begun - 1].states):
-                self.at_horizon[l] = self.at_horizon[l].index_copy(0, self._send(pair), x)
+            for l, states in enumerate(places[m - begun - 1].states):
+                self.at_horizon[l] = self.at_horizon[l].index_copy(0, self._send(pair), states[rows])
 
     def _add_differences(self, places: list[ChainState], differ: Tensor, t: int) -> None:
         """Adds differences of pairs after each of the sweeps up to t, those of one weight together.
@@ -522,6 +530,8 @@ class MeetingLoop:
 
     def _select(self, pair: Tensor, copies: int) -> Hamiltonian:
         """Returns the distribution of chains of some pairs."""
+        if not self.by_row:
+            return self.hamiltonian
         return self.hamiltonian.select_rows(self._send(pair.repeat(copies)))
 
     def _send(self, x: Tensor) -> Tensor:
