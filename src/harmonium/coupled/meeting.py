@@ -217,7 +217,7 @@ def run_pairs(
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
     drawn_anew = tuple(l for l in sums.unread if l not in chain)
-    layers = Layers(chain, read, drawn_anew, hamiltonian.graph.kept)
+    layers = Layers(chain, read, drawn_anew)
     recorded = (
         choice.records(hamiltonian.device)
         and pair_kernel.is_steady
@@ -239,18 +239,21 @@ class Layers(NamedTuple):
         chain: those on which the next sweep depends: pairs have met where they are equal.
         read: those that statistics read.
         drawn_anew: those that the next sweep draws before it reads them.
-        kept: ``graph.kept``.
     """
 
     chain: tuple[int, ...]
     read: tuple[int, ...]
     drawn_anew: tuple[int, ...]
-    kept: tuple[int, ...]
 
     def mark_apart(self, both: ChainState) -> tuple[Tensor, Tensor]:
         """Marks the pairs that have not met, and those that differ in a layer read, (pairs,)."""
-        apart = _mark_apart(both, self.chain)
-        return apart, apart if self.read == self.chain else apart | _mark_apart(both, self.read)
+
+        def mark(layers: tuple[int, ...]) -> Tensor:
+            marks = [differ(*both.states[l].chunk(2)) for l in layers]
+            return marks[0] if len(marks) == 1 else torch.stack(marks).any(0)
+
+        apart = mark(self.chain)
+        return apart, apart if self.read == self.chain else apart | mark(self.read)
 
 
 class Horizon(NamedTuple):
@@ -274,6 +277,7 @@ class Horizon(NamedTuple):
 
 
 @final
+@dataclass
 class MeetingLoop:
     """Moves pairs of chains until all have met, or are given up, and have passed the horizon m.
 
@@ -296,24 +300,19 @@ class MeetingLoop:
             met leaves the batch.
     """
 
-    def __init__(
-        self,
-        hamiltonian: Hamiltonian,
-        kernel: PairKernel,
-        layers: Layers,
-        horizon: Horizon,
-        sums: SignedAccumulator,
-        generator: torch.Generator,
-        max_sweeps: int | None,
-        ahead: int | None,
-    ) -> None:
-        self.hamiltonian, self.kernel, self.layers, self.horizon = hamiltonian, kernel, layers, horizon
-        self.sums, self.generator, self.max_sweeps, self.ahead = sums, generator, max_sweeps, ahead
-        self.by_row = hamiltonian.select_rows(slice(0, 0)) is not hamiltonian
+    hamiltonian: Hamiltonian
+    kernel: PairKernel
+    layers: Layers
+    horizon: Horizon
+    sums: SignedAccumulator
+    generator: torch.Generator
+    max_sweeps: int | None
+    ahead: int | None
 
     def run(self, start: ChainState, antithetic: bool) -> Meetings:
         """Runs pairs from a start, (pairs, width_l) for each layer; see ``run_pairs``."""
         kernel, generator, (_, m, lag, _) = self.kernel, self.generator, self.horizon
+        self.by_row = self.hamiltonian.select_rows(slice(0, 0)) is not self.hamiltonian
         x = y = kernel.prepare(self.hamiltonian, start, copies=1)
         # The host counts: what it reads at a look is all that it needs for it.
         self.pair = torch.arange(len(x.states[0]), device="cpu")
@@ -352,7 +351,7 @@ class MeetingLoop:
         times, capped, tries = counts
         # X took τ sweeps, Y lag fewer; X went on alone up to m where they met before.
         cost = 2 * times - lag + (m - times).clamp(min=0)
-        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.layers.kept)
+        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.hamiltonian.graph.kept)
         flip_rate = int(self.flipped) / max(flips, 1)
         return Meetings(times, capped.bool(), tries, cost, flip_rate, lag, self.at_horizon)
 
@@ -448,20 +447,20 @@ class MeetingLoop:
         settings = self.kernel, self.layers, self.generator
         live, rows = self._send(self.live), len(self.pair)
         if most == self.ahead:
-            seen = self._replay(hamiltonian, (both, live))
+            places, sweeps, seen = self._replay(hamiltonian, (both, live))
         else:
-            seen = _sweep_ahead(hamiltonian, both, live, most, *settings)
-        places, read = seen.places, seen.read.cpu()  # the one wait
+            places, sweeps, seen = _sweep_ahead(hamiltonian, both, live, most, *settings)
+        read = seen.cpu()  # the one wait
         late = read[:, 0].nonzero()
         if len(late):
-            # This sweep goes on to its end, and what was made from there is made anew: its draws are those of
-            # rejection sampling without a cap, which a sweep made anew would not be.
+            # This sweep goes on from its draws, as rejection sampling has no cap: one made anew would forget
+            # that its proposals were rejected. What was made from there is made anew.
             s = int(late[0])
             before = places[s - 1] if s else both
-            apart = seen.read[s - 1, 2 + rows : 2 + 2 * rows].bool() if s else live
-            done = self.kernel.finish(hamiltonian, before, seen.sweeps[s], self.generator)
-            last = _sweep_ahead(hamiltonian, before, apart, 1, *settings, done)
-            places, read = [*places[:s], *last.places], torch.cat((read[:s], last.read.cpu()))
+            apart = seen[s - 1, 2 + rows : 2 + 2 * rows].bool() if s else live
+            done = self.kernel.finish(hamiltonian, before, sweeps[s], self.generator)
+            last, _, seen = _sweep_ahead(hamiltonian, before, apart, 1, *settings, done)
+            places, read = [*places[:s], *last], torch.cat((read[:s], seen.cpu()))
         self.flipped = int(read[:, 1].sum()) + self.flipped
         return places, read[:, 2:]
 
@@ -522,7 +521,7 @@ class MeetingLoop:
 
     def _count_flips(self, before: ChainState, after: ChainState) -> None:
         """Counts the units that a sweep changed in first chains; ``before`` may have second ones besides."""
-        for l in self.layers.kept:
+        for l in self.hamiltonian.graph.kept:
             rows = slice(0, len(self.pair))
             self.flipped = (
                 mark_differences(before.states[l][rows], after.states[l][rows]).sum() + self.flipped
@@ -538,22 +537,6 @@ class MeetingLoop:
         return _device.to_device(x, self.hamiltonian.device)
 
 
-class _Seen(NamedTuple):
-    """Some sweeps of the same pairs, on the device.
-
-    Attributes:
-        places: where the chains are after every sweep.
-        sweeps: the sweeps themselves.
-        read: by sweep, 1 for one that is not done; changed units of the first chains of pairs that were
-            apart; proposals of such pairs; 1 for pairs apart after it; and for those that differ in a layer
-            read: (sweeps, 2 + 3 · pairs).
-    """
-
-    places: list[ChainState]
-    sweeps: list[CoupledSweep]
-    read: Tensor
-
-
 def _sweep_ahead(
     hamiltonian: Hamiltonian,
     both: ChainState,
@@ -563,15 +546,21 @@ def _sweep_ahead(
     layers: Layers,
     generator: torch.Generator,
     done: CoupledSweep | None = None,
-) -> _Seen:
-    """Makes sweeps without a look; ``live`` marks the pairs that are apart, (pairs,). One may be done."""
+) -> tuple[list[ChainState], list[CoupledSweep], Tensor]:
+    """Makes sweeps without a look; ``live`` marks the pairs that are apart, (pairs,). One may be done.
+
+    Returns:
+        Where the chains are after every sweep, the sweeps, and what a look reads of each, (sweeps, 2 + 3 ·
+        pairs): 1 for one that is not done; changed units of the first chains of pairs that were apart;
+        proposals of such pairs; 1 for pairs apart after it; and for those that differ in a layer read.
+    """
     rows, places, sweeps = len(live), [both], list[CoupledSweep]()
     marks, differ, changed = [live], list[Tensor](), list[Tensor]()
     for _ in range(number):
         before, apart = places[-1].states, marks[-1]
         sweep = done or kernel.begin(hamiltonian, places[-1], generator)
         state = sweep.state
-        flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in layers.kept]
+        flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in hamiltonian.graph.kept]
         # Equal chains may get fields that differ by rounding, which would part a pair that has met.
         for l, x in enumerate(state.states):
             if l not in layers.drawn_anew:
@@ -592,7 +581,7 @@ def _sweep_ahead(
     flipped = (torch.stack(changed) * apart[:-1]).sum(1)
     different = apart[1:] if layers.read == layers.chain else torch.stack(differ)
     read = torch.cat((late.unsqueeze(-1), flipped.unsqueeze(-1), tries, apart[1:], different), -1)
-    return _Seen(places[1:], sweeps, read)
+    return places[1:], sweeps, read
 
 
 def _sweep_alone(
@@ -612,11 +601,6 @@ def _repeat_first(x: Tensor, apart: Tensor) -> None:
     torch.where(apart.unsqueeze(-1), second, first, out=second)
 
 
-def _mark_apart(both: ChainState, layers: tuple[int, ...]) -> Tensor:
-    marks = [differ(*both.states[l].chunk(2)) for l in layers]
-    return marks[0] if len(marks) == 1 else torch.stack(marks).any(0)
-
-
 @final
 class SignedAccumulator:
     """Adds weighted states to statistics; small lots wait, so that a long tail costs few products.
@@ -631,10 +615,7 @@ class SignedAccumulator:
     """
 
     def __init__(
-        self,
-        hamiltonian: Hamiltonian,
-        into: Statistics | None,
-        row_weights: Tensor | None = None,
+        self, hamiltonian: Hamiltonian, into: Statistics | None, row_weights: Tensor | None = None
     ) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
