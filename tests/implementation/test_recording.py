@@ -570,8 +570,8 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
     name: str, m: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where parameters have changed: a later run of the same pair kernel finds its recordings."""
-    monkeypatch.setattr("harmonium.coupled.ahead.SWEEPS", 2)
-    monkeypatch.setattr("harmonium.coupled.ahead._LEAST", 8)
+    monkeypatch.setattr("harmonium.coupled.meeting.SWEEPS", 2)
+    monkeypatch.setattr("harmonium.coupled.meeting._LEAST", 8)
     hidden = [hm.Bernoulli(20), hm.Spin(8)] if name == "deep" else [hm.Bernoulli(20)]
     visible = 6 if name == "Metropolis" else 30
     machine = hm.BoltzmannMachine([hm.Bernoulli(visible), *hidden], seed=2)
@@ -604,7 +604,7 @@ def test_replayed_pairs_are_those_of_steps_made_one_by_one(
 
 def test_recordings_of_pairs_are_few_and_end_with_their_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the memory of all its sweeps; one for another source of noise takes the place of the last."""
-    monkeypatch.setattr("harmonium.coupled.ahead.SWEEPS", 1)
+    monkeypatch.setattr("harmonium.coupled.meeting.SWEEPS", 1)
     machine = hm.BoltzmannMachine([hm.Bernoulli(12), hm.Bernoulli(5)], seed=2)
     with pretend_graphs(monkeypatch):
         rule = hm.rules.ucd(chains=30)

@@ -19,14 +19,14 @@ from harmonium.coupled import (
     Maximal,
     Metropolis,
     Reflection,
-    ahead,
     block,
     meet,
+    meeting,
     mixing_bound,
     run_pairs,
 )
-from harmonium.coupled.ahead import Horizon
 from harmonium.coupled.kernels import ChainState
+from harmonium.coupled.meeting import Horizon
 from harmonium.machine import Graph, Hamiltonian, Part, Statistics
 from harmonium.machine.coupling_matrices import CouplingMatrices
 
@@ -256,7 +256,7 @@ LOOKS = [(*case, (1, 3, 8)[i % 3]) for i, case in enumerate([*IN_TURN, *IN_TURN[
 @pytest.mark.parametrize(("name", "horizon", "sweeps"), LOOKS, ids=str)
 @pytest.mark.mostly_nightly(2)
 def test_looks_between_sweeps_leave_the_estimate_unbiased(async_device, name, horizon, sweeps):
-    async_device.setattr(ahead, "SWEEPS", sweeps)
+    async_device.setattr(meeting, "SWEEPS", sweeps)
     made = machine(name)
     z, limit = largest_z(estimates(made, Gibbs(), *horizon), exact_statistics(made.hamiltonian()))
     assert z < limit
@@ -271,7 +271,7 @@ def test_meetings_have_the_distribution_that_they_have_with_a_look_at_every_swee
     made = machine("bernoulli-spin", scale=0.4)
     met = []
     for sweeps in (1, 8):
-        async_device.setattr(ahead, "SWEEPS", sweeps)
+        async_device.setattr(meeting, "SWEEPS", sweeps)
         met.append(meet(made, kernel, made.random_states(4000, seed=sweeps), 2, max_sweeps, seed=sweeps))
     last = 6 if max_sweeps else 20
     table = torch.stack([torch.bincount(each.times.clamp(max=last), minlength=last + 1) for each in met])

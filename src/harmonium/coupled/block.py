@@ -166,21 +166,8 @@ class Maximal(BlockCoupling):
     def draw(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
         if self.common_noise and choice.two_valued(p.fields[0], p.values):
             return self._draw_compiled(p, q, generator)
-        if _device.is_async(p.fields[0].device):
-            return Rounds(p, q, self.common_noise, generator).finish()
-        x = p.sample(p.noise(p.rows, generator))
-        apart = (~_random.accept(p.log_ratio(q, x), generator)).nonzero().squeeze(-1)
-        y = [value.clone() for value in x]
-        tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
-        if len(apart):
-            wait = torch.ones_like(apart, dtype=torch.bool)
-            first, second = ([part[apart] for part in values] for values in (x, y))
-            wait_x = wait if self.common_noise else ~wait
-            rest = Rejection(p.take(apart), q.take(apart), first, second, wait_x, wait, generator).finish()
-            for value, new in zip(x + y, rest.x + rest.y, strict=True):
-                value[apart] = new
-            tries[apart] = rest.tries
-        return Coupled(x, y, tries)
+        way = Rounds if _device.is_async(p.fields[0].device) else Rejection
+        return way(p, q, self.common_noise, generator).finish()
 
     @torch.no_grad()
     def _draw_compiled(self, p: Block, q: Block, generator: torch.Generator) -> Coupled:
@@ -199,69 +186,54 @@ class Maximal(BlockCoupling):
 
 @final
 class Rejection:
-    """Draws from what one distribution leaves over of the other, for the rows that have not accepted yet.
+    """Draws a maximal coupling: x ~ p is kept for y, or y comes from what p leaves over of q.
 
-    A round deals out proposals to the rows that wait, each of which gets twice as many as in the last round.
-    How many a row gets does not depend on their noise, and its first accepted one counts: the distribution is
-    that of one proposal at a time, without a cap.
+    What is left over is drawn in rounds, which deal out proposals to the rows that wait, each of which gets
+    twice as many as in the last round. How many a row gets does not depend on their noise, and its first
+    accepted one counts: the distribution is that of one proposal at a time, without a cap.
 
     Args:
         p, q: the two distributions.
-        x, y: draws from them, to be written over in rows that wait; the lists are the caller's own.
-        wait_x, wait_y: booleans, true for rows that wait, (rows,).
+        common_noise: see ``Maximal``.
         generator: source of noise.
     """
 
-    def __init__(
-        self,
-        p: Block,
-        q: Block,
-        x: list[Tensor],
-        y: list[Tensor],
-        wait_x: Tensor,
-        wait_y: Tensor,
-        generator: torch.Generator,
-    ) -> None:
-        self._blocks, self._draws, self._waits = (p, q), (x, y), [wait_x, wait_y]
-        self._generator, self._each = generator, 1
-        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=wait_y.device)
+    def __init__(self, p: Block, q: Block, common_noise: bool, generator: torch.Generator) -> None:
+        self._blocks, self._generator, self._each = (p, q), generator, 1
+        x = p.sample(p.noise(p.rows, generator))
+        apart = ~_random.accept(p.log_ratio(q, x), generator)
+        self._draws = x, [value.clone() for value in x]
+        self._waits = apart if common_noise else torch.zeros_like(apart), apart.clone()
+        self._tries = torch.zeros(p.rows, dtype=torch.int64, device=apart.device)
 
     def finish(self) -> Coupled:
         """Makes as many rounds as it takes, and returns the draws."""
-        while bool((self._waits[0] | self._waits[1]).any()):
-            self._make_round()
+        while len(waiting := (self._waits[0] | self._waits[1]).nonzero().squeeze(-1)):
+            self._make_round(waiting)
         return Coupled(*self._draws, self._tries)
 
-    def _deal(self, waits: Tensor) -> Tensor:
-        """Returns the row of every proposal of a round, (proposals,), in the order of the rows that wait."""
-        order = waits.nonzero().squeeze(-1)
-        proposals = max(1, min(self._each, _MAX_PROPOSALS // len(order)))
-        self._each = 2 * proposals
-        return order.repeat_interleave(proposals)
-
-    def _make_round(self) -> None:
-        """Makes one round of proposals and keeps the first accepted one of every row."""
-        waits = self._waits[0] | self._waits[1]
-        row = self._deal(waits)
-        none = len(row)
-        slot = torch.arange(none, device=row.device)
+    def _make_round(self, waiting: Tensor) -> None:
+        """Makes one round of proposals and keeps the first accepted one of every row that waits, (rows,)."""
+        each = max(1, min(self._each, _MAX_PROPOSALS // len(waiting)))
+        self._each = 2 * each
+        row = waiting.repeat_interleave(each)
         some = [block.take(row) for block in self._blocks]
-        noise = some[0].noise(none, self._generator)
-        for number, (this, other) in enumerate((some, some[::-1])):
-            if not bool(self._waits[number].any()):
+        noise = some[0].noise(len(row), self._generator)
+        for draws, waits, this, other in zip(self._draws, self._waits, some, some[::-1], strict=True):
+            if not bool(waits.any()):
                 continue
-            drawn = this.sample(noise)
+            made = this.sample(noise)
             # A draw of p that is kept with probability 1 - min(1, q/p) has a density in proportion to
             # max(0, p - q): what q leaves over of p, as a maximal coupling needs it (FORMULAS §3). The first
             # kept one counts, whichever slot it has, as if they had come one at a time.
-            kept = ~_random.accept(this.log_ratio(other, drawn), self._generator) & self._waits[number][row]
-            first = torch.full((len(waits),), none, device=row.device)
-            first = first.scatter_reduce(0, row, torch.where(kept, slot, none), "amin")
-            taken, first = first < none, first.clamp(max=none - 1)
-            for l, new in enumerate(drawn):
-                self._draws[number][l] = torch.where(taken.unsqueeze(-1), new[first], self._draws[number][l])
-            self._waits[number] = self._waits[number] & ~taken
-        self._tries.scatter_add_(0, row, waits[row].to(torch.int64))
+            kept = ~_random.accept(this.log_ratio(other, made), self._generator) & waits[row]
+            kept = kept.view(-1, each).byte()
+            rows, slots = kept.any(1).nonzero().squeeze(-1), kept.argmax(1)
+            taken, first = waiting[rows], rows * each + slots[rows]
+            for values, new in zip(draws, made, strict=True):
+                values[taken] = new[first]
+            waits[taken] = False
+        self._tries[waiting] += each
 
 
 @final

@@ -284,7 +284,7 @@ class Gibbs(PairKernel):
         return all(coupling is None or isinstance(coupling, known) for coupling in (self.even, self.odd))
 
     def begin(self, hamiltonian: Hamiltonian, both: ChainState, generator: torch.Generator) -> CoupledSweep:
-        return self._couple(hamiltonian, both, {}, generator)
+        return self._couple(hamiltonian, both, generator)
 
     def finish(
         self, hamiltonian: Hamiltonian, both: ChainState, sweep: CoupledSweep, generator: torch.Generator
@@ -293,50 +293,45 @@ class Gibbs(PairKernel):
             # A GPU is waited for once, with all colours drawn. Where one was not done, it is finished, and
             # what was drawn given it is drawn anew.
             left = torch.stack([*sweep.waits.values()]).flatten(1).any(1).tolist()
-            first = next((number for number, waits in zip(sweep.waits, left, strict=True) if waits), None)
-            if first is None:
+            late = [number for number, waits in zip(sweep.waits, left, strict=True) if waits]
+            if not late:
                 break
-            done = {number: drawn for number, drawn in sweep.drawn.items() if number < first}
-            goes_on = (first, sweep.drawn[first], sweep.waits[first])
-            sweep = self._couple(hamiltonian, both, done, generator, goes_on)
+            sweep = self._couple(hamiltonian, both, generator, sweep, late[0])
         return sweep
 
     def _couple(
         self,
         hamiltonian: Hamiltonian,
         both: ChainState,
-        done: dict[int, Coupled],
         generator: torch.Generator,
-        goes_on: tuple[int, Coupled, Tensor] | None = None,
+        begun: CoupledSweep | None = None,
+        late: int = 0,
     ) -> CoupledSweep:
-        """Draws a sweep but for the colours that are done; the draw of one may go on to its end."""
-        drawn, waits = dict(done), dict[int, Tensor]()
+        """Draws a sweep; of one that has begun, colour ``late`` goes on to its end, and those before stay."""
+        drawn, waits = dict[int, Coupled](), dict[int, Tensor]()
 
         def draw(number: int, parts: tuple[Part, ...], fields: list[Tensor]) -> list[Tensor]:
-            if number not in drawn:
+            if begun is not None and number < late:
+                drawn[number] = begun.drawn[number]
+            else:
                 coupling = (self.even if number else self.odd) or self._choose(hamiltonian, parts)
                 halves = [field.chunk(2) for field in fields]
                 p, q = (Block(hamiltonian, parts, half) for half in zip(*halves, strict=True))
-                if isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device):
-                    left = goes_on[1:] if goes_on is not None and number == goes_on[0] else None
-                    rounds = Rounds(p, q, coupling.common_noise, generator, left)
-                    if left is None:
-                        drawn[number], waits[number] = rounds.drawn, rounds.waits
-                    else:
-                        drawn[number] = rounds.finish()
-                else:
+                if not (isinstance(coupling, Maximal) and _device.is_async(hamiltonian.device)):
                     drawn[number] = coupling.draw(p, q, generator)
+                elif begun is not None and number == late:
+                    left = begun.drawn[late], begun.waits[late]
+                    drawn[number] = Rounds(p, q, coupling.common_noise, generator, left).finish()
+                else:
+                    rounds = Rounds(p, q, coupling.common_noise, generator)
+                    drawn[number], waits[number] = rounds.drawn, rounds.waits
             return [stack(x, y) for x, y in zip(drawn[number].x, drawn[number].y, strict=True)]
 
         state = self._sweep(hamiltonian, both, draw, 2, generator)
-        pairs = len(both.states[0]) // 2
         tries = [each.tries for each in drawn.values()]
-        total = (
-            sum(tries[1:], tries[0])
-            if tries
-            else torch.zeros(pairs, dtype=torch.int64, device=hamiltonian.device)
-        )
-        return CoupledSweep(state, total, drawn, waits)
+        if not tries:  # all is clamped
+            tries = [torch.zeros(len(both.states[0]) // 2, dtype=torch.int64, device=hamiltonian.device)]
+        return CoupledSweep(state, sum(tries[1:], tries[0]), drawn, waits)
 
     def _sweep(
         self,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
+from weakref import ref
 
 import numpy as np
 import torch
@@ -14,9 +15,16 @@ from torch import Tensor
 from harmonium import _checks, _device, _html, _random
 from harmonium._checks import Numbers
 from harmonium.backends import choice
-from harmonium.chains import initial_states
-from harmonium.coupled.ahead import Horizon, Layers, RunAhead, Tally
-from harmonium.coupled.kernels import ChainState, Gibbs, PairKernel, join_states
+from harmonium.chains import initial_states, replay_under
+from harmonium.coupled.kernels import (
+    ChainState,
+    CoupledSweep,
+    Gibbs,
+    PairKernel,
+    differ,
+    join_states,
+    mark_differences,
+)
 from harmonium.distributed import SHARDS, Distributed, as_shards
 from harmonium.machine import (
     BoltzmannMachine,
@@ -30,6 +38,12 @@ from harmonium.machine import (
 # Statistics are added in lots of 512 rows: one product for many small lots takes a quarter off UCD with 100
 # pairs (docs/decisions/0006).
 _ROWS = 512
+
+SWEEPS = 8
+"""Sweeps between two looks. A pair that has met takes four more on average, and a look stalls a GPU for about
+as long as a recorded sweep takes. Other numbers were not tried on a GPU."""
+_FEWER = 4  # A recording has all pairs, a fourth of them, ...: each costs memory for all its sweeps,
+_LEAST = 64  # and so few take a GPU as long as one pair does.
 
 
 @final
@@ -198,91 +212,393 @@ def run_pairs(
             into=into, weight=weight, antithetic=antithetic, jumps=jumps,
         )  # fmt: skip
         return Meetings(**ran | {"lag": lag, "states": [*ran["states"], *start[1:]]})
-    pairs, device = len(start[0]), start[0].device
-    tally, accumulator = Tally.of(pairs, device), SignedAccumulator(hamiltonian, into, row_weights)
+    sums = SignedAccumulator(hamiltonian, into, row_weights)
     chain = pair_kernel.chain_layers(hamiltonian)
     # Which layers f reads: with several readings also some that do not decide a meeting.
     read = chain if into is None or into.readings is None else tuple(range(len(start)))
-    drawn_anew = tuple(l for l in accumulator.unread if l not in chain)
-    layers = Layers(chain, read, drawn_anew, hamiltonian.graph.kept)
-    state = pair_kernel.prepare(
-        hamiltonian, ChainState(hamiltonian.clamp_states(start), dict(fields)), copies=1
+    drawn_anew = tuple(l for l in sums.unread if l not in chain)
+    layers = Layers(chain, read, drawn_anew)
+    recorded = (
+        choice.records(hamiltonian.device)
+        and pair_kernel.is_steady
+        and hamiltonian.held is None
+        and isinstance(hamiltonian.beta, float)
+        and all(p.dim() == 1 for theta in hamiltonian.thetas for p in theta)
     )
-    horizon = list(state.states)
-    both = state  # X of the pairs that have not met, and then Y, once these have set out
-    apart = torch.arange(pairs, device=device)
-    together, alone = apart[:0], state.select_rows(slice(0, 0))  # X of pairs that met before the horizon
-    if k == 0:
-        accumulator.add(state, apart, weight / (m + 1))
-    # A pair has three stages: X alone for ``lag`` sweeps, both until X_t = Y_{t-lag}, and X alone again up to
-    # m, since a pair that has met stays together. H_{k:m} (FORMULAS §3; Jacob, O'Leary & Atchadé 2020) is the
-    # mean of f(X_t) over k..m, added as states come, and the weighted differences f(X_t) - f(Y_{t-lag}),
-    # which are 0 from the meeting on.
-    t, weights = 0, Horizon(k, m, lag, weight)
-    ahead = RunAhead(hamiltonian, pair_kernel, layers, generator, max_sweeps, weights)
-    while len(apart) or len(together):
-        if t >= ahead.least and _device.is_async(device):
-            if len(together):
-                x, y = (both.select_rows(half) for half in (slice(0, len(apart)), slice(len(apart), None)))
-                alone = alone.without(drawn_anew)
-                both = join_states(x, alone, y, alone)
-            pairs_left = torch.cat((apart, together))
-            ahead.finish(both, pairs_left, len(together), t, tally, accumulator, horizon)
-            break
-        t += 1
-        average = weights.average(t)
-        if len(together):
-            selected = hamiltonian.select_rows(together)
-            alone = pair_kernel.prepare(selected, pair_kernel.single(selected, alone, generator), copies=1)
-            tally.cost[together] += 1
-            accumulator.add(alone, together, average)
-        if len(apart):
-            rows = len(apart)
-            before = both.select_rows(slice(0, rows))
-            if t <= lag:
-                selected = hamiltonian.select_rows(apart)
-                x = pair_kernel.prepare(
-                    selected, pair_kernel.single(selected, before, generator, antithetic), copies=1
-                )
-                both = join_states(x, state if t == 1 else both.select_rows(slice(rows, None)))
-                tally.cost[apart] += 1
-            else:
-                selected = hamiltonian.select_rows(torch.cat((apart, apart)))
-                both, tried = pair_kernel.coupled(selected, both, generator)
-                if average:
-                    both = pair_kernel.prepare(selected, both, copies=2)
-                tally.tries[apart] += tried
-                tally.cost[apart] += 2
-            x = both.select_rows(slice(0, rows))
-            tally.add_flips(before, x, layers.kept)
-            accumulator.add(x, apart, average)
-            met = equal = torch.zeros(rows, dtype=torch.bool, device="cpu")
-            if t >= lag:
-                met, equal = ~torch.stack(layers.mark_apart(both)).cpu()  # on a GPU, the wait of a sweep
-            done = torch.ones_like(met) if t == max_sweeps else met
-            if bool(done.any()):
-                places = _device.selected_indices(done, device)
-                tally.times[apart[places]] = t
-                tally.capped[apart[_device.selected_indices(done & ~met, device)]] = True
+    loop = MeetingLoop(
+        hamiltonian, pair_kernel, layers, Horizon(k, m, lag, weight), sums, generator, max_sweeps,
+        ahead=SWEEPS if recorded else None,
+    )  # fmt: skip
+    return loop.run(ChainState(hamiltonian.clamp_states(start), dict(fields)), antithetic)
+
+
+class Layers(NamedTuple):
+    """Layers of pairs.
+
+    Attributes:
+        chain: those on which the next sweep depends: pairs have met where they are equal.
+        read: those that statistics read.
+        drawn_anew: those that the next sweep draws before it reads them.
+    """
+
+    chain: tuple[int, ...]
+    read: tuple[int, ...]
+    drawn_anew: tuple[int, ...]
+
+    def mark_apart(self, both: ChainState) -> tuple[Tensor, Tensor]:
+        """Marks the pairs that have not met, and those that differ in a layer read, (pairs,)."""
+
+        def mark(layers: tuple[int, ...]) -> Tensor:
+            marks = [differ(*both.states[l].chunk(2)) for l in layers]
+            return marks[0] if len(marks) == 1 else torch.stack(marks).any(0)
+
+        apart = mark(self.chain)
+        return apart, apart if self.read == self.chain else apart | mark(self.read)
+
+
+class Horizon(NamedTuple):
+    """The weights of sweeps in H_{k:m}, times that of the estimate; see ``run_pairs``."""
+
+    k: int
+    m: int
+    lag: int
+    weight: float
+
+    def average(self, t: int) -> float:
+        """Returns the weight of f(X_t)."""
+        return self.weight / (self.m - self.k + 1) if self.k <= t <= self.m else 0.0
+
+    def correction(self, t: int) -> float:
+        """Returns the weight of f(X_t) - f(Y_{t-lag}), by the number of averaged terms that it corrects."""
+        k, m, lag = self.k, self.m, self.lag
+        if t < k + lag:
+            return 0.0
+        return self.weight * (((t - k) // lag - -(-max(lag, t - m) // lag) + 1) / (m - k + 1))
+
+
+@final
+@dataclass
+class MeetingLoop:
+    """Moves pairs of chains until all have met, or are given up, and have passed the horizon m.
+
+    A pair has three stages: X alone for ``lag`` sweeps, both chains until X_t = Y_{t-lag}, and X alone again
+    up to m, since a pair that has met stays together. H_{k:m} (FORMULAS §3; Jacob, O'Leary & Atchadé 2020) is
+    the mean of f(X_t) over k..m, added as states come, and the weighted differences f(X_t) - f(Y_{t-lag}),
+    which are 0 from the meeting on.
+
+    Args:
+        hamiltonian: the machine, with what is held.
+        kernel: what moves the pairs.
+        layers: what is looked at.
+        horizon: which sweeps have which weights.
+        sums: takes averages and differences.
+        generator: source of noise.
+        max_sweeps: the sweep at which pairs are given up, or None.
+        ahead: sweeps between two looks at who has met, as one recording, of one of a few numbers of pairs, so
+            that the runs of a training find their recordings again: a pair that has met goes on until the
+            next look, as two equal chains, whose difference is 0. None: a look after every sweep, and who has
+            met leaves the batch.
+    """
+
+    hamiltonian: Hamiltonian
+    kernel: PairKernel
+    layers: Layers
+    horizon: Horizon
+    sums: SignedAccumulator
+    generator: torch.Generator
+    max_sweeps: int | None
+    ahead: int | None
+
+    def run(self, start: ChainState, antithetic: bool) -> Meetings:
+        """Runs pairs from a start, (pairs, width_l) for each layer; see ``run_pairs``."""
+        kernel, generator, (_, m, lag, _) = self.kernel, self.generator, self.horizon
+        self.by_row = self.hamiltonian.select_rows(slice(0, 0)) is not self.hamiltonian
+        x = y = kernel.prepare(self.hamiltonian, start, copies=1)
+        # The host counts: what it reads at a look is all that it needs for it.
+        self.pair = torch.arange(len(x.states[0]), device="cpu")
+        self.live = torch.ones_like(self.pair, dtype=torch.bool)  # pairs whose chains are apart
+        self.times, self.tries, capped = torch.zeros(3, len(self.pair), dtype=torch.int64, device="cpu")
+        self.capped, self.flipped = capped.bool(), 0
+        self.at_horizon = list(x.states)
+        self._add_averages([x], self.pair, 0)
+        for t in range(1, lag + 1):  # nobody can meet before Y sets out
+            before = x
+            x = kernel.single(self.hamiltonian, before, generator, antithetic)
+            x = kernel.prepare(self.hamiltonian, x, copies=1)
+            self._count_flips(before, x)
+            if t < lag:
+                self._add_averages([x], self.pair, t)
+        both = join_states(x, y)
+        # Pairs that met before the horizon, and where their X are.
+        self.together, self.alone = self.pair[:0], both.select_rows(slice(0, 0))
+        self.alone = self.alone.without(self.layers.drawn_anew)
+        self._look([both], self._read(self._send(self.tries), both), lag)
+        t = lag
+        while len(self.pair) or len(self.together):
+            places = list[ChainState]()
+            if len(self.together):
+                places = self._move_alone()
+                self._add_averages(places, self.together, t + len(places))
+                self.together = self.together[: 0 if t + len(places) >= m else None]
+            if len(self.pair):
+                places, read = self._move_pairs(t)
+                self._look(places, read, t + len(places))
+            t += len(places)
+        self.sums.flush()
+        counts = _device.to_device(
+            torch.stack((self.times, self.capped, self.tries)), self.hamiltonian.device
+        )
+        times, capped, tries = counts
+        # X took τ sweeps, Y lag fewer; X went on alone up to m where they met before.
+        cost = 2 * times - lag + (m - times).clamp(min=0)
+        flips = int(self.times.sum()) * sum(x.states[l].shape[1] for l in self.hamiltonian.graph.kept)
+        flip_rate = int(self.flipped) / max(flips, 1)
+        return Meetings(times, capped.bool(), tries, cost, flip_rate, lag, self.at_horizon)
+
+    def _look(self, places: list[ChainState], read: Tensor, t: int) -> None:
+        """Adds what sweeps of pairs tell, and decides who goes on.
+
+        Args:
+            places: where the chains are after each of the sweeps up to t, 2 · pairs rows.
+            read: proposals of each pair, 1 where it is apart, and where it differs in a layer read, on the
+                host: (sweeps, 3 · pairs).
+            t: sweeps so far, at least the lag.
+        """
+        pair, m = self.pair, self.horizon.m
+        tries, apart, differ = read.chunk(3, 1)
+        apart, differ = apart.bool(), differ.bool()
+        self.tries.index_add_(0, pair, tries.sum(0))
+        self._add_averages(places, pair, t)
+        goes_on = self.live & apart[-1]
+        ends = self.live & ~goes_on
+        if t == self.max_sweeps:
+            self.capped[pair[goes_on]] = True
+            goes_on, ends = goes_on & False, self.live
+        if bool(ends.any()):
+            # Apart after s of these sweeps, a pair met in the next one; one that never did is given up at t.
+            self.times[pair[ends]] = (t - len(places) + 1 + apart.sum(0))[ends].clamp(max=t)
+        both = places[-1].without(self.layers.drawn_anew)
+        if self.ahead is None:
+            if t < m:
+                self._leave(both, ends)
+            # The others' f(X) and f(Y) may differ yet: where f reads layers that decide no meeting.
+            pair, both, goes_on = _drop(~differ[0], pair, both, goes_on)
+            both = self.kernel.prepare(self._select(pair, 2), both, copies=2)
+            self.sums.add_difference(both, self._send(pair), self.horizon.correction(t))
+            self.pair, both, self.live = _drop(~goes_on, pair, both, goes_on)
+        else:
+            self._add_differences(places, self.live & differ, t)
+            self.live = goes_on
+            if not bool(goes_on.any()):
                 if t < m:
-                    together = torch.cat((together, apart[places]))
-                    alone = join_states(alone, x.select_rows(places))
-            if t == m:
-                _put(horizon, apart, x.states)
-            if t >= lag:  # both chains have set out: their next sweep draws these before it reads them
-                both = both.without(drawn_anew)
-            apart, both, met = _drop(equal, apart, both, met)  # the others' f(X) and f(Y) may differ yet
-            both = pair_kernel.prepare(hamiltonian.select_rows(torch.cat((apart, apart))), both, copies=2)
-            accumulator.add_difference(both, apart, weights.correction(t))
-            apart, both, met = _drop(met, apart, both, met)
-            if t == max_sweeps:
-                apart, both = apart[:0], both.select_rows(slice(0, 0))
-        if t == m:
-            _put(horizon, together, alone.states)
-            together = together[:0]
-    accumulator.flush()
-    flip_rate = int(tally.flipped) / max(tally.seen, 1)
-    return Meetings(tally.times, tally.capped, tally.tries, tally.cost, flip_rate, lag, horizon)
+                    self._leave(both, ~goes_on)
+                self.pair = pair[:0]
+            else:
+                both = self._choose(both, t)
+        self.both = both
+
+    def _leave(self, both: ChainState, met: Tensor) -> None:
+        """Lets first chains of pairs that met, marked on the host, go on alone up to the horizon."""
+        if bool(met.any()):
+            self.together = torch.cat((self.together, self.pair[met]))
+            met_rows = _device.selected_indices(met, self.hamiltonian.device)
+            self.alone = join_states(self.alone, both.select_rows(met_rows))
+
+    def _choose(self, both: ChainState, t: int) -> ChainState:
+        """Chooses the pairs of the next recording: all up to the horizon, then those that are apart.
+
+        These are filled up to one of a few numbers with pairs that have met or are there twice.
+        """
+        rows, number, lag = len(self.pair), int(self.live.sum()), self.horizon.lag
+        order, size = (~self.live).byte().argsort(stable=True), rows
+        if t >= self.horizon.m:
+            size = len(self.times)
+            while size // _FEWER >= max(number, _LEAST):
+                size //= _FEWER
+            order = order[: number if t == lag else size]
+        if size == rows and (t > lag or number == rows):
+            return both
+        order = torch.cat((order, order[:1].expand(size - len(order))))
+        # Y of a pair that met is X to the bit, with its fields, or rounding could part them.
+        second = torch.where(self.live[order], order + rows, order)
+        self.pair, self.live = self.pair[order], torch.arange(size, device="cpu") < number
+        return both.select_rows(self._send(torch.cat((order, second))))
+
+    def _move_alone(self) -> list[ChainState]:
+        """Moves X of pairs that met; returns where they are after each sweep up to the next look."""
+        hamiltonian = self._select(self.together, 1)
+        if self.ahead is None:
+            places = _sweep_alone(hamiltonian, self.alone, 1, self.kernel, self.generator)
+        else:
+            places = self._replay(hamiltonian, (self.alone,))
+        self.alone = places[-1].without(self.layers.drawn_anew)
+        return places
+
+    def _move_pairs(self, t: int) -> tuple[list[ChainState], Tensor]:
+        """Moves pairs that have made t sweeps up to the next look; returns ``places``, ``read`` of this."""
+        hamiltonian, both = self._select(self.pair, 2), self.both
+        if self.ahead is None:
+            after, tries = self.kernel.coupled(hamiltonian, both, self.generator)
+            if self.horizon.average(t + 1):
+                after = self.kernel.prepare(hamiltonian, after, copies=2)
+            self._count_flips(both, after)
+            return [after], self._read(tries, after)
+        most = self.ahead if self.max_sweeps is None else min(self.ahead, self.max_sweeps - t)
+        settings = self.kernel, self.layers, self.generator
+        live, rows = self._send(self.live), len(self.pair)
+        if most == self.ahead:
+            places, sweeps, seen = self._replay(hamiltonian, (both, live))
+        else:
+            places, sweeps, seen = _sweep_ahead(hamiltonian, both, live, most, *settings)
+        read = seen.cpu()  # the one wait
+        late = read[:, 0].nonzero()
+        if len(late):
+            # This sweep goes on from its draws, as rejection sampling has no cap: one made anew would forget
+            # that its proposals were rejected. What was made from there is made anew.
+            s = int(late[0])
+            before = places[s - 1] if s else both
+            apart = seen[s - 1, 2 + rows : 2 + 2 * rows].bool() if s else live
+            done = self.kernel.finish(hamiltonian, before, sweeps[s], self.generator)
+            last, _, seen = _sweep_ahead(hamiltonian, before, apart, 1, *settings, done)
+            places, read = [*places[:s], *last], torch.cat((read[:s], seen.cpu()))
+        self.flipped = int(read[:, 1].sum()) + self.flipped
+        return places, read[:, 2:]
+
+    def _replay(self, hamiltonian: Hamiltonian, given: tuple[Any, ...]) -> Any:
+        """Makes sweeps of pairs, or of chains alone, by a recording that earlier runs may have made."""
+        layers, generator, sweeps = self.layers, self.generator, self.ahead
+        assert sweeps is not None
+        kernel_of = ref(self.kernel)  # a recording that held the kernel would keep it, and so itself, alive
+
+        def step(at: Hamiltonian, given: tuple[Any, ...]) -> Any:
+            kernel = kernel_of()
+            assert kernel is not None
+            if len(given) == 1:
+                return _sweep_alone(at, *given, sweeps, kernel, generator)
+            both, live = given
+            return _sweep_ahead(at, both, live, sweeps, kernel, layers, generator)
+
+        return replay_under(hamiltonian, self.kernel, (layers, len(given), sweeps), step, given, [generator])
+
+    def _read(self, tries: Tensor, both: ChainState) -> Tensor:
+        """Returns what a look reads of one sweep, (1, 3 · pairs): on a GPU, the wait of the sweep."""
+        return torch.cat((tries, *self.layers.mark_apart(both))).unsqueeze(0).cpu()
+
+    def _add_averages(self, places: Sequence[ChainState], pair: Tensor, t: int) -> None:
+        """Adds f(X) of pairs after each of the sweeps up to t, and takes their states at the horizon."""
+        begun, m, rows = t - len(places), self.horizon.m, slice(0, len(pair))
+        averaged = [
+            place.select_rows(rows)
+            for sweep, place in enumerate(places, begun + 1)
+            if self.horizon.average(sweep)
+        ]
+        if averaged:
+            x = averaged[0] if self.ahead is None else self._copy(averaged)
+            self.sums.add(x, self._send(pair.repeat(len(averaged))), self.horizon.average(m))
+        if begun < m <= t:
+            for l, states in enumerate(places[m - begun - 1].states):
+                self.at_horizon[l] = self.at_horizon[l].index_copy(0, self._send(pair), states[rows])
+
+    def _add_differences(self, places: list[ChainState], differ: Tensor, t: int) -> None:
+        """Adds differences of pairs after each of the sweeps up to t, those of one weight together.
+
+        ``differ`` marks those that are not 0, (sweeps, pairs) on the host.
+        """
+        rows = len(self.pair)
+        weights = [self.horizon.correction(t - len(places) + 1 + s) for s in range(len(places))]
+        for weight in sorted(set(weights) - {0.0}):
+            some = [s for s, other in enumerate(weights) if other == weight]
+            s, column = differ[some].nonzero().unbind(-1)
+            if len(s):
+                x = 2 * rows * s + column
+                sent = self._send(torch.cat((x, x + rows, self.pair[column])))
+                moved = self._copy([places[s] for s in some]).select_rows(sent[: 2 * len(s)])
+                self.sums.add_difference(moved, sent[2 * len(s) :], weight)
+
+    def _copy(self, places: Sequence[ChainState]) -> ChainState:
+        """Returns the rows of places of a recording, which writes over these, without what is not read."""
+        return join_states(*(place.without(self.layers.drawn_anew) for place in places))
+
+    def _count_flips(self, before: ChainState, after: ChainState) -> None:
+        """Counts the units that a sweep changed in first chains; ``before`` may have second ones besides."""
+        for l in self.hamiltonian.graph.kept:
+            rows = slice(0, len(self.pair))
+            self.flipped = (
+                mark_differences(before.states[l][rows], after.states[l][rows]).sum() + self.flipped
+            )
+
+    def _select(self, pair: Tensor, copies: int) -> Hamiltonian:
+        """Returns the distribution of chains of some pairs."""
+        if not self.by_row:
+            return self.hamiltonian
+        return self.hamiltonian.select_rows(self._send(pair.repeat(copies)))
+
+    def _send(self, x: Tensor) -> Tensor:
+        return _device.to_device(x, self.hamiltonian.device)
+
+
+def _sweep_ahead(
+    hamiltonian: Hamiltonian,
+    both: ChainState,
+    live: Tensor,
+    number: int,
+    kernel: PairKernel,
+    layers: Layers,
+    generator: torch.Generator,
+    done: CoupledSweep | None = None,
+) -> tuple[list[ChainState], list[CoupledSweep], Tensor]:
+    """Makes sweeps without a look; ``live`` marks the pairs that are apart, (pairs,). One may be done.
+
+    Returns:
+        Where the chains are after every sweep, the sweeps, and what a look reads of each, (sweeps, 2 + 3 ·
+        pairs): 1 for one that is not done; changed units of the first chains of pairs that were apart;
+        proposals of such pairs; 1 for pairs apart after it; and for those that differ in a layer read.
+    """
+    rows, places, sweeps = len(live), [both], list[CoupledSweep]()
+    marks, differ, changed = [live], list[Tensor](), list[Tensor]()
+    for _ in range(number):
+        before, apart = places[-1].states, marks[-1]
+        sweep = done or kernel.begin(hamiltonian, places[-1], generator)
+        state = sweep.state
+        flips = [(before[l][:rows] != state.states[l][:rows]).sum(-1) for l in hamiltonian.graph.kept]
+        # Equal chains may get fields that differ by rounding, which would part a pair that has met.
+        for l, x in enumerate(state.states):
+            if l not in layers.drawn_anew:
+                _repeat_first(x, apart)
+        apart, different = layers.mark_apart(state)
+        place = kernel.prepare(hamiltonian, state, 2)
+        for x in place.fields.values():
+            _repeat_first(x, apart)
+        places.append(place)
+        sweeps.append(sweep)
+        marks.append(apart)
+        differ.append(different)
+        changed.append(sum(flips[1:], flips[0]))
+    apart = torch.stack(marks)
+    waits = [wait for sweep in sweeps for wait in sweep.waits.values()]
+    late = torch.stack(waits).view(number, -1).any(1) if waits else apart.new_zeros(number)
+    tries = torch.stack([sweep.tries for sweep in sweeps]) * apart[:-1]
+    flipped = (torch.stack(changed) * apart[:-1]).sum(1)
+    different = apart[1:] if layers.read == layers.chain else torch.stack(differ)
+    read = torch.cat((late.unsqueeze(-1), flipped.unsqueeze(-1), tries, apart[1:], different), -1)
+    return places[1:], sweeps, read
+
+
+def _sweep_alone(
+    hamiltonian: Hamiltonian, chains: ChainState, number: int, kernel: PairKernel, generator: torch.Generator
+) -> list[ChainState]:
+    """Makes sweeps of chains alone, and returns where they are after every one."""
+    places = list[ChainState]()
+    for _ in range(number):
+        chains = kernel.prepare(hamiltonian, kernel.single(hamiltonian, chains, generator), copies=1)
+        places.append(chains)
+    return places
+
+
+def _repeat_first(x: Tensor, apart: Tensor) -> None:
+    """Sets the second chains of pairs, (2 · pairs, ...), to the first but where these are apart, in place."""
+    first, second = x.chunk(2)
+    torch.where(apart.unsqueeze(-1), second, first, out=second)
 
 
 @final
@@ -299,10 +615,7 @@ class SignedAccumulator:
     """
 
     def __init__(
-        self,
-        hamiltonian: Hamiltonian,
-        into: Statistics | None,
-        row_weights: Tensor | None = None,
+        self, hamiltonian: Hamiltonian, into: Statistics | None, row_weights: Tensor | None = None
     ) -> None:
         self._hamiltonian = hamiltonian
         self._into = into
@@ -352,17 +665,12 @@ class SignedAccumulator:
             self.flush()
 
 
-def _drop(gone: Tensor, apart: Tensor, both: ChainState, met: Tensor) -> tuple[Tensor, ChainState, Tensor]:
-    """Drops the pairs that are gone; ``gone`` and ``met`` are on the host."""
+def _drop(gone: Tensor, pair: Tensor, both: ChainState, live: Tensor) -> tuple[Tensor, ChainState, Tensor]:
+    """Drops the pairs that are gone; all but ``both`` is on the host."""
     if not bool(gone.any()):
-        return apart, both, met
-    rest = _device.selected_indices(~gone, apart.device)
-    return apart[rest], both.select_rows(torch.cat((rest, rest + len(gone)))), met[~gone]
-
-
-def _put(target: States, rows: Tensor, values: States) -> None:
-    for l, value in enumerate(values if len(rows) else ()):
-        target[l] = target[l].index_copy(0, rows, value)
+        return pair, both, live
+    rest = _device.selected_indices(~gone, both.states[0].device)
+    return pair[~gone], both.select_rows(torch.cat((rest, rest + len(gone)))), live[~gone]
 
 
 def _check(k: int, m: int, lag: int, max_sweeps: int | None) -> None:
