@@ -65,12 +65,17 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     "semicolons": ("x.csv", "a;b\n1;u\n2;v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
     "tabs by another name": ("x.csv", "a\tb\n1\tu\n2\tv\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
     "bars": ("x.dat", "a|b\n1|u\n2|v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
-    "decimal commas": ("x.csv", "a;b\n1,5;u\n12,25;v\n", {"a": [1.5, 12.25], "b": ["u", "v"]}, ""),
+    "decimal commas": (
+        "x.csv",
+        "a;b\n1,5;u\n12,25;v\n",
+        {"a": [1.5, 12.25], "b": ["u", "v"]},
+        "numbers: a (, before decimals)",
+    ),
     "thousands beside decimal commas": (
         "x.csv",
         "a;b\n1.234;2,5\n12.345;3,75\n",
         {"a": [1234, 12345], "b": [2.5, 3.75]},
-        "numbers: a",
+        "numbers: b (, before decimals), a (, before decimals)",
     ),
     "thousands by two commas": (
         "x.csv",
@@ -181,7 +186,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         '"a, kg";b, m\n1,5;2\n2,25;3\n4;5\n',
         {"a, kg": [1.5, 2.25, 4], "b, m": [2, 3, 5]},
-        "",
+        "numbers: a, kg (, before decimals)",
     ),
     "as many commas as semicolons": (
         "x.csv",
@@ -199,7 +204,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         "a;b\n1,5;0.234\n2,75;0.345\n",
         {"a": [1.5, 2.75], "b": [0.234, 0.345]},
-        "numbers: b (. before decimals)",
+        "numbers: a (, before decimals), b (. before decimals)",
     ),
     "points that may part thousands": (
         "x.csv",
