@@ -529,9 +529,9 @@ def _read_mnist(file: str, name: str) -> DataSet:
     )
 
 
-_FILES = "put train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, each also with .gz, into a folder "
+_FILES = "put train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, each also with .gz, into a "
 _REMEDIES = {
-    kind: f"{package}{_FILES}{kind}, and set HARMONIUM_DATA to the folder that holds it"
+    kind: f"{package}{_FILES}folder {kind}, and set HARMONIUM_DATA to the folder that holds it"
     for kind, package in {
         "mnist": "",
         "fashion-mnist": "apt install dataset-fashion-mnist on Debian and Ubuntu, or ",

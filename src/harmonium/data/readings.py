@@ -63,7 +63,7 @@ _LAYOUTS = dict[str, list[str]]()  # of dates and times, by the shape of their c
 for _layout in (f"{day} {clock}".strip() for day in _DAYS for clock in _CLOCKS):
     _LAYOUTS.setdefault(_shape(_layout), []).append(_layout)
 # The last year that dates have stands for a day that is not known, or never comes.
-_NEVER = re.compile("(?<![.0-9])9999(?![0-9])")
+_NEVER = re.compile(r"(?<![0-9])(?<!:[0-9]{2}\.)9999(?![0-9])")
 _NUMBERS = 0.8  # share of numbers among text from which on the others are asked about
 _HALF, _WORDS = 0.5, 3  # the share from which on so few different words are
 _SCALE = 20  # points of a scale at most

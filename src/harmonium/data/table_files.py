@@ -56,14 +56,6 @@ _MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
 }
 
 
-class ColumnType(NamedTuple):
-    """The type of a column in its file: the attributes of a ``Series`` of these names."""
-
-    dtype: str
-    categories: tuple[Any, ...] | None = None
-    ordered: bool = False
-
-
 def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
     """Returns arguments of pandas' readers from texts such as ``decimal=,``.
 
@@ -120,39 +112,33 @@ def read_table(
     native = file.read()
     if not file.width and not {"header", "names"} & read.keys():
         cells = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()
-        first = _look_at_first([[*native.columns], *cells])
-        if first.doubt or not first.named:
+        named, doubt = _holds_names([[*native.columns], *cells])
+        if doubt or not named:
             _warn_of_first(path, [*native.columns], True)
     texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
     readings, agreed = chosen_readings(texts, told, file.numbers)
     may_part = told["decimal"] is None and (agreed.get("decimal") == "," or separator == ";")
     if may_part or _NAMES_OF_ROWS.search(content):
-        written, codes, long = file.look_at_numbers(native)
-        found = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
+        written, as_text = file.look_at_numbers(native)
         notes += [
-            f"read as text: {', '.join(names)} (numbers {why})" for why, names in found.items() if names
+            f"read as text: {', '.join(names)} (numbers {why})" for why, names in as_text.items() if names
         ]
-        pointed = {
-            name: cells
-            for name, cells in (texts_of(written) if may_part else {}).items()
-            if name not in codes and any("." in cell for cell in cells)
-        }
+        kept = {name for names in as_text.values() for name in names}
+        cells = texts_of(written) if may_part else {}
+        pointed = {x: y for x, y in cells.items() if x not in kept and any("." in cell for cell in y)}
         parted = chosen_readings(pointed, {**agreed, "decimal": ","}, pointed)[0]
-        if agreed.get("decimal") != ",":
-            doubtful = [pointed[name][0] for name, x in parted.items() if x.told["decimal"] == ","]
-            if doubtful:
-                _checks.warn(
-                    f"{path}: does a comma or a point come before decimals in {doubtful[0]!r}? It is read as "
-                    "a point; --read decimal=. or --read decimal=, tells"
-                )
-            parted = {}
-        elif len(parted) < len(pointed):  # columns have marks of their own, of which the next need not tell
-            parted = {}
+        doubtful = [pointed[name][0] for name, x in parted.items() if x.told["decimal"] == ","]
+        if agreed.get("decimal") == "," and len(parted) == len(pointed):
+            texts, readings, kept = texts | pointed, readings | parted, kept | parted.keys()
+        elif agreed.get("decimal") == ",":  # columns have marks of their own, of which the next need not tell
             del agreed["decimal"]
-        as_text = {name: written[name] for name in (*codes, *long, *parted)}
-        native = native.assign(**as_text) if as_text else native
-        texts, readings = texts | pointed, readings | parted
+        elif doubtful:
+            _checks.warn(
+                f"{path}: does a comma or a point come before decimals in {doubtful[0]!r}? It is read as a "
+                "point; --read decimal=. or --read decimal=, tells"
+            )
+        native = native.assign(**{name: written[name] for name in kept}) if kept else native
     if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
         agreed["sep"] = ","
     for sort in ("numbers", "times"):
@@ -170,7 +156,7 @@ def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, An
     parts: dict[str, Any] = {"notes": tuple(notes), "read": read}
     if named or not frame.numeric:
         names = tuple(str(cells.name) for cells in frame.columns)
-        types = (ColumnType(_type_of(x), x.categories, x.ordered) for x in frame.columns)
+        types = (replace(x, values=x.values[:0], dtype=_type_of(x)) for x in frame.columns)
         parts |= {"names": names, "types": dict(zip(names, types, strict=True))}
     if frame.numeric:
         return {"samples": frame.numbers(), **parts}
@@ -271,15 +257,15 @@ class _TextFile(NamedTuple):
             frame = frame.assign(**{name: frame[name].str.strip() for name in words})
         return frame
 
-    def look_at_numbers(self, frame: Any) -> tuple[Any, list[Any], list[Any]]:
-        """Returns numbers as they are written, and their columns that are names or would be rounded."""
+    def look_at_numbers(self, frame: Any) -> tuple[Any, dict[str, list[Any]]]:
+        """Returns numbers as they are written, and why columns of them are text after all."""
         types = self.options["dtype"]
         told = types if isinstance(types, Mapping) else frame.columns
         numbers = {name: x for name, x in frame.items() if x.dtype.kind in "iuf" and name not in told}
         written = self.read(dtype="string")[[*numbers]]
         codes = [name for name, cells in texts_of(written).items() if any(map(is_code, cells))]
         long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-        return written, codes, long
+        return written, {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         """Yields the lines that are not empty, with their numbers."""
@@ -290,9 +276,8 @@ class _TextFile(NamedTuple):
                 if len(cells) > 1 or "".join(cells).strip():
                     yield lines.line_num, cells
         except csv.Error as error:
-            raise ValueError(
-                f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
-            ) from error
+            advice = 'a quotation mark within a quoted cell is written twice, ""'
+            raise ValueError(f"line {lines.line_num}: {error}; {advice}") from error
 
     def _check_lines(self) -> None:
         """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
@@ -319,11 +304,11 @@ def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[s
     if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
         own = [own] if np.isscalar(own) else own
         missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
-    options = {"dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"} | missing | given
-    if "skipfooter" in given:  # which pandas' usual engine does not know
-        options.setdefault("engine", "python")
-    elif "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
-        options["low_memory"] = False  # which would read a column in several types
+    # pandas' usual engine would read a column in several types, and takes neither patterns nor skipfooter.
+    usual = not {"engine", "skipfooter"} & given.keys() and (len(separator) == 1 or separator == r"\s+")
+    options = {"dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"} | missing
+    options |= {"low_memory": False} if usual else {"engine": "python"}
+    options |= given
     file = _TextFile(content, options, numbers)
     if len(separator) > 1 or _LAYOUT & given.keys():
         return file
@@ -331,18 +316,13 @@ def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[s
     if not rows:
         raise ValueError("expected at least one row, received none")
     even = [row for row in rows if len(row) == len(rows[0])]
-    first = _look_at_first(even)
-    if first.doubt:
-        _warn_of_first(path, rows[0], first.named)
-    if len(even) > 2 and _look_at_first(even[1:]).above > 1:
-        _checks.warn(
-            f"{path}: the second line, {', '.join(even[1][:3])}, is read as data; --read header=1 takes it "
-            "for the names of columns, --read skiprows=[1] leaves it out"
-        )
-    names = [x.strip() if first.named else f"column {j + 1}" for j, x in enumerate(rows[0])]
+    named, doubt = _holds_names(even)
+    if doubt:
+        _warn_of_first(path, rows[0], named)
+    names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
     refuse_twice(names)
-    options |= {"names": names, "header": 0 if first.named else None}
-    return file._replace(width=len(names), named=first.named)
+    options |= {"names": names, "header": 0 if named else None}
+    return file._replace(width=len(names), named=named)
 
 
 def _text_of(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]:
@@ -400,44 +380,36 @@ def _separator(path: Path, content: str) -> str:
     """
     lines = [*islice((line for line in io.StringIO(content) if line.strip()), _LOOKED_AT)] or [""]
     usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
-    found = [other for other in _SEPARATORS if other in lines[0]] or [usual]
+    found = [other for other in _SEPARATORS if other in lines[0]]
     even = [x for x in found if all(line.count(x) == lines[0].count(x) for line in lines)]
-    chosen = usual if usual in (even or found) else max(even or found, key=lines[0].count)
-    for other in even if len(lines) > 2 else ():
-        if other != chosen:
-            _checks.warn(
-                f"{path}: cells are separated by {chosen!r}; --read 'sep={other}' if {other!r} does that"
-            )
+    among = even or found or [usual]
+    chosen = usual if usual in among else max(among, key=lines[0].count)
+    for other in {*even} - {chosen} if len(lines) > 2 else ():
+        _checks.warn(
+            f"{path}: cells are separated by {chosen!r}; --read 'sep={other}' if {other!r} does that"
+        )
     return chosen
 
 
-class _FirstLine(NamedTuple):
-    """Tells whether the first line holds the names of columns, whether that is open to doubt, and of how
-    many columns its text stands above nothing but numbers."""
-
-    named: bool
-    doubt: bool
-    above: int
-
-
-def _look_at_first(rows: Sequence[Sequence[str]]) -> _FirstLine:
-    """Decides whether the first line holds the names of the columns.
+def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
+    """Decides whether the first line holds the names of the columns, and whether that is open to doubt.
 
     It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
     """
-    texts, numbers, again, above = list[str](), list[str](), list[str](), 0
+    texts, numbers, again, above = list[str](), list[str](), list[str](), False
     for first, *below in zip(*rows, strict=True):
         first, seen = first.strip(), {cell.strip() for cell in below}.difference(_MISSING)
+        number = is_number(first)
         if first not in _MISSING:
-            (numbers if is_number(first) else texts).append(first)
-            above += bool(seen) and not is_number(first) and all(map(is_number, seen))
-        if first in seen or (seen and not is_number(first) and readings_of([first, *seen])):
+            (numbers if number else texts).append(first)
+            above |= bool(seen) and not number and all(map(is_number, seen))
+        if first in seen or (seen and not number and readings_of([first, *seen])):
             again.append(first)
     again = [] if above else again
     named = bool(texts) and not again and (not numbers or len({*rows[0]}) == len(rows[0]))
     counts = len(numbers) == len(rows[0]) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
     repeated = bool(texts and again) and (not numbers or all(map(is_number, again)))
-    return _FirstLine(named, bool(numbers and named) or repeated or counts, above)
+    return named, bool(numbers and named) or repeated or counts
 
 
 def _warn_of_first(path: Path, first: Sequence[str], named: bool) -> None:
@@ -460,13 +432,14 @@ def table_bytes(frame: Frame, suffix: str) -> bytes:
     Raises:
         ImportError: no library that writes them.
     """
-    text, columns = suffix in (".csv", ".tsv"), enumerate(frame.columns, 1)
+    text = suffix in (".csv", ".tsv")
     library = "pandas" if text and _pandas() else _library(suffix)
-    header = all(isinstance(cells.name, str) for cells in frame.columns)
-    named = [x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns]
-    whole = (x.missing.any() and of_whole_numbers(x.dtype) for x in named)  # which NumPy's types cannot be
-    named = [replace(x, dtype="Int64") if y else x for x, y in zip(named, whole, strict=True)]
-    native, buffer = build(Frame(tuple(named), library)), io.BytesIO()
+    header, columns = all(isinstance(cells.name, str) for cells in frame.columns), list[Series]()
+    for j, cells in enumerate(frame.columns, 1):
+        whole = cells.missing.any() and of_whole_numbers(cells.dtype)  # which NumPy's types cannot be
+        name = cells.name if isinstance(cells.name, str) else f"column {j}"
+        columns.append(replace(cells, name=name, dtype="Int64" if whole else cells.dtype))
+    native, buffer = build(Frame(tuple(columns), library)), io.BytesIO()
     if text:
         separator = "," if suffix == ".csv" else "\t"
         return str(native.to_csv(index=False, header=header, sep=separator, lineterminator="\n")).encode()
