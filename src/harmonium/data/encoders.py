@@ -373,7 +373,7 @@ class _Blocks(_Discrete, ABC):
         return flat
 
     def decode(self, X: Values) -> Values:
-        largest: Values = X.reshape(len(X), -1, self.width).argmax(-1)  # type: ignore[assignment]
+        largest: Values = X.reshape(len(X), -1, self.width).argmax(-1)
         return largest
 
 

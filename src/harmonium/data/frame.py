@@ -178,9 +178,9 @@ def differ_in_kind(X: Array) -> bool:
 
     Whole numbers alone may be grey levels, which are of one kind however few a column shows.
     """
-    seen = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
-    bits = (((X == 0) | (X == 1)) | ~seen).all(0) & ((X == 0) & seen).any(0) & ((X == 1) & seen).any(0)
-    fractions = ((np.round(X) != X) & seen).any(0)
+    zero, one, known = X == 0, X == 1, X == X
+    bits = (zero | one | ~known).all(0) & zero.any(0) & one.any(0)
+    fractions = ((np.round(X) != X) & known).any(0)
     return bool(bits.any() and fractions.any())
 
 
@@ -335,12 +335,10 @@ def series_of(
     plain = [_plain(value, name, blank) for value in values]
     seen = [value for value in plain if value is not None]
     kinds = {*map(type, seen)}
-    if parse and seen and not any(map(is_code, seen)) and all(map(is_number, seen)):
-        refuse_long(name, [int(cell) for cell in seen if cell.strip().lstrip("+-").isdecimal()])
-        return _number(name, [math.nan if v is None else float(v) for v in plain], dtype)
-    if kinds and kinds <= {int, float} and not objects:
-        refuse_long(name, [v for v in seen if isinstance(v, int)])
-        return _number(name, [math.nan if v is None else float(v) for v in plain], dtype)
+    text = parse and kinds == {str} and not any(map(is_code, seen)) and all(map(is_number, seen))
+    if text or (kinds and kinds <= {int, float} and not objects):
+        refuse_long(name, [x for x in seen if str(x).strip().lstrip("+-").isdecimal()])
+        return _number(name, [math.nan if x is None else float(x) for x in plain], dtype)
     if any(issubclass(kind, TIMES) for kind in kinds) and form_of(seen) is None:
         raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
     array = np.empty(len(plain), dtype=object)
@@ -411,17 +409,14 @@ def _array(frame: Frame) -> Any:
     dtype = np.dtype(object if text else frame.columns[0].dtype)
     if frame.numeric and (text or dtype.kind in "biuf"):
         return frame.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
-    array = np.empty(frame.shape, dtype=object)
-    for j, column in enumerate(frame.columns):
-        array[:, j] = column.values
+    array = np.column_stack([column.values.astype(object) for column in frame.columns])
     whole = dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns)
     return array.astype("U") if whole else array
 
 
 def _gives_way(column: Series) -> bool:
     """Returns whether a column of a type of whole numbers has fractions."""
-    whole = column.numeric and of_whole_numbers(column.dtype)
-    return whole and bool((column.values % 1 > 0).any())
+    return column.numeric and of_whole_numbers(column.dtype) and bool((column.values % 1 > 0).any())
 
 
 def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
@@ -438,7 +433,7 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
 
 def _native_series(narwhals: Any, column: Series, library: str) -> Any:
     """A column as a series of a library, in the type that its own library, NumPy or a file calls it."""
-    values = np.where(column.missing, None, column.values).tolist()
+    values = [None if hole else x for hole, x in zip(column.missing, column.values.tolist(), strict=True)]
     name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
     kind: Any = getattr(narwhals, re.split(r"[(\[]", name)[0].replace("Uint", "UInt"), None)
     if column.dtype.startswith(("Datetime(", "Duration(")):

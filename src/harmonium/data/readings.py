@@ -70,6 +70,7 @@ _SCALE = 20  # points of a scale at most
 _LISTED = 5  # words at most that an answer lists
 # A number and its meaning, such as "1 - bad", is an answer.
 _POINT_OF_SCALE = re.compile(r"\d{1,2}\b\W*[^\W\d]")
+_NINES = [sign * (10.0**digits - 1) for sign in (-1, 1) for digits in range(1, 16)]
 _SEVERAL = 2  # cells with one number of nines: a single one is as likely a slip
 
 
@@ -309,14 +310,12 @@ def _code_among(numbers: Sequence[float]) -> str | None:
     other.
     """
     values, counts = np.unique(np.asarray(numbers, dtype=np.float64), return_counts=True)
-    nines = [
-        {*f"{x:.15g}".lstrip("-")} == {"9"} and n >= _SEVERAL for x, n in zip(values, counts, strict=True)
-    ]
-    others = values[~np.array(nines, dtype=bool)]
+    nines = np.isin(values, _NINES) & (counts >= _SEVERAL)
+    others = values[~nines]
     if len(others) < 2:
         return None
     width = others[-1] - others[0]
-    far = np.array(nines) & ((values < others[0] - width) | (values > others[-1] + width))
+    far = nines & ((values < others[0] - width) | (values > others[-1] + width))
     if not far.any():
         return None
     codes = [f"{x:.15g}" for x in values[far]]

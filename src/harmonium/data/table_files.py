@@ -162,7 +162,8 @@ def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, An
         return {"samples": frame.numbers(), **parts}
     samples = np.empty(frame.shape, dtype=object)
     for j, cells in enumerate(frame.columns):
-        samples[:, j] = np.where(cells.missing, None, cells.values)
+        samples[:, j] = cells.values
+        samples[cells.missing, j] = None
     return {"samples": samples, **parts}
 
 
