@@ -70,7 +70,7 @@ _SCALE = 20  # points of a scale at most
 _LISTED = 5  # words at most that an answer lists
 # A number and its meaning, such as "1 - bad", is an answer.
 _POINT_OF_SCALE = re.compile(r"\d{1,2}\b\W*[^\W\d]")
-_NINES = [sign * (10.0**digits - 1) for sign in (-1, 1) for digits in range(1, 16)]
+_NINES = {10.0**digits - 1 for digits in range(1, 16)}
 _SEVERAL = 2  # cells with one number of nines: a single one is as likely a slip
 
 
@@ -165,8 +165,8 @@ def chosen_readings(
 
     Args:
         texts: the different cells of columns.
-        told: Arguments "decimal" and "dayfirst", None where nothing is told.
-        numbers: Names of columns that are told to be numbers.
+        told: the arguments "decimal" and "dayfirst" as given, None where they are not.
+        numbers: Names of columns whose given type is float.
     """
     found = {
         name: [
@@ -294,8 +294,10 @@ def _typed(argument: str, value: Any) -> str:
 
 def _days_among(numbers: Sequence[float], name: object) -> str | None:
     """Asks whether numbers such as 20240301, all of which are days of a calendar, are dates."""
+    if not numbers or min(numbers) < 19_000_000 or max(numbers) >= 21_000_000:
+        return None
     texts = [f"{x:.15g}" for x in dict.fromkeys(numbers)]
-    if len(texts) < _SEVERAL or not all(len(x) == 8 and x[:2] in ("19", "20") for x in texts):
+    if len(texts) < _SEVERAL:
         return None
     if import_module("pandas").to_datetime(texts, format="%Y%m%d", errors="coerce").isna().any():
         return None
@@ -310,18 +312,17 @@ def _code_among(numbers: Sequence[float]) -> str | None:
     other.
     """
     values, counts = np.unique(np.asarray(numbers, dtype=np.float64), return_counts=True)
-    nines = np.isin(values, _NINES) & (counts >= _SEVERAL)
-    others = values[~nines]
+    nines = {x: n for x, n in zip(values.tolist(), counts, strict=True) if abs(x) in _NINES and n >= _SEVERAL}
+    others = [x for x in values.tolist() if x not in nines] if nines else []
     if len(others) < 2:
         return None
-    width = others[-1] - others[0]
-    far = nines & ((values < others[0] - width) | (values > others[-1] + width))
-    if not far.any():
+    low, high, width = others[0], others[-1], others[-1] - others[0]
+    codes = [f"{x:.15g}" for x in nines if x < low - width or x > high + width]
+    if not codes:
         return None
-    codes = [f"{x:.15g}" for x in values[far]]
-    cells = " and ".join(f"{code} in {count} cells" for code, count in zip(codes, counts[far], strict=True))
+    cells = " and ".join(f"{code} in {nines[float(code)]} cells" for code in codes)
     return (
-        f"{cells}, far from the others, {others[0]:.15g} to {others[-1]:.15g}; "
+        f"{cells}, far from the others, {low:.15g} to {high:.15g}; "
         f"{' '.join(_typed('na_values', code) for code in codes)} takes such as missing, a kind for the "
         "column takes it as a number"
     )

@@ -241,7 +241,7 @@ class _TextFile(NamedTuple):
         if not len(frame):
             raise ValueError("expected at least one row below the names of columns, received none")
         frame = frame.reset_index(drop=True).rename(columns=str)
-        words = [name for name, column in frame.items() if column.dtype == "string"]
+        words = [name for name, dtype in frame.dtypes.items() if dtype == "string"]
         if frame.shape[1] == 1 and words and self.width and not options["dtype"]:
             cell = next(
                 x for x in frame.iloc[:, 0] if isinstance(x, str) and (is_code(x) or not is_number(x))
