@@ -33,11 +33,7 @@ from harmonium.data.frame import (
     frame_of as frame_of,
     is_frame as is_frame,
 )
-from harmonium.data.missing import (
-    SIDES as SIDES,
-    missing_at_random as missing_at_random,
-    missing_half as missing_half,
-)
+from harmonium.data.missing import missing_at_random as missing_at_random, missing_half as missing_half
 from harmonium.data.readings import as_types as as_types, question_of as question_of
 from harmonium.data.table_files import parse_arguments as parse_arguments
 from harmonium.data.times import (

@@ -134,10 +134,9 @@ class DataSet:
             raise ValueError(f"name: expected a column among {self.names}, received {name!r}")
         column = self.names.index(name)
         rest = self.names[:column] + self.names[column + 1 :]
-        samples = np.delete(self.samples, column, axis=1)
         if not rest:
             raise ValueError(f"name: expected other columns beside {name!r}, received none")
-        return replace(self, samples=samples, names=rest)
+        return replace(self, samples=np.delete(self.samples, column, axis=1), names=rest)
 
     def matrix(self) -> Any:
         """Returns the samples as numbers, (rows, columns), where they lie.

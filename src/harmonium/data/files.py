@@ -495,8 +495,9 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
         if not line.strip() or line.startswith("#"):
             continue
         if not np.isnan(values).all():
-            wrong = f"{len(rows[0])} columns" if rows and len(values) != len(rows[0]) else ""
             rows.append(values)
+            width = len(names or rows[0])
+            wrong = f"{width} columns" if len(values) != width else ""
         elif rows or names:
             wrong = "a number"
         else:
