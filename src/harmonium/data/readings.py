@@ -278,7 +278,8 @@ def _strays_among(seen: Sequence[str], different: Sequence[str]) -> str | None:
     if not others:  # codes, where they repeat
         names = 2 * len(different) <= len(seen) or any(abs(float(value)) >= LONG for value in different)
         return None if names else "numbers as text; .astype(float) makes numbers of them"
-    count = sum(value not in others for value in seen)
+    stray = frozenset(others)
+    count = sum(value not in stray for value in seen)
     least = 0 if never and others == words else _HALF if len(others) <= _WORDS else _NUMBERS
     if count <= least * len(seen):
         return None
