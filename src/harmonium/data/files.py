@@ -419,9 +419,8 @@ def read_weights(path: str | Path, rows: int) -> Tensor:
     wrong = [j for j, x in enumerate(values.tolist()) if not 0 <= x < math.inf]
     if wrong or not values.any():
         received = f"{values[wrong[0]]} as number {wrong[0] + 1}" if wrong else f"{rows} times 0"
-        raise ValueError(
-            f"weights: {path}: expected finite numbers of at least 0, and one above 0, received {received}"
-        )
+        expected = "finite numbers of at least 0" if wrong else "one above 0"
+        raise ValueError(f"weights: {path}: expected {expected}, received {received}")
     return torch.from_numpy(values)
 
 
