@@ -183,8 +183,7 @@ def test_weights_are_given_as_they_are_written(
     """The same bits as by --reweight, whatever wrote the file."""
     path = tmp_path / "family.weights"
     weights = similarity_weights(read(family).samples, 0.8)
-    hm.data.write_weights(path, weights)
-    assert [float(line) for line in path.read_text().splitlines()] == weights.tolist()
+    np.savetxt(path, weights)
     if form == "column":
         path = tmp_path / "weights.csv"
         lines = [f"{name},{weight}" for name, weight in zip("abcde", weights.tolist(), strict=True)]

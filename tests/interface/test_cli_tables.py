@@ -167,7 +167,7 @@ def test_kinds_of_numbers_beside_each_other(cli: CommandLine, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("age\n31\nx31\n", "row 1, column 1: expected a number, received 'x31'; a missing cell is"),
+        ("age\n31\nx31\n", "expected several columns, or numbers, received 'x31'"),
         ("age city\n31 Ulm\n", "cells are separated by commas, semicolons, tabs or |; --read sep"),
         ("age,city\n31\n", "line 2: expected 2 columns, received 1"),
         ("age,age\n31,a\n32,b\n33,a\n", "different names, received 'age' twice"),

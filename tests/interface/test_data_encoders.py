@@ -140,9 +140,9 @@ def test_lossy_encoders_leave_states_as_they_are(kind):
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: Standardise(0.0, 0.0), ValueError, "scale: expected finite positive"),
-        (lambda: Standardise(0.0, math.nan), ValueError, "scale: expected finite positive"),
-        (lambda: Standardise(math.inf, 1.0), ValueError, "mean: expected finite"),
+        (lambda: Standardise(0.0, 0.0), ValueError, "mean, scale: expected finite"),
+        (lambda: Standardise(0.0, math.nan), ValueError, "mean, scale: expected finite"),
+        (lambda: Standardise(math.inf, 1.0), ValueError, "mean, scale: expected finite"),
         (lambda: Standardise((0.0, 1.0), (1.0,)), ValueError, "two equally long vectors"),
         (lambda: Standardise(0.0, (1.0,)), ValueError, "two equally long vectors"),
         (lambda: Standardise((), ()), ValueError, "two equally long vectors"),
@@ -161,9 +161,6 @@ def test_lossy_encoders_leave_states_as_they_are(kind):
             "expected 2 columns",
         ),
         (lambda: Standardise((0.0, 0.0), (1.0, 1.0)).decode(np.zeros(2)), ValueError, "expected 2 columns"),
-        (lambda: Standardise((0.0, 0.0), (1.0, 1.0)).log_jacobian(np.ones((1, 3))), ValueError, "expected 2"),
-        (lambda: Identity().encode([[1]]), TypeError, "received list"),
-        (lambda: Identity().decode("x"), TypeError, "received str"),
     ],
 )
 def test_errors_name_the_argument(make, error, text):
@@ -181,12 +178,12 @@ def test_errors_name_the_argument(make, error, text):
         (
             {"codec": "Identity", "low": 0},
             ValueError,
-            r"expected Identity with fields \[\], received \['low'\]",
+            r"Identity: expected fields \[\], received \['low'\]",
         ),
         (
             {"codec": "Standardise", "mean": 0.0},
             ValueError,
-            r"expected Standardise with fields \['mean', 'scale'\]",
+            r"Standardise: expected fields \['mean', 'scale'\]",
         ),
         ({**Standardise(0.0, 1.0).to_dict(), "scale": -1.0}, ValueError, "scale: expected"),
         ({**Standardise(0.0, 1.0).to_dict(), "scale": "x"}, ValueError, "Standardise"),

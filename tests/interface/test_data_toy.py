@@ -88,9 +88,9 @@ def test_mixture_is_repeatable_and_advances_a_generator():
 
 
 def test_mixture_errors_name_the_argument():
-    with pytest.raises(ValueError, match="kind: expected one of isotropic, anisotropic, received 'round'"):
+    with pytest.raises(ValueError, match="kind: expected one of anisotropic, isotropic; received 'round'"):
         data.gaussian_mixture(10, "round")
-    with pytest.raises(ValueError, match="rows: expected at least 1, received 0"):
+    with pytest.raises(ValueError, match="rows: expected an int of at least 1, received 0"):
         data.gaussian_mixture(0)
     with pytest.raises(ValueError, match=r"X: expected shape \(rows, 2\), received \(3,\)"):
         data.gaussian_mixture_log_density(np.zeros(3))

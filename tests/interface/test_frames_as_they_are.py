@@ -139,4 +139,6 @@ def test_a_sheet_needs_openpyxl(cli: CommandLine, tmp_path: Path, monkeypatch: p
     refused = cli.refuse("data", tmp_path / "x.xlsx", status=1)
     assert "pip install 'harmonium[xlsx]'" in refused
     (tmp_path / "y.xlsx").write_text("a,b\n1,2\n")
-    assert "no workbook of this kind; a sheet can be saved as .csv" in cli.refuse("data", tmp_path / "y.xlsx")
+    assert "cannot be read as a spreadsheet: File is not a zip file" in cli.refuse(
+        "data", tmp_path / "y.xlsx"
+    )

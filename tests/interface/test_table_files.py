@@ -65,12 +65,17 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     "semicolons": ("x.csv", "a;b\n1;u\n2;v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
     "tabs by another name": ("x.csv", "a\tb\n1\tu\n2\tv\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
     "bars": ("x.dat", "a|b\n1|u\n2|v\n", {"a": [1, 2], "b": ["u", "v"]}, ""),
-    "decimal commas": ("x.csv", "a;b\n1,5;u\n12,25;v\n", {"a": [1.5, 12.25], "b": ["u", "v"]}, ""),
+    "decimal commas": (
+        "x.csv",
+        "a;b\n1,5;u\n12,25;v\n",
+        {"a": [1.5, 12.25], "b": ["u", "v"]},
+        "numbers: a (, before decimals)",
+    ),
     "thousands beside decimal commas": (
         "x.csv",
         "a;b\n1.234;2,5\n12.345;3,75\n",
         {"a": [1234, 12345], "b": [2.5, 3.75]},
-        "numbers: a",
+        "numbers: b (, before decimals), a (, before decimals)",
     ),
     "thousands by two commas": (
         "x.csv",
@@ -80,6 +85,18 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
     ),
     "dollars": ("x.csv", 'a,b\n"$1,000.50",1\n-$3,2\n', {"a": [1000.5, -3], "b": [1, 2]}, "numbers: a"),
     "euros": ("x.csv", "a;b\n1.234,50 €;1\n7,25 €;2\n", {"a": [1234.5, 7.25], "b": [1, 2]}, "numbers: a"),
+    "hard spaces between thousands": (
+        "x.csv",
+        "a;b\n1\u00a0234,5;1\n12\u202f345,75 €;2\n",
+        {"a": [1234.5, 12345.75], "b": [1, 2]},
+        "numbers: a (€)",
+    ),
+    "apostrophes between thousands": (
+        "x.csv",
+        "a,b\n1'234,1\n12’500,2\n500,3\n",
+        {"a": [1234, 12500, 500], "b": [1, 2, 3]},
+        "numbers: a (. before decimals)",
+    ),
     "per cent": ("x.csv", "a,b\n12.5%,1\n0%,2\n", {"a": [12.5, 0], "b": [1, 2]}, "numbers: a (%)"),
     "ISO dates": ("x.csv", "a,b\n2024-03-01,1\n,2\n", {"a": [day("2024-03-01"), None], "b": [1, 2]}, "ISO"),
     "ISO dates and times": (
@@ -181,7 +198,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         '"a, kg";b, m\n1,5;2\n2,25;3\n4;5\n',
         {"a, kg": [1.5, 2.25, 4], "b, m": [2, 3, 5]},
-        "",
+        "numbers: a, kg (, before decimals)",
     ),
     "as many commas as semicolons": (
         "x.csv",
@@ -199,7 +216,7 @@ READ: dict[str, tuple[str, str | bytes, dict[Any, list[Any]], str]] = {
         "x.csv",
         "a;b\n1,5;0.234\n2,75;0.345\n",
         {"a": [1.5, 2.75], "b": [0.234, 0.345]},
-        "numbers: b (. before decimals)",
+        "numbers: a (, before decimals), b (. before decimals)",
     ),
     "points that may part thousands": (
         "x.csv",
@@ -287,6 +304,30 @@ ASKED: dict[str, tuple[str, str, dict[str, Any], list[Any]]] = {
         "9 of 10 cells are numbers, others are 'free'; --read na_values=free",
         {"na_values": "free"},
         [*(x + 0.5 for x in range(9)), None],
+    ),
+    "a currency by its letters": (
+        'a,b\nUSD 5,1\n"USD 1,007.5",2\n',
+        "a: numbers beside 'USD' as text, such as 'USD 5'; --read 'dtype={\"a\": \"float\"}'",
+        {"dtype": {"a": "float"}},
+        [5, 1007.5],
+    ),
+    "units": (
+        "a;b\n5,5 kg;1\n12 kg;2\n",
+        "a: numbers beside 'kg' as text, such as '5,5 kg'; --read 'dtype={\"a\": \"float\"}'",
+        {"dtype": {"a": "float"}},
+        [5.5, 12],
+    ),
+    "amounts in brackets": (
+        "a,b\n(1.50),1\n2.25,2\n",
+        "a: numbers beside '()' as text, such as '(1.50)'; --read 'dtype={\"a\": \"float\"}'",
+        {"dtype": {"a": "float"}},
+        [-1.5, 2.25],
+    ),
+    "the last day for none": (
+        "a,b\n31.12.9999,1\n01.03.2024,2\n31.12.9999,3\n",
+        "a: 1 of 3 cells are times, others are '31.12.9999'; --read na_values=31.12.9999 takes",
+        {"na_values": "31.12.9999"},
+        [None, day("2024-03-01"), None],
     ),
     "days without marks": (
         "when,b\n20240301,1\n20231231,2\n,3\n",
@@ -430,7 +471,8 @@ def test_dates_and_times_are_read_as_python_does(layout: str) -> None:
     "cells",
     [
         *(["£3", "$5"], ["1,00", "1,000.5"], ["1.5", "2"], ["24:00", "23:59"], ["30/02/2020", "01/02/2020"]),
-        *(["A1", "B2"], ["3,5", "-,5"], ["--1"], ["2024-13-01"], ["007", "1,5"], ["+-$3"]),
+        *(["A1", "B2"], ["3,5", "-,5"], ["--1"], ["2024-13-01"], ["007", "1,5"], ["+-$3"], ["(-3)"]),
+        *(["B 12", "C 7"], ["5 kg", "7 cm"], ["9999-12-31"], ["1\u00a023", "4"], ["5'11", "6'02"]),
     ],
 )
 def test_text_without_a_reading_stays_text(cells: list[str]) -> None:
@@ -537,8 +579,7 @@ def test_a_first_line_of_data_behind_an_argument_is_questioned(
 @pytest.mark.parametrize("first", ["sep=;", "# a logger; 2024", "2024;;2025", "km;kg", "A table;"])
 def test_a_second_line_of_names_is_questioned(tmp_path: Path, first: str) -> None:
     rest = "a;b" + ";c" * (first.count(";") - 1) + "\n" + ("1;2" + ";3" * (first.count(";") - 1) + "\n") * 3
-    told = load(tmp_path / "x.csv", f"{first}\n{rest}")[1]
-    assert "the second line, a, b" in told and "--read header=1 takes it for the names of columns" in told
+    assert "cells are numbers, others are 'a'" in load(tmp_path / "x.csv", f"{first}\n{rest}")[1]
     found, told = load(tmp_path / "x.csv", f"{first}\n{rest}", header=1)
     assert columns(found)["a"] == [1, 1, 1] and not told
 

@@ -25,7 +25,6 @@ from harmonium.data.files import (
     read as read,
     read_distances as read_distances,
     read_weights as read_weights,
-    write_weights as write_weights,
 )
 from harmonium.data.frame import (
     Frame as Frame,
@@ -34,11 +33,7 @@ from harmonium.data.frame import (
     frame_of as frame_of,
     is_frame as is_frame,
 )
-from harmonium.data.missing import (
-    SIDES as SIDES,
-    missing_at_random as missing_at_random,
-    missing_half as missing_half,
-)
+from harmonium.data.missing import missing_at_random as missing_at_random, missing_half as missing_half
 from harmonium.data.readings import as_types as as_types, question_of as question_of
 from harmonium.data.table_files import parse_arguments as parse_arguments
 from harmonium.data.times import (
@@ -47,7 +42,6 @@ from harmonium.data.times import (
     from_numbers as from_numbers,
     step_of as step_of,
     to_numbers as to_numbers,
-    unit_of as unit_of,
 )
 from harmonium.data.toy import (
     bars_and_stripes as bars_and_stripes,
@@ -59,7 +53,5 @@ from harmonium.data.toy import (
 from harmonium.data.toy_family import family_distances as family_distances, protein_family as protein_family
 from harmonium.data.transforms import (
     bernoulli_binarise as bernoulli_binarise,
-    from_bit_planes as from_bit_planes,
     threshold as threshold,
-    to_bit_planes as to_bit_planes,
 )

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from harmonium._fetch import is_sparse
 from harmonium.data.frame import LONG, TEXT, Frame, Series, differ_in_kind, frame_of, refuse_twice, series_of
-from harmonium.data.table_files import ColumnType
 from harmonium.data.transforms import Array, refuse_where
 from harmonium.sequences import Alignment, similarity_weights
 
@@ -39,7 +38,7 @@ class DataSet:
         image_shape: the shape that one row had before it was flattened, or None.
         name: the file's name, or the built-in name.
         names: Names of the columns, or None.
-        types: Types of the columns by name, where the file has them; None: what the cells look like.
+        types: Columns without cells by name, of the types that the file has; None: what the cells look like.
         notes: what was found out about a table as it was read, in words.
         read: Arguments of pandas' reader for other files like this one.
         alignment: the sequences whose codes the samples are, as they were read; None of other data.
@@ -52,7 +51,7 @@ class DataSet:
     image_shape: tuple[int, ...] | None
     name: str
     names: tuple[str, ...] | None = None
-    types: Mapping[str, ColumnType] | None = None
+    types: Mapping[str, Series] | None = None
     notes: tuple[str, ...] = ()
     read: Mapping[str, Any] = field(default_factory=dict)
     alignment: Alignment | None = None
@@ -60,26 +59,16 @@ class DataSet:
     weights: Array | None = None
 
     @classmethod
-    def of(
-        cls,
-        samples: Any,
-        labels: Any = None,
-        name: str = "data",
-        names: tuple[str, ...] | None = None,
-        types: Mapping[str, ColumnType] | None = None,
-        **parts: Any,
-    ) -> DataSet:
+    def of(cls, samples: Any, labels: Any = None, name: str = "data", **parts: Any) -> DataSet:
         """Flattens samples of any shape (rows, ...) to (rows, columns) and checks them against the labels.
 
         Raises:
             ValueError: no rows or columns, two columns of one name, a dtype that is not numeric, or labels
                 that do not fit.
         """
-        if samples.dtype.kind not in "biuf" and not (names and samples.dtype.kind == "O"):
+        refuse_twice(parts.get("names") or ())
+        if samples.dtype.kind not in ("biufO" if parts.get("names") else "biuf"):
             raise ValueError(f"samples: expected a numeric or boolean dtype, received {samples.dtype}")
-        refuse_twice(names or ())
-        if names and len(samples) == 0:
-            raise ValueError("samples: expected at least one row below the names of columns, received none")
         if samples.ndim < 2 or 0 in samples.shape:
             raise ValueError(
                 f"samples: expected (rows, columns) or (rows, ...) with at least one of each, "
@@ -91,8 +80,7 @@ class DataSet:
             # An h5py dataset cannot be reshaped in its file, so images stored there are read whole.
             samples = samples if isinstance(samples, np.ndarray) else samples[()]
             samples = samples.reshape(len(samples), math.prod(image_shape))
-        if is_sparse(samples):
-            samples = samples.tocsr()
+        samples = samples.tocsr() if is_sparse(samples) else samples
         if labels is not None:
             labels = np.asarray(labels)
             if labels.shape != (samples.shape[0],):
@@ -103,7 +91,7 @@ class DataSet:
                 raise ValueError(f"labels: expected numbers, booleans or text, received {labels.dtype}")
             if labels.dtype.kind == "f":
                 refuse_where(~np.isfinite(labels), labels, "finite numbers", "labels")
-        return cls(samples, labels, image_shape, name, names, types, **parts)
+        return cls(samples, labels, image_shape, name, **parts)
 
     @property
     def mixed(self) -> bool:
@@ -119,8 +107,8 @@ class DataSet:
         False, whatever the names, where all numbers are 0 and 1, or all are -1 and 1. False for images too:
         16 columns or more whose names differ by their numbers alone.
         """
-        names = self.names or ()
-        named = bool(names) and not _numbered(names)
+        alike = Counter(re.sub(r"\d+", "0", name) for name in self.names or ())
+        named = 0 < max(alike.values(), default=0) < _PIXELS
         return self.mixed or (named and self.image_shape is None and not _two_valued(self.samples))
 
     def frame(self) -> Frame:
@@ -132,8 +120,8 @@ class DataSet:
         frame = frame_of(dense(self.samples), self.names)
         if self.names is None:
             return frame
-        types: Mapping[Any, ColumnType] = self.types or {}
-        columns = (replace(x, **types[x.name]._asdict()) if x.name in types else x for x in frame.columns)
+        types: Mapping[Any, Series] = self.types or {}
+        columns = (replace(types.get(x.name, x), values=x.values) for x in frame.columns)
         return Frame(tuple(columns), TEXT)
 
     def without(self, name: str) -> DataSet:
@@ -146,8 +134,9 @@ class DataSet:
             raise ValueError(f"name: expected a column among {self.names}, received {name!r}")
         column = self.names.index(name)
         rest = self.names[:column] + self.names[column + 1 :]
-        samples = np.delete(self.samples, column, axis=1)
-        return replace(DataSet.of(samples, self.labels, self.name, rest, self.types), weights=self.weights)
+        if not rest:
+            raise ValueError(f"name: expected other columns beside {name!r}, received none")
+        return replace(self, samples=np.delete(self.samples, column, axis=1), names=rest)
 
     def matrix(self) -> Any:
         """Returns the samples as numbers, (rows, columns), where they lie.
@@ -188,9 +177,9 @@ class DataSet:
             return replace(self, labels=None), series_of(name, labels.tolist(), dtype)
         if needed:
             known = [*(self.names or ()), *(cells.name for cells in self.beside)]
-            columns = f"one of the columns {', '.join(map(repr, known))}" if known else ""
-            beside = "label, for what lies beside the rows" if self.labels is not None else ""
-            expected = " or ".join(filter(None, (columns, beside))) or "data with labels or names of columns"
+            columns = [f"one of the columns {', '.join(map(repr, known))}"] if known else []
+            beside = ["label, for what lies beside the rows"] if self.labels is not None else []
+            expected = " or ".join(columns + beside) or "data with labels or names of columns"
             raise ValueError(f"label: expected {expected}, received {name!r}")
         return self, None
 
@@ -229,12 +218,12 @@ class DataSet:
             ValueError: other columns.
         """
         there = self.names or ()
-        missed = [name for name in needed if name not in there]
-        more = [name for name in there if name not in names]
+        missed = [f"none called {name!r}" for name in needed if name not in there]
+        more = [f"{name!r} beside them" for name in there if name not in names]
         if missed or more:
             raise ValueError(
                 f"{source}: expected the columns {', '.join(map(repr, names))} as in training, received "
-                + (f"none called {missed[0]!r}" if missed else f"{more[0]!r} beside them")
+                f"{(missed + more)[0]}"
             )
         order = [there.index(name) for name in names if name in there]
         return replace(self, samples=self.samples[:, order], names=tuple(there[j] for j in order))
@@ -242,7 +231,7 @@ class DataSet:
     def with_missing(self, name: str) -> DataSet:
         """Returns the data with one more column, of which every cell is missing."""
         blank = np.full((len(self.samples), 1), None, dtype=object)
-        types = None if self.types is None else {**self.types, name: ColumnType("Float64")}
+        types = {**(self.types or {}), name: Series(name, blank[:0, 0], "Float64")}
         samples = np.hstack([self.samples.astype(object), blank])
         return replace(self, samples=samples, names=(*(self.names or ()), name), types=types)
 
@@ -252,27 +241,19 @@ class DataSet:
         Raises:
             ValueError: two of them, a missing label, or numbers that no integer holds.
         """
-        label_columns = [name for name in self.names or () if name.lower() in LABELS]
-        if len(label_columns) > 1:
-            places = [i + 1 for i, name in enumerate(self.names or ()) if name in label_columns]
-            raise ValueError(f"expected one column of labels, received columns {places}")
-        if not label_columns or self.names is None:
+        names = self.names or ()
+        found = [j for j, name in enumerate(names) if name.lower() in LABELS]
+        if len(found) > 1:
+            raise ValueError(f"expected one column of labels, received columns {[j + 1 for j in found]}")
+        if not found:
             return self
-        labels = _labels(self.samples[:, self.names.index(label_columns[0])])
-        rest = self.without(label_columns[0])
-        return replace(rest, labels=labels)
+        return replace(self.without(names[found[0]]), labels=_labels(self.samples[:, found[0]]))
 
 
 def dense(samples: Any) -> Array:
     """Returns samples as one array in memory."""
     array: Array = samples.toarray() if is_sparse(samples) else np.asarray(samples[()])
     return array
-
-
-def _numbered(names: tuple[str, ...]) -> bool:
-    """Returns whether at least ``_PIXELS`` names differ by their numbers alone, as those of pixels do."""
-    alike = Counter(re.sub(r"\d+", "0", name) for name in names)
-    return max(alike.values(), default=0) >= _PIXELS
 
 
 def _two_valued(X: Array) -> bool:
@@ -283,14 +264,11 @@ def _two_valued(X: Array) -> bool:
 
 def _labels(labels: Any) -> Any:
     """Labels as text, or as int64 where all are whole numbers."""
-    if labels.dtype.kind == "O":
-        lacking = [i for i, label in enumerate(labels) if label is None]
-        if lacking:
-            raise ValueError(f"labels: expected one in every row, row {lacking[0]} has none")
-        labels = np.array(labels.tolist())
+    if None in labels.tolist():
+        raise ValueError(f"labels: expected one in every row, row {labels.tolist().index(None)} has none")
+    labels = np.array(labels.tolist())
     if labels.dtype.kind in "Ub":
         return labels
     labels = labels.astype(np.float64)
-    known = np.abs(labels) < LONG  # not so for NaN
-    refuse_where(~known, labels, "numbers between -2**53 and 2**53", "labels")
+    refuse_where(~(np.abs(labels) < LONG), labels, "numbers between -2**53 and 2**53", "labels")  # NaN too
     return labels.astype(np.int64) if (labels == np.round(labels)).all() else labels

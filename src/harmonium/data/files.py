@@ -9,8 +9,9 @@ import re
 import zipfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harmonium._size_limit import check_claim
-from harmonium._storage import check_free, replace_file
 from harmonium.data import toy
 from harmonium.data.dataset import DataSet
 from harmonium.data.frame import is_number
@@ -49,16 +49,14 @@ def read(
     - ``.npy``, mapped and not read; ``.npz``: the array ``samples``, ``images``, ``X`` or ``data``, or the
       only one, with ``labels`` or ``y``, or a matrix written by ``scipy.sparse.save_npz``.
     - ``.csv``, ``.tsv``, ``.tab``, ``.dat``, ``.data``, each also with ``.gz``, ``.bz2`` or ``.xz``, and
-      ``.xlsx``, ``.xls``, ``.ods``: a table, by pandas. A first line with text is one of names where the text
-      stands above numbers, or where none of its cells stands in its column again; a doubt is a warning. Text
-      with one reading is read as ``as_types`` does; a number such as 00123 makes text of its column.
+      ``.xlsx``, ``.xls``, ``.ods``: a table, by pandas. A doubt about its first line is a warning; text with
+      one reading is read as ``as_types`` does; a number such as 00123 makes text of its column.
     - ``.parquet``, ``.feather``: tables whose columns have types, by pandas with pyarrow, or else polars.
     - ``.idx``, ``*-idx3-ubyte``, each also with ``.gz``: labels from the file beside it whose name has
       ``labels`` for ``images`` (and ``idx1`` for ``idx3``). Bytes of 256 MiB and more are mapped.
     - ``.h5``, ``.hdf5``: the datasets ``samples``, which stay in the file, and ``labels`` (needs h5py).
-    - ``.fasta``, ``.fa``, ``.a2m``, ``.a3m``, ``.aln``, ``.clustal``, ``.sto``, ``.stk``, ``.stockholm``,
-      ``.txt``, each also with ``.gz``, and a table with a column headed ``sequence``: aligned sequences, as
-      places of their letters in the alphabet (``harmonium.sequences.read_alignment``).
+    - files of sequences (``harmonium.sequences.read_alignment``), and a table with a column headed
+      ``sequence``: aligned sequences, as places of their letters in the alphabet.
     - a folder: its images in the order of their names, all of one size and kind.
     - a name in ``harmonium.data.BUILT_IN``. A file of such a name is read as ``./name``.
 
@@ -70,14 +68,14 @@ def read(
         source: a path, or a built-in name.
         labels_apart: whether a column headed ``label`` or ``labels`` becomes labels; else it is one of the
             columns, and may have missing cells.
-        alphabet: Alphabet of files of sequences, as ``harmonium.sequences.read_alignment`` takes it.
-        unknown: Reading of letters such as X in files of sequences, "gap", "missing" or "error".
+        alphabet, unknown: of sequences, as ``harmonium.sequences.read_alignment`` takes them.
         text: Names of columns of a table that are text, whatever their cells look like.
         like: Arguments that ``read`` of an earlier file has, which hold where ``options`` has none. Decimal
             commas are expected where cells have a place for them: not between commas without quotation marks.
         options: Arguments of pandas' reader of tables, such as ``sep``, ``header``, ``comment``, ``dtype``,
             ``encoding``, ``sheet_name``, or ``na_values`` (beside the usual words for missing cells).
-            ``decimal`` and ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways.
+            ``decimal`` and ``dayfirst`` also tell how ``as_types`` reads what can be read in two ways, and
+            a ``dtype`` of "float" that a column such as USD 5 or (1.50) is one of numbers.
 
     Raises:
         FileNotFoundError: no such path, or MNIST or Fashion-MNIST is nowhere.
@@ -150,9 +148,10 @@ def _with_sequences(dataset: DataSet, alphabet: str, unknown: str) -> DataSet:
     aligned = all(isinstance(text, str) for text in texts) and len(set(map(len, texts))) == 1
     if alphabet == "auto" and not (aligned and len(texts[0]) > 1):
         return dataset
-    lacking = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-    if lacking:
-        raise ValueError(f"row {lacking[0]}: expected a sequence in column {found[0]!r}, received none")
+    if None in texts:
+        raise ValueError(
+            f"row {texts.index(None)}: expected a sequence in column {found[0]!r}, received none"
+        )
     try:
         alignment = align(texts, titles, alphabet=alphabet, unknown=unknown)
     except ValueError:
@@ -191,20 +190,18 @@ def _read_npz(path: Path) -> Parts:
         names = archive.files
         if {"format", "shape"} <= set(names):
             return {"samples": _read_sparse(path)}
-        samples = next((name for name in _SAMPLES if name in names), None)
+        labels = next((name for name in _LABELS if name in names), None)
         others = [name for name in names if name not in _LABELS]
-        if samples is None and len(others) == 1:
-            samples = others[0]
-        if samples is None:
+        chosen = [name for name in _SAMPLES if name in names][:1] or others
+        if len(chosen) != 1:
             raise ValueError(
                 f"expected an array named {', '.join(_SAMPLES[:-1])} or {_SAMPLES[-1]}, or one array only; "
                 f"it holds {', '.join(names) or 'none'}"
             )
-        labels = next((name for name in _LABELS if name in names), None)
-        found = {"samples": archive[samples], "labels": None if labels is None else archive[labels]}
-    if isinstance(found["samples"], bytes):  # as NumPy hands out a member that is no array
-        raise ValueError(f"its member {samples} is not a NumPy array")
-    return found
+        samples = archive[chosen[0]]
+        if isinstance(samples, bytes):  # as NumPy hands out a member that is no array
+            raise ValueError(f"its member {chosen[0]} is not a NumPy array")
+        return {"samples": samples, "labels": None if labels is None else archive[labels]}
 
 
 def _read_sparse(path: Path) -> Any:
@@ -242,10 +239,9 @@ def _read_hdf5(path: Path) -> Parts:
             raise ValueError(f"expected a dataset named samples; it holds {', '.join(file) or 'none'}")
         if not isinstance(labels, (h5py.Dataset, type(None))):
             raise ValueError("expected labels to be a dataset, received a group")
-        size = path.stat().st_size
-        check_dataset(samples, "samples", size)
-        if labels is not None:
-            check_dataset(labels, "labels", size)
+        for name, dataset in {"samples": samples, "labels": labels}.items():
+            if dataset is not None:
+                check_dataset(dataset, name, path.stat().st_size)
         return {"samples": samples, "labels": None if labels is None else labels[()]}
     except Exception:
         file.close()  # the samples, once returned, keep it open
@@ -293,30 +289,24 @@ def _read_idx(path: Path) -> Parts:
 
 
 def _read_array(path: Path) -> Any:
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "rb") as file:
-        return _read_body(file, path.stat().st_size, compressed=opened is gzip.open)
-
-
-def _read_body(file: IO[bytes], size: int, compressed: bool) -> Any:
     """The array that the header claims, if the file holds that and no more."""
-    first = file.read(4)
-    if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES:
-        raise ValueError("it does not begin as an IDX file")
-    dtype, dimensions = np.dtype(_DTYPES[first[2]]), first[3]
-    sides = file.read(4 * dimensions)
-    shape = tuple(int(side) for side in np.frombuffer(sides, dtype=">u4"))
-    start, claimed = 4 + len(sides), math.prod(shape) * dtype.itemsize
-    if compressed:
-        check_claim(claimed, size, f"the shape {shape}")
-    if len(shape) != dimensions or not (compressed or size == start + claimed):
-        raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {size}")
-    if not compressed and claimed >= _MAPPED and dtype.itemsize == 1:
-        return np.memmap(file, dtype, "r", start, shape)
-    # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
-    content = file.read(claimed + 1)
-    if len(content) != claimed:
-        received = "more" if len(content) > claimed else start + len(content)
+    compressed, size = path.suffix.lower() == ".gz", path.stat().st_size
+    opened: Any = gzip.open if compressed else open
+    with opened(path, "rb") as file:
+        first = file.read(4)
+        if len(first) < 4 or first[:2] != b"\0\0" or first[2] not in _DTYPES:
+            raise ValueError("it does not begin as an IDX file")
+        dtype, sides = np.dtype(_DTYPES[first[2]]), file.read(4 * first[3])
+        shape = tuple(np.frombuffer(sides[: len(sides) // 4 * 4], dtype=">u4").tolist())
+        start, claimed = 4 + len(sides), math.prod(shape) * dtype.itemsize
+        if compressed:
+            check_claim(claimed, size, f"the shape {shape}")
+        elif size == start + claimed and claimed >= _MAPPED and dtype.itemsize == 1:
+            return np.memmap(file, dtype, "r", start, shape)
+        # One byte beyond the claim is asked for, and with it, under gzip, the comparison of the checksum.
+        content = file.read(min(claimed, size) + 1) if not compressed else file.read(claimed + 1)
+    if len(shape) != first[3] or len(content) != claimed:
+        received = start + len(content) if compressed else size
         raise ValueError(f"expected {start + claimed} bytes for shape {shape}, received {received}")
     array = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
@@ -325,10 +315,8 @@ def _read_body(file: IO[bytes], size: int, compressed: bool) -> Any:
 _IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 # Pillow knows many more, and starts other programs for some: what a file is called must be what it is.
 _PILLOW = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-# Pillow's modes that are kept, and those that turn into one of them without loss.
-_KEPT = {"L": 1, "RGB": 3, "I;16": 2, "I": 4, "F": 4}  # bytes of a pixel
-_CONVERTED = {"1": "L", "P": "RGB"}
-_LINE = 8  # bytes that Pillow keeps for every line, which in narrow pictures are most
+_CONVERTED = {"1": "L", "P": "RGB"}  # without loss
+_KEPT = ("L", "RGB", "I;16", "I", "F")
 
 
 def _read_images(folder: Path) -> Parts:
@@ -356,13 +344,12 @@ def _pixels(path: Path) -> Any:
 
     try:
         with Image.open(path, formats=_PILLOW) as image:
+            check_claim(image.width * image.height, path.stat().st_size, f"the size {image.size}")
             mode = _CONVERTED.get(image.mode, image.mode)
             if mode not in _KEPT:
                 raise ValueError(
                     f"expected grey levels or RGB without transparency, received mode {image.mode}"
                 )
-            claimed = image.height * (image.width * _KEPT[mode] + _LINE)
-            check_claim(claimed, path.stat().st_size, f"the size {image.width}x{image.height}")
             return np.asarray(image if image.mode == mode else image.convert(mode))
     except Exception as error:  # decoders of damaged files raise almost anything
         raise ValueError(f"{path.name}: {error or type(error).__name__}") from error
@@ -411,50 +398,30 @@ def read_weights(path: str | Path, rows: int) -> Tensor:
         >>> from tempfile import TemporaryDirectory
         >>> import harmonium as hm
         >>> with TemporaryDirectory() as folder:
-        ...     hm.data.write_weights(f"{folder}/weights.txt", [0.5, 0.5, 1.0])
+        ...     _ = open(f"{folder}/weights.txt", "w").write("0.5\\n0.5\\n1\\n")
         ...     hm.data.read_weights(f"{folder}/weights.txt", 3)
         tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
     """
     path = Path(path)
     values, names = _numbers_of(path, "weights")
     if values.ndim == 2:
-        headed = [j for j, name in enumerate(names) if name.lower() in _WEIGHTS]
-        if values.shape[1] != 1 and len(headed) != 1:
+        headed = [0] if values.shape[1] == 1 else [j for j, x in enumerate(names) if x.lower() in _WEIGHTS]
+        if len(headed) != 1:
             raise ValueError(
                 f"weights: {path}: expected a number a line, or one column headed weight, received "
                 f"{values.shape[1]} columns {', '.join(map(repr, names))}".rstrip()
             )
-        values = values[:, headed[0] if headed else 0]
+        values = values[:, headed[0]]
     if values.shape != (rows,):
         raise ValueError(
             f"weights: {path}: expected {rows}, one for each row of the data, received {len(values)}"
         )
-    wrong = ~(np.isfinite(values) & (values >= 0))
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise ValueError(
-            f"weights: {path}: expected finite numbers of at least 0, received {values[place]} as number "
-            f"{place + 1}"
-        )
-    if not values.any():
-        raise ValueError(f"weights: {path}: expected one above 0, received {rows} times 0")
+    wrong = [j for j, x in enumerate(values.tolist()) if not 0 <= x < math.inf]
+    if wrong or not values.any():
+        received = f"{values[wrong[0]]} as number {wrong[0] + 1}" if wrong else f"{rows} times 0"
+        expected = "finite numbers of at least 0" if wrong else "one above 0"
+        raise ValueError(f"weights: {path}: expected {expected}, received {received}")
     return torch.from_numpy(values)
-
-
-def write_weights(path: str | Path, weights: Any, *, overwrite: bool = False) -> None:
-    """Writes weights of rows as a number a line, which plmc, bmDCA and adabmDCA read.
-
-    Args:
-        path: Path of the file.
-        weights: (rows,), such as ``sequences.similarity_weights`` returns.
-        overwrite: whether to replace a file that is there.
-
-    Raises:
-        FileExistsError: there is a file, and no ``overwrite``.
-    """
-    check_free(Path(path), overwrite)
-    lines = [f"{weight:.17g}\n" for weight in torch.as_tensor(weights, dtype=torch.float64).tolist()]
-    replace_file(Path(path), "".join(lines).encode())
 
 
 def read_distances(path: str | Path, sites: int) -> Tensor:
@@ -486,11 +453,6 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
     if str(path) == FAMILY and sites == len(family_distances()):
         return family_distances()
     path = Path(path)
-    if str(path) == FAMILY and not path.exists():
-        raise ValueError(
-            f"distances: expected a file, received {FAMILY!r}, whose distances are for a run on {FAMILY!r} "
-            f"alone, of {len(family_distances())} sites; this one has {sites}"
-        )
     values, names = _numbers_of(path, "distances")
     if values.shape == (sites, sites) and not names and sites != 3:
         matrix = torch.from_numpy(values)
@@ -500,13 +462,11 @@ def read_distances(path: str | Path, sites: int) -> Tensor:
             f"distances: {path}: expected lines 'i j distance', or ({sites}, {sites}) numbers, "
             f"received shape {values.shape}"
         )
-    headed = [j for j, name in enumerate(names) if name.lower() in ("dist", "distance")]
     ends = [names.index("i"), names.index("j")] if {"i", "j"} <= set(names) else [0, 1]
+    headed = [j for j, name in enumerate(names) if name.lower() in ("dist", "distance")]
     pairs, lengths = values[:, ends], values[:, headed[0] if headed else -1]
     first = 0 if (pairs == 0).any() else 1
-    wrong = ~((pairs == np.round(pairs)) & (pairs >= first) & (pairs < sites + first)).all(1)
-    if wrong.any():
-        i, j = pairs[int(wrong.argmax())].tolist()
+    for i, j in pairs[~np.isin(pairs, np.arange(first, sites + first)).all(1)].tolist():
         raise ValueError(
             f"distances: {path}: expected pairs of sites from {first} to {sites - 1 + first}, received "
             f"{i:g} {j:g}; sites are columns of the alignment"
@@ -526,28 +486,24 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
     if not path.is_file():
         raise FileNotFoundError(f"{name}: there is no file {path}")
     if path.suffix.lower() == ".npy":
-        array = read_npy(path)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"{name}: {path}: expected numbers, received {array.dtype}")
-        return np.asarray(array, np.float64), ()
+        return read_npy(path).astype(np.float64), ()
     names, rows = tuple[str, ...](), list[list[float]]()
     for number, line in enumerate(path.read_text("utf-8-sig").splitlines(), 1):
         cells = re.split(r"\s*[,;]\s*|\s+", line.strip())
-        values = [float(x) if is_number(x) else math.nan for x in cells]
-        width = len(names or next(iter(rows), values))
+        values, wrong = [float(x) if is_number(x) else math.nan for x in cells], ""
         if not line.strip() or line.startswith("#"):
             continue
-        if np.isnan(values).all() and not rows and not names:
-            names = tuple(cell.strip('"') for cell in cells)
-        elif len(values) != width:
-            raise ValueError(
-                f"{name}: {path}: line {number}: expected {width} columns, received {len(values)}"
-            )
-        elif np.isnan(values).all():
-            cell = line.strip()[:40]
-            raise ValueError(f"{name}: {path}: line {number}: expected a number, received {cell!r}")
-        else:
+        if not np.isnan(values).all():
             rows.append(values)
+            width = len(names or rows[0])
+            wrong = f"{width} columns" if len(values) != width else ""
+        elif rows or names:
+            wrong = "a number"
+        else:
+            names = tuple(cell.strip('"') for cell in cells)
+        if wrong:
+            received = repr(line.strip()[:40])
+            raise ValueError(f"{name}: {path}: line {number}: expected {wrong}, received {received}")
     if not rows:
         raise ValueError(f"{name}: {path}: expected numbers, received none")
     return np.array(rows, np.float64), names
@@ -559,9 +515,8 @@ def _numbers_of(path: Path, name: str) -> tuple[NDArray[np.float64], tuple[str, 
 
 def _read_mnist(file: str, name: str) -> DataSet:
     variable, kind = os.environ.get("HARMONIUM_DATA"), name.removesuffix("-test")
-    named = [Path(variable, kind)] if variable else []
-    if variable and kind == "mnist":  # the files of both sets have the same names
-        named = [Path(variable), *named]
+    # The files of both sets have the same names: those of digits may lie in the folder itself.
+    named = [Path(variable), Path(variable, kind)][kind != "mnist" :] if variable else []
     folders = [*named, *(Path(parent, kind) for parent in _DATA_FOLDERS)]
     for folder in folders:
         for path in (folder / f"{file}.gz", folder / file):
@@ -570,26 +525,18 @@ def _read_mnist(file: str, name: str) -> DataSet:
     unset = "" if variable else " ($HARMONIUM_DATA is not set)"
     raise FileNotFoundError(
         f"{name}: {file}[.gz] was looked for in {', '.join(map(str, folders))} and not found{unset}; "
-        + _remedy(kind)
+        + _REMEDIES[kind]
     )
 
 
-def _remedy(kind: str) -> str:
-    """Returns what makes MNIST, or a set like it, known by its name."""
-    files = "train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, each also with .gz"
-    own = f"put {files}, into a folder {kind}, and set HARMONIUM_DATA to the folder that holds it"
-    package = f"apt install dataset-{kind} on Debian and Ubuntu, or "
-    return package + own if kind == "fashion-mnist" else own
-
-
-def _mnist(kind: str, what: str) -> dict[str, tuple[Callable[[], DataSet], str]]:
-    about, test = f"60,000 grey {what} of 28x28 pixels with labels: {_remedy(kind)}", f"{kind}-test"
-    return {
-        kind: (lambda: _read_mnist("train-images-idx3-ubyte", kind), about),
-        test: (lambda: _read_mnist("t10k-images-idx3-ubyte", test), f"10,000 others, as {kind}"),
-    }
-
-
+_FILES = "put train-images-idx3-ubyte, train-labels-idx1-ubyte and those of t10k, each also with .gz, into a "
+_REMEDIES = {
+    kind: f"{package}{_FILES}folder {kind}, and set HARMONIUM_DATA to the folder that holds it"
+    for kind, package in {
+        "mnist": "",
+        "fashion-mnist": "apt install dataset-fashion-mnist on Debian and Ubuntu, or ",
+    }.items()
+}  # what makes MNIST, and a set like it, known by their names
 BUILT_IN: dict[str, tuple[Callable[[], DataSet], str]] = {
     "digits": (
         lambda: DataSet(*toy.digits(), (8, 8), "digits"),
@@ -603,17 +550,18 @@ BUILT_IN: dict[str, tuple[Callable[[], DataSet], str]] = {
         lambda: DataSet(toy.gaussian_mixture(1000), None, None, "gaussian-mixture"),
         "1,000 draws of three normal distributions in the plane, seed 0",
     ),
-    "gaussian-mixture-anisotropic": (
-        lambda: DataSet(
-            toy.gaussian_mixture(1000, "anisotropic"), None, None, "gaussian-mixture-anisotropic"
-        ),
-        "as many of three wide and flat ones",
-    ),
     FAMILY: (protein_family, "1,500 aligned sequences of a made-up family of proteins"),
-    **_mnist("mnist", "digits"),
-    **_mnist("fashion-mnist", "pictures of clothes"),
 }
 """Readers of sets of data by their names, and what these are and where they come from."""
+for _kind, _shown in {"mnist": "digits", "fashion-mnist": "pictures of clothes"}.items():
+    BUILT_IN[_kind] = (
+        partial(_read_mnist, "train-images-idx3-ubyte", _kind),
+        f"60,000 grey {_shown} of 28x28 pixels with labels: {_REMEDIES[_kind]}",
+    )
+    BUILT_IN[f"{_kind}-test"] = (
+        partial(_read_mnist, "t10k-images-idx3-ubyte", f"{_kind}-test"),
+        f"10,000 others, as {_kind}",
+    )
 _FORMATS: list[tuple[str, str, Callable[..., Any]]] = [
     (r"\.npy", "a NumPy array", lambda path: {"samples": read_npy(path)}),
     (r"\.npz", "a NumPy or scipy sparse archive", _read_npz),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from harmonium.data.times import form_of, is_time
+from harmonium.data.times import TIMES, form_of
 from harmonium.data.transforms import Array
 
 NUMPY = "numpy"
@@ -178,9 +178,9 @@ def differ_in_kind(X: Array) -> bool:
 
     Whole numbers alone may be grey levels, which are of one kind however few a column shows.
     """
-    seen = ~np.isnan(X) if X.dtype.kind == "f" else np.ones(X.shape, dtype=bool)
-    bits = (((X == 0) | (X == 1)) | ~seen).all(0) & ((X == 0) & seen).any(0) & ((X == 1) & seen).any(0)
-    fractions = ((np.round(X) != X) & seen).any(0)
+    zero, one, known = X == 0, X == 1, X == X
+    bits = (zero | one | ~known).all(0) & zero.any(0) & one.any(0)
+    fractions = ((np.round(X) != X) & known).any(0)
     return bool(bits.any() and fractions.any())
 
 
@@ -244,10 +244,11 @@ def _from_frame(X: Any) -> Frame:
         raise TypeError(
             f"X: expected a data frame or a numpy array (rows, columns), received {type(X).__name__}"
         ) from error
-    native = X.dtypes if frame.implementation.is_pandas_like() else None
-    columns = [_column(nw, X, series, native) for series in frame.iter_columns()]
-    library = getattr(frame.implementation, "value", str(frame.implementation))
-    return Frame(tuple(columns), library, getattr(X, "index", None) if native is not None else None)
+    if not frame.implementation.is_pandas_like():
+        columns = [_column(nw, series, str(series.dtype)) for series in frame.iter_columns()]
+        return Frame(tuple(columns), getattr(frame.implementation, "value", str(frame.implementation)))
+    columns = [_pandas_column(nw, X[name], str(dtype)) for name, dtype in X.dtypes.items()]
+    return Frame(tuple(columns), frame.implementation.value, X.index)
 
 
 def refuse_twice(names: Sequence[Any], subject: str = "") -> None:
@@ -261,10 +262,27 @@ def refuse_twice(names: Sequence[Any], subject: str = "") -> None:
         )
 
 
-def _column(nw: Any, X: Any, series: Any, native: Any) -> Series:
-    """Reads a column of a frame; ``native`` are the types of pandas' columns, None of other libraries."""
-    name: Any = series.name  # pandas takes any
-    dtype, type_name = series.dtype, str(native[name] if native is not None else series.dtype)
+def _pandas_column(nw: Any, column: Any, dtype: str) -> Series:
+    """Reads a column of pandas: narwhals takes long for wide tables, and has no periods and categories."""
+    if column.dtype.kind in "iu":
+        refuse_long(column.name, [] if column.isna().all() else [column.min(), column.max()])
+    if column.dtype.kind in "iuf":
+        return _number(column.name, column.to_numpy(np.float64, na_value=np.nan), dtype)
+    if dtype == "category":
+        kind = column.cat
+        plain = str(kind.categories.dtype).partition("[")[0] not in ("interval", "period")
+        labels = kind.categories.tolist() if plain else [str(label) for label in kind.categories]
+        values = [labels[code] if code >= 0 else None for code in kind.codes]
+        cells = series_of(column.name, values, dtype, objects=True, blank=True)
+        return replace(cells, categories=tuple(labels), ordered=bool(kind.ordered))
+    if dtype.startswith("period["):
+        column, dtype = column.dt.to_timestamp(), "datetime64[us]"
+    return _column(nw, nw.from_native(column, series_only=True), dtype)
+
+
+def _column(nw: Any, series: Any, type_name: str) -> Series:
+    """Reads a column of narwhals, which is called ``type_name`` in its own library."""
+    name, dtype = series.name, series.dtype
     if dtype.is_numeric():
         if dtype.is_integer() and series.null_count():  # missing cells make floats of the others
             known = series.drop_nulls()
@@ -275,39 +293,20 @@ def _column(nw: Any, X: Any, series: Any, native: Any) -> Series:
             f"X: expected numbers, text, booleans, dates or times in column {name!r}, received "
             f"{type_name}; drop it, or turn it into numbers"
         )
-    if native is not None and type_name == "category":
-        kind = X[name].cat
-        plain = str(kind.categories.dtype).partition("[")[0] not in ("interval", "period")
-        labels = kind.categories.tolist() if plain else [str(label) for label in kind.categories]
-        values = [labels[code] if code >= 0 else None for code in kind.codes]
-        cells = series_of(name, values, type_name, objects=True, blank=True)
-        return replace(cells, categories=tuple(labels), ordered=bool(kind.ordered))
-    if native is not None and type_name.startswith("period["):
-        series = nw.from_native(X[name].dt.to_timestamp(), series_only=True)
-        dtype, type_name = series.dtype, "datetime64[us]"
-    values = _moments(name, series) if dtype in (nw.Date, nw.Datetime, nw.Duration) else series.to_list()
+    if dtype in (nw.Date, nw.Datetime, nw.Duration):
+        values = series.to_numpy()
+        days = values.astype(f"{values.dtype.kind}8[D]").tolist() if values.dtype.kind in "mM" else []
+        beyond = [row for row, day in enumerate(days) if isinstance(day, int)]  # as numpy hands those out
+        if beyond:
+            raise ValueError(
+                f"X: expected the years 1 to 9999, or days within ±999999999, in column {name!r}, received "
+                f"{values[beyond[0]]}; correct it, or make it missing"
+            )
     categories = tuple(dtype.categories) if dtype == nw.Enum else None
-    type_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
+    dtype_name = type_name if dtype.is_temporal() else type_name.partition("(")[0]
     text = dtype in (nw.Categorical, nw.Enum)
-    return replace(series_of(name, values, type_name, objects=text, blank=True), categories=categories)
-
-
-def _moments(name: Hashable, series: Any) -> list[Any]:
-    """Returns the dates, times or durations of a column.
-
-    Raises:
-        ValueError: one beyond Python's range, which libraries cannot hand out one by one.
-    """
-    values = series.to_numpy()
-    days = values.astype(f"{values.dtype.kind}8[D]").tolist() if values.dtype.kind in "mM" else []
-    beyond = [row for row, day in enumerate(days) if isinstance(day, int)]  # as numpy hands those out
-    if beyond:
-        expected = "the years 1 to 9999" if values.dtype.kind == "M" else "days within ±999999999"
-        raise ValueError(
-            f"X: expected {expected} in column {name!r}, received {values[beyond[0]]}; correct it, or make "
-            "it missing"
-        )
-    return list(series.to_list())
+    cells = series_of(name, series.to_list(), dtype_name, objects=text, blank=True)
+    return replace(cells, categories=categories)
 
 
 def series_of(
@@ -335,13 +334,12 @@ def series_of(
     """
     plain = [_plain(value, name, blank) for value in values]
     seen = [value for value in plain if value is not None]
-    if parse and seen and not any(map(is_code, seen)) and all(map(is_number, seen)):
-        refuse_long(name, [int(cell) for cell in seen if cell.strip().lstrip("+-").isdecimal()])
-        return _number(name, np.array([math.nan if v is None else float(v) for v in plain]), dtype)
-    if not objects and seen and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in seen):
-        refuse_long(name, [v for v in seen if isinstance(v, int)])
-        return _number(name, np.array([np.nan if v is None else v for v in plain], dtype=np.float64), dtype)
-    if any(map(is_time, seen)) and form_of(seen) is None:
+    kinds = {*map(type, seen)}
+    text = parse and kinds == {str} and not any(map(is_code, seen)) and all(map(is_number, seen))
+    if text or (kinds and kinds <= {int, float} and not objects):
+        refuse_long(name, [x for x in seen if str(x).strip().lstrip("+-").isdecimal()])
+        return _number(name, [math.nan if x is None else float(x) for x in plain], dtype)
+    if any(issubclass(kind, TIMES) for kind in kinds) and form_of(seen) is None:
         raise TypeError(f"X: expected dates or times of one kind in column {name!r}, received several")
     array = np.empty(len(plain), dtype=object)
     array[:] = plain
@@ -374,7 +372,7 @@ def _plain(value: Any, name: Hashable, blank: bool = False) -> Any:
         value = value.item()
     if isinstance(value, str):
         return str(value) if blank or value.strip() else None
-    if isinstance(value, (bool, int)) or is_time(value):
+    if isinstance(value, (bool, int, *TIMES)):
         return value
     if isinstance(value, (numbers.Real, Decimal)):
         value = float(value)
@@ -411,19 +409,14 @@ def _array(frame: Frame) -> Any:
     dtype = np.dtype(object if text else frame.columns[0].dtype)
     if frame.numeric and (text or dtype.kind in "biuf"):
         return frame.numbers().astype(np.float32 if dtype == np.float32 else np.float64)
-    array = np.empty(frame.shape, dtype=object)
-    for j, column in enumerate(frame.columns):
-        array[:, j] = column.values
+    array = np.column_stack([column.values.astype(object) for column in frame.columns])
     whole = dtype.kind in "UT" and not any(column.missing.any() for column in frame.columns)
     return array.astype("U") if whole else array
 
 
 def _gives_way(column: Series) -> bool:
     """Returns whether a column of a type of whole numbers has fractions."""
-    if not (column.numeric and of_whole_numbers(column.dtype)):
-        return False
-    seen = column.values[~column.missing]
-    return bool((np.round(seen) != seen).any())
+    return column.numeric and of_whole_numbers(column.dtype) and bool((column.values % 1 > 0).any())
 
 
 def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
@@ -440,9 +433,7 @@ def _pandas_series(pandas: Any, column: Series, index: Any) -> Any:
 
 def _native_series(narwhals: Any, column: Series, library: str) -> Any:
     """A column as a series of a library, in the type that its own library, NumPy or a file calls it."""
-    values = [
-        None if hole else value for hole, value in zip(column.missing, column.values.tolist(), strict=True)
-    ]
+    values = [None if hole else x for hole, x in zip(column.missing, column.values.tolist(), strict=True)]
     name = {"str": "String", "bool": "Boolean"}.get(column.dtype, column.dtype.capitalize())
     kind: Any = getattr(narwhals, re.split(r"[(\[]", name)[0].replace("Uint", "UInt"), None)
     if column.dtype.startswith(("Datetime(", "Duration(")):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from harmonium import _checks, _random
 
-SIDES = ("upper", "lower", "left", "right")
+_SIDES = ("upper", "lower", "left", "right")
 
 
 def missing_at_random(rows: int, columns: int, fraction: float, *, seed: int | torch.Generator = 0) -> Tensor:
@@ -33,7 +33,7 @@ def missing_half(rows: int, image_shape: tuple[int, int], side: str) -> Tensor:
         side: "upper", "lower", "left" or "right"; of an odd number of lines the middle one stays.
     """
     _checks.positive_int(rows, "rows")
-    _checks.one_of(side, "side", SIDES)
+    _checks.one_of(side, "side", _SIDES)
     if len(image_shape) != 2:
         raise ValueError(f"image_shape: expected (height, width), received {image_shape}")
     height, width = (_checks.positive_int(side, "image_shape") for side in image_shape)

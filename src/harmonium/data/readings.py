@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, time
+from datetime import time
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -21,11 +21,16 @@ from harmonium.data.frame import LONG, Series, is_code, is_number
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{6})?", re.ASCII)
-_CURRENCY = "[$€£¥]"
-_AMOUNT = re.compile(rf"([+-]?)({_CURRENCY}?) ?([+-]?)([0-9][0-9.,]*|\.[0-9]+)(?: ?(%|{_CURRENCY}))?")
-_DIGITS = {  # by the character before decimals; the other one stands between thousands
-    ".": re.compile(r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"),
-    ",": re.compile(r"(?:[1-9][0-9]{0,2}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]*)?"),
+# What stands between thousands alone, and is a space in all that follows: hard, narrow and thin spaces.
+_HARD = dict.fromkeys(map(ord, "\u202f\u2009'’"), "\u00a0")
+_CURRENCY = "[$€£¥₹]"
+_AMOUNT = re.compile(
+    rf"(\()?([+-]?)({_CURRENCY}|[A-Z]{{3}}[ \u00a0])?[ \u00a0]?([+-]?)"
+    rf"([0-9](?:[0-9.,\u00a0]*[0-9.,])?|\.[0-9]+)(?:[ \u00a0]?(%|{_CURRENCY}|[^\W\d_]{{1,3}}))?(?(1)\))"
+)
+_DIGITS = {  # by the character before decimals; the other one, or a hard space, stands between thousands
+    ".": re.compile(r"(?:[1-9][0-9]{0,2}([,\u00a0])[0-9]{3}(?:\1[0-9]{3})*|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+"),
+    ",": re.compile(r"(?:[1-9][0-9]{0,2}([.\u00a0])[0-9]{3}(?:\1[0-9]{3})*|[0-9]+)(?:,[0-9]*)?"),
 }
 _DAY_OR_MONTH = tuple(
     f"{first}{mark}{second}{mark}{year}"
@@ -34,21 +39,38 @@ _DAY_OR_MONTH = tuple(
     for first, second in (("%d", "%m"), ("%m", "%d"))
 )
 _DAYS = (
-    *_DAY_OR_MONTH,
+    *("", *_DAY_OR_MONTH),
     *("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y-%m", "%Y/%m"),
     *("%d %b %Y", "%d %B %Y", "%d %b %y", "%d-%b-%Y", "%d-%b-%y"),
     *("%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y"),
 )
-_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
-_MOMENTS = (*_DAYS, *_CLOCKS, *(f"{day} {clock}" for day in _DAYS for clock in _CLOCKS))
-_LONGEST = 40  # characters of a date and time at most
+_CLOCKS = ("", "%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_SHAPES = (
+    (re.compile("%[bBp]"), "a"),
+    (re.compile("%[a-zA-Z]|[0-9]+"), "0"),
+    (re.compile(r"[^\W\d_]+"), "a"),
+)
+
+
+def _shape(text: str) -> str:
+    """Returns a text, or a layout of strptime, with a for each word and 0 for each number."""
+    for part, mark in _SHAPES:
+        text = part.sub(mark, text)
+    return text
+
+
+_LAYOUTS = dict[str, list[str]]()  # of dates and times, by the shape of their cells
+for _layout in (f"{day} {clock}".strip() for day in _DAYS for clock in _CLOCKS):
+    _LAYOUTS.setdefault(_shape(_layout), []).append(_layout)
+# The last year that dates have stands for a day that is not known, or never comes.
+_NEVER = re.compile(r"(?<![0-9])(?<!:[0-9]{2}\.)9999(?![0-9])")
 _NUMBERS = 0.8  # share of numbers among text from which on the others are asked about
 _HALF, _WORDS = 0.5, 3  # the share from which on so few different words are
 _SCALE = 20  # points of a scale at most
 _LISTED = 5  # words at most that an answer lists
-_POINT_OF_SCALE = re.compile(
-    r"\d{1,2}\b\W*[^\W\d]"
-)  # a number and its meaning, such as "1 - bad", is an answer
+# A number and its meaning, such as "1 - bad", is an answer.
+_POINT_OF_SCALE = re.compile(r"\d{1,2}\b\W*[^\W\d]")
+_NINES = {10.0**digits - 1 for digits in range(1, 16)}
 _SEVERAL = 2  # cells with one number of nines: a single one is as likely a slip
 
 
@@ -59,7 +81,8 @@ class Reading(NamedTuple):
         values: what the different cells stand for, in their order.
         sort: "numbers" or "times".
         how: what is written besides, or strptime's format.
-        told: pandas' argument that this reading takes, by name; empty: it needs none.
+        told: pandas' arguments that this reading takes, by name; empty: it needs none. "dtype" stands among
+            them where the cells may as well be names, such as USD 5 and (1.50).
     """
 
     values: Sequence[Any]
@@ -68,44 +91,52 @@ class Reading(NamedTuple):
     told: Mapping[str, Any]
 
 
-def readings_of(cells: Sequence[str], decimal: str | None = None) -> list[Reading]:
+def readings_of(cells: Sequence[str], plain: bool = False) -> list[Reading]:
     """Lists what all of some different cells of text can stand for; none where one of them stays text.
 
-    Plain numbers stay text too: pandas has read those that are numbers where a point is ``decimal``.
+    Plain numbers stay text too, unless ``plain``: pandas has read those.
     """
-    return _amounts(cells, decimal) or _moments(cells)
+    return _amounts(cells, plain) or _moments(cells)
 
 
-def _amounts(cells: Sequence[str], decimal: str | None) -> list[Reading]:
+def _amounts(cells: Sequence[str], plain: bool) -> list[Reading]:
     """Lists readings as numbers with a currency, a per cent sign or commas; per cent count in per cent."""
-    found = [_AMOUNT.fullmatch(cell.strip()) for cell in cells]
-    matches = [m for m in found if m is not None and not (m[1] and m[3])]
-    signs = {m[2] + (m[5] or "") for m in matches} - {""}
-    written = [m[4] for m in matches]
-    plain = not signs and (any(map(is_code, written)) or (decimal != "," and all(map(is_number, written))))
-    shares = any(m[5] == "%" for m in matches) and any(m[5] != "%" and m[4].strip("0,.") for m in matches)
-    if not matches or len(matches) < len(found) or len(signs) > 1 or plain or shares:  # 0.7 beside 5%
+    matches = list[re.Match[str]]()
+    for cell in cells:
+        match = _AMOUNT.fullmatch(cell.strip().translate(_HARD))
+        if match is None or sum(map(bool, match.group(1, 2, 4))) > 1:
+            return []
+        matches.append(match)
+    signs = {(m[3] or "").strip() + (m[6] or "") for m in matches} - {""}
+    written, brackets = [m[5] for m in matches], any(m[1] for m in matches)
+    bare = not signs and not brackets
+    text = bare and (any(map(is_code, written)) or (not plain and all(map(is_number, written))))
+    shares = any(m[6] == "%" for m in matches) and any(m[6] != "%" and m[5].strip("0,.") for m in matches)
+    if not matches or len(signs) > 1 or text or shares:  # 0.7 beside 5%
         return []
     sign, readings = "".join(signs), list[Reading]()
+    named = {"dtype": "float"} if brackets or sign.isalpha() else {}
     for mark, digits in _DIGITS.items():
         if all(map(digits.fullmatch, written)):
-            thousands = "," if mark == "." else "."
-            texts = [m[1] + m[3] + m[4].replace(thousands, "").replace(mark, ".") for m in matches]
-            how = sign or f"{mark} before decimals"
-            values = [*map(float, texts)]
+            bare_of = str.maketrans({",": None, ".": None, "\u00a0": None, mark: "."})
+            signed = [("-" if m[1] else m[2] + m[4]) + m[5].translate(bare_of) for m in matches]
+            values = [*map(float, signed)]
             if max(map(abs, values)) < LONG:  # others name rows, and would be rounded
-                readings.append(Reading(values, "numbers", how, {"decimal": mark}))
-    if len(readings) == 2 and (readings[0].values == readings[1].values or (sign and sign in "$£¥")):
-        return readings[:1]  # where dollars, pounds and yen are paid a point stands before decimals
-    return readings
+                how = sign or ("()" if brackets else f"{mark} before decimals")
+                readings.append(Reading(values, "numbers", how, {"decimal": mark, **named}))
+    if len(readings) == 2 and readings[0].values == readings[1].values:
+        return [readings[0]._replace(told=named)]
+    # Where dollars, pounds and yen are paid a point stands before decimals.
+    return readings[:1] if sign and sign in "$£¥" else readings
 
 
 def _moments(cells: Sequence[str]) -> list[Reading]:
     """Lists readings as dates, times of day, or both."""
-    first = cells[0].strip() if cells else ""
-    if len(first) > _LONGEST or not any(map(str.isdecimal, first)):  # which rules most text out
+    first = " ".join(cells[0].split()) if cells else ""
+    layouts = _LAYOUTS.get(_shape(first), ())
+    if not (layouts or _ISO.fullmatch(first) or _CLOCK.fullmatch(first)) or any(map(_NEVER.search, cells)):
         return []
-    pandas, texts = import_module("pandas"), [cell.strip() for cell in cells]
+    pandas, texts = import_module("pandas"), [" ".join(cell.split()) for cell in cells]
     if all(map(_ISO.fullmatch, texts)):
         zoned = {text.endswith("Z") or bool(re.search(r":\d\d[+-]", text)) for text in texts}
         values = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True in zoned)
@@ -113,7 +144,7 @@ def _moments(cells: Sequence[str]) -> list[Reading]:
     if all(map(_CLOCK.fullmatch, texts)):  # as Python writes times of day
         return [Reading([*map(time.fromisoformat, texts)], "times", "ISO", {})]
     readings = list[Reading]()
-    for layout in (layout for layout in _MOMENTS if _fits(first, layout)):
+    for layout in layouts:
         values = pandas.to_datetime(texts, format=layout, errors="coerce")
         if values.isna().any() or ("%y" in layout and values.max().year >= 2050):  # 68 may be 1968
             continue
@@ -125,36 +156,38 @@ def _moments(cells: Sequence[str]) -> list[Reading]:
     return readings
 
 
-def _fits(cell: str, layout: str) -> bool:
-    try:
-        datetime.strptime(cell, layout)
-    except ValueError:
-        return False
-    return True
-
-
 def chosen_readings(
-    frame: Any, told: Mapping[str, Any], text: Collection[str] = ()
-) -> tuple[dict[str, Reading], dict[str, Any]]:
-    """Returns the readings of a frame's columns of text by name, and the arguments that these agree on.
+    texts: Mapping[Any, Sequence[str]], told: Mapping[str, Any], numbers: Collection[Any] = ()
+) -> tuple[dict[Any, Reading], dict[str, Any]]:
+    """Returns the readings of columns by name, and the arguments that these agree on.
 
     Of two readings a column has the one with these arguments, or with those that other columns agree on.
+
+    Args:
+        texts: the different cells of columns.
+        told: the arguments "decimal" and "dayfirst" as given, None where they are not.
+        numbers: Names of columns whose given type is float.
     """
-    columns = [name for name in frame.columns if name not in text and _is_text(frame[name])]
-    found = {name: readings_of(_different(frame[name]), told.get("decimal")) for name in columns}
+    found = {
+        name: [
+            x
+            for x in readings_of(cells, name in numbers or told.get("decimal") == ",")
+            if name in numbers or "dtype" not in x.told
+        ]
+        for name, cells in texts.items()
+    }
     agreed = dict[str, Any]()
     for argument in ("decimal", "dayfirst"):
         values = {
-            x.told[argument] for one in found.values() if len(one) == 1 for x in one if argument in x.told
+            x.told[argument] for (x, *more) in filter(None, found.values()) if not more and argument in x.told
         }
         agreed |= {argument: values.pop()} if len(values) == 1 else {}
     agreed |= {argument: value for argument, value in told.items() if value is not None}
-    chosen = dict[str, Reading]()
+    chosen = dict[Any, Reading]()
     for name, readings in found.items():
-        fitting = (
-            readings if len(readings) == 1 else [x for x in readings if x.told.items() <= agreed.items()]
-        )
-        chosen |= {name: fitting[0]} if len(fitting) == 1 else {}
+        if len(readings) > 1:
+            readings = [x for x in readings if x.told.items() <= {**agreed, "dtype": "float"}.items()]
+        chosen |= {name: readings[0]} if len(readings) == 1 else {}
     return chosen, agreed
 
 
@@ -175,33 +208,37 @@ def as_types(frame: Any, *, decimal: str | None = None, dayfirst: bool | None = 
         >>> hm.data.as_types(pandas.DataFrame({"cost": ["$1,200.50", "$5"]}))["cost"].tolist()
         [1200.5, 5.0]
     """
-    return with_readings(frame, chosen_readings(frame, {"decimal": decimal, "dayfirst": dayfirst})[0])
+    texts = texts_of(frame)
+    return with_readings(frame, texts, chosen_readings(texts, {"decimal": decimal, "dayfirst": dayfirst})[0])
 
 
-def with_readings(frame: Any, readings: Mapping[str, Reading]) -> Any:
-    """Returns a pandas frame with columns as they are read."""
-    columns = {
-        name: frame[name].map(dict(zip(_different(frame[name]), x.values, strict=True)), na_action="ignore")
-        for name, x in readings.items()
-    }
-    typed = {
-        name: x.astype("Float64") if readings[name].sort == "numbers" else x for name, x in columns.items()
-    }
+def with_readings(frame: Any, texts: Mapping[Any, Sequence[str]], readings: Mapping[Any, Reading]) -> Any:
+    """Returns a pandas frame with columns as they are read, of which ``texts`` are the different cells."""
+    typed = dict[Any, Any]()
+    for name, reading in readings.items():
+        cells = frame[name].map(dict(zip(texts[name], reading.values, strict=True)), na_action="ignore")
+        typed[name] = cells.astype("Float64") if reading.sort == "numbers" else cells
     return frame.assign(**typed) if typed else frame
 
 
-def _is_text(column: Any) -> bool:
-    return str(column.dtype) in ("string", "str", "object")
-
-
-def _different(column: Any) -> list[Any]:
-    """Lists the different cells of a column of text; nothing where some cell is none."""
-    cells = column.dropna().unique().tolist()
-    return cells if all(isinstance(cell, str) for cell in cells) else []
+def texts_of(frame: Any) -> dict[Any, list[str]]:
+    """Returns the different cells of each column of text of a pandas frame, but for missing ones."""
+    kind = import_module("pandas").api.types.infer_dtype
+    objects = [name for name, dtype in frame.dtypes.items() if dtype.kind == "O"]
+    columns = {name: frame[name] for name in objects if kind(frame[name], skipna=True) == "string"}
+    return {
+        name: [cell for cell in dict.fromkeys(column.tolist()) if isinstance(cell, str)]
+        for name, column in columns.items()
+    }
 
 
 # Questions
 # ---------------------------------------------------------------------------------
+
+_DOUBTS = {
+    "dayfirst": "does the day or the month come first",
+    "decimal": "does a comma or a point come before decimals",
+}
 
 
 def question_of(cells: Series) -> str | None:
@@ -212,20 +249,20 @@ def question_of(cells: Series) -> str | None:
     if cells.numeric:
         return _code_among(seen) or _days_among(seen, cells.name)
     different = [*dict.fromkeys(seen)]
-    if not different or not all(isinstance(value, str) for value in seen):
+    if not different or not all(isinstance(value, str) for value in different):
         return None
     readings = readings_of(different)
-    if readings:
-        tells = " or ".join(_typed(*item) for x in readings for item in x.told.items())
-        if len(readings) > 1:
-            doubt = (
-                "the day or the month come first"
-                if "dayfirst" in tells
-                else "a comma or a point come before decimals"
-            )
-            return f"does {doubt} in {different[0]!r}? {tells} tells (in Python hm.data.as_types)"
-        return f"{readings[0].sort} as text, such as {different[0]!r}; hm.data.as_types(frame) reads them"
-    return None if any(map(is_code, different)) else _strays_among(seen, different)
+    if not readings:
+        return None if any(map(is_code, different)) else _strays_among(seen, different)
+    told, how = readings[0].told, readings[0].how
+    if len(readings) > 1:
+        argument = next(iter(told))
+        tells = " or ".join(_typed(argument, x.told[argument]) for x in readings)
+        return f"{_DOUBTS[argument]} in {different[0]!r}? {tells} tells (in Python hm.data.as_types)"
+    if "dtype" in told:
+        answer = _typed("dtype", {str(cells.name): told["dtype"]})
+        return f"numbers beside {how!r} as text, such as {different[0]!r}; {answer} reads them as numbers"
+    return f"{readings[0].sort} as text, such as {different[0]!r}; hm.data.as_types(frame) reads them"
 
 
 def _strays_among(seen: Sequence[str], different: Sequence[str]) -> str | None:
@@ -233,40 +270,39 @@ def _strays_among(seen: Sequence[str], different: Sequence[str]) -> str | None:
     others, kind = [value for value in different if not is_number(value)], "numbers"
     if any(map(_POINT_OF_SCALE.match, others)) and len(different) <= _SCALE:
         return None
-    words = [value for value in others if not any(map(str.isdigit, value))]
+    never = [*filter(_NEVER.search, others)]
+    words = [*(value for value in others if not any(map(str.isdigit, value))), *never]
     if len(words) < len(others) and 0 < len(words) <= _WORDS:
         readings = readings_of([value for value in different if value not in words])
         others, kind = (words, readings[0].sort) if readings else (others, kind)
-    known = frozenset(others)
-    count = sum(value not in known for value in seen)
     if not others:  # codes, where they repeat
-        names = 2 * len(different) <= len(seen) or any(_is_long(value) for value in different)
+        names = 2 * len(different) <= len(seen) or any(abs(float(value)) >= LONG for value in different)
         return None if names else "numbers as text; .astype(float) makes numbers of them"
-    if count <= (_HALF if len(others) <= _WORDS else _NUMBERS) * len(seen):
+    stray = frozenset(others)
+    count = sum(value not in stray for value in seen)
+    least = 0 if never and others == words else _HALF if len(others) <= _WORDS else _NUMBERS
+    if count <= least * len(seen):
         return None
     listed = ", ".join(map(repr, others[:_LISTED])) + (", …" if len(others) > _LISTED else "")
     answer = f"{' '.join(_typed('na_values', word) for word in others[:_LISTED])} takes {listed} as missing"
     return f"{count} of {len(seen)} cells are {kind}, others are {listed}; {answer}"
 
 
-def _is_long(cell: str) -> bool:
-    return cell.strip().lstrip("+-").isdecimal() and abs(int(cell)) >= LONG
-
-
 def _typed(argument: str, value: Any) -> str:
     """Returns an argument as it is typed on the command line."""
-    written = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"--read {shlex.quote(f'{argument}={written}')}"
+    return f"--read {shlex.quote(f'{argument}={value if isinstance(value, str) else json.dumps(value)}')}"
 
 
 def _days_among(numbers: Sequence[float], name: object) -> str | None:
     """Asks whether numbers such as 20240301, all of which are days of a calendar, are dates."""
+    if not numbers or min(numbers) < 19_000_000 or max(numbers) >= 21_000_000:
+        return None
     texts = [f"{x:.15g}" for x in dict.fromkeys(numbers)]
-    if len(texts) < _SEVERAL or not all(len(x) == 8 and x[:2] in ("19", "20") for x in texts):
+    if len(texts) < _SEVERAL:
         return None
-    if not all(_fits(x, "%Y%m%d") for x in texts):
+    if import_module("pandas").to_datetime(texts, format="%Y%m%d", errors="coerce").isna().any():
         return None
-    answer = _typed("parse_dates", json.dumps([str(name)]))
+    answer = _typed("parse_dates", [str(name)])
     return f"numbers that are days, such as {texts[0]}; {answer} reads dates"
 
 
@@ -277,21 +313,17 @@ def _code_among(numbers: Sequence[float]) -> str | None:
     other.
     """
     values, counts = np.unique(np.asarray(numbers, dtype=np.float64), return_counts=True)
-    codes = dict[str, int]()
-    while len(values) > 2:
-        gaps = values[1] - values[0], values[-1] - values[-2]
-        end = -int(gaps[1] > gaps[0])
-        text, width = f"{values[end]:.15g}", values[-1] - values[0] - gaps[end]
-        if {*text.lstrip("-")} != {"9"} or counts[end] < _SEVERAL or gaps[end] <= width:
-            break
-        codes[text] = int(counts[end])
-        kept = slice(1, None) if end == 0 else slice(None, -1)
-        values, counts = values[kept], counts[kept]
+    nines = {x: n for x, n in zip(values.tolist(), counts, strict=True) if abs(x) in _NINES and n >= _SEVERAL}
+    others = [x for x in values.tolist() if x not in nines] if nines else []
+    if len(others) < 2:
+        return None
+    low, high, width = others[0], others[-1], others[-1] - others[0]
+    codes = [f"{x:.15g}" for x in nines if x < low - width or x > high + width]
     if not codes:
         return None
-    cells = " and ".join(f"{text} in {count} cells" for text, count in codes.items())
+    cells = " and ".join(f"{code} in {nines[float(code)]} cells" for code in codes)
     return (
-        f"{cells}, far from the others, {values[0]:.15g} to {values[-1]:.15g}; "
+        f"{cells}, far from the others, {low:.15g} to {high:.15g}; "
         f"{' '.join(_typed('na_values', code) for code in codes)} takes such as missing, a kind for the "
         "column takes it as a number"
     )

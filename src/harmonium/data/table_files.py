@@ -34,7 +34,7 @@ from harmonium.data.frame import (
     of_whole_numbers,
     refuse_twice,
 )
-from harmonium.data.readings import chosen_readings, readings_of, with_readings
+from harmonium.data.readings import chosen_readings, readings_of, texts_of, with_readings
 
 SHEETS = r"\.(xlsx|xlsm|xls|ods)"
 COLUMNS = r"\.(parquet|feather)"
@@ -54,14 +54,6 @@ _MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"} | {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-
-
-class ColumnType(NamedTuple):
-    """The type of a column in its file: the attributes of a ``Series`` of these names."""
-
-    dtype: str
-    categories: tuple[Any, ...] | None = None
-    ordered: bool = False
 
 
 def parse_arguments(given: Sequence[str]) -> dict[str, Any]:
@@ -108,51 +100,64 @@ def read_table(
     """
     if re.search(COLUMNS + "$", path.name, re.IGNORECASE):
         return _parts(_read_columns(path), True, [], read)
+    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
     earlier, read = like.keys() - read.keys(), {**like, **read}
-    file = _look_at(path, read, text)
-    bare = file.options["sep"] == "," and '"' not in file.content
-    if bare and earlier & {"decimal", "sep"} == {"decimal"}:  # a cell that has no place for a comma
-        del read["decimal"], file.options["decimal"]
-    native, notes = file.read(file.options)
+    given = dict(read)
+    content, notes = (_text_of_sheet if sheet else _text_of)(path, given)
+    separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
+    bare = separator == "," and '"' not in content  # a cell has no place for a comma
+    if bare and earlier & {"decimal", "sep"} == {"decimal"}:
+        del read["decimal"], given["decimal"]
+    file = _look_at(path, content, {**given, "sep": separator}, text)
+    native = file.read()
     if not file.width and not {"header", "names"} & read.keys():
-        rows = [[*native.columns], *native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()]
-        named, doubt = _holds_names(rows)
+        cells = native.head(_LOOKED_AT).astype("string").fillna("").to_numpy().tolist()
+        named, doubt = _holds_names([[*native.columns], *cells])
         if doubt or not named:
-            _warn_of_first(path, rows[0], True)
+            _warn_of_first(path, [*native.columns], True)
+    texts = {name: cells for name, cells in texts_of(native).items() if name not in text}
     told = {name: read.get(name) for name in ("decimal", "dayfirst")}
-    readings, agreed = chosen_readings(native, told, text)
-    commas = agreed.get("decimal") == ","
-    if told["decimal"] is None and (commas or file.options["sep"] == ";"):  # points may part thousands
-        again, more = file.read({**file.options, "decimal": ","})
-        others = chosen_readings(again, {**agreed, "decimal": ","}, text)[0]
-        numbers = {name for name, x in again.items() if _is_number(x)} | others.keys()
-        parted = [name for name, x in native.items() if _is_number(x) and name in others]
-        if not commas and parted:
-            cell = again[parted[0]].dropna().iloc[0]
-            _checks.warn(
-                f"{path}: does a comma or a point come before decimals in {cell!r}? It is read as a point; "
-                "--read decimal=. or --read decimal=, tells"
-            )
-        elif commas and all(name in numbers for name, x in native.items() if _is_number(x)):
-            native, notes, readings = again, more, others
-        elif commas:  # columns have marks of their own, of which the next file need not tell
+    readings, agreed = chosen_readings(texts, told, file.numbers)
+    may_part = told["decimal"] is None and (agreed.get("decimal") == "," or separator == ";")
+    if may_part or _NAMES_OF_ROWS.search(content):
+        written, as_text = file.look_at_numbers(native)
+        notes += [
+            f"read as text: {', '.join(names)} (numbers {why})" for why, names in as_text.items() if names
+        ]
+        kept = {name for names in as_text.values() for name in names}
+        cells = texts_of(written) if may_part else {}
+        pointed = {x: y for x, y in cells.items() if x not in kept and any("." in cell for cell in y)}
+        parted = chosen_readings(pointed, {**agreed, "decimal": ","}, pointed)[0]
+        doubtful = [pointed[name][0] for name, x in parted.items() if x.told["decimal"] == ","]
+        if agreed.get("decimal") == "," and len(parted) == len(pointed):
+            texts, readings, kept = texts | pointed, readings | parted, kept | parted.keys()
+        elif agreed.get("decimal") == ",":  # columns have marks of their own, of which the next need not tell
             del agreed["decimal"]
+        elif doubtful:
+            _checks.warn(
+                f"{path}: does a comma or a point come before decimals in {doubtful[0]!r}? It is read as a "
+                "point; --read decimal=. or --read decimal=, tells"
+            )
+        native = native.assign(**{name: written[name] for name in kept}) if kept else native
     if bare and agreed.get("decimal") == ",":  # points between thousands alone, in the next file too
         agreed["sep"] = ","
     for sort in ("numbers", "times"):
-        written = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
-        notes = [*notes, f"read as {sort}: {', '.join(written)}"] if written else notes
-    return _parts(with_readings(native, readings), file.named, [*file.notes, *notes], {**read, **agreed})
+        names = [f"{name} ({x.how})" for name, x in readings.items() if x.sort == sort]
+        notes += [f"read as {sort}: {', '.join(names)}"] if names else []
+    native = with_readings(native, texts, readings)
+    plain = dict.fromkeys(file.numbers - readings.keys(), "Float64")
+    native = native.astype(plain) if plain else native  # which else copies every column
+    return _parts(native, file.named, notes, {**read, **agreed})
 
 
 def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parts of a ``DataSet`` with a frame's cells, whose columns have names or not."""
     frame = frame_of(native)
-    names = tuple(str(cells.name) for cells in frame.columns)
-    types = zip(names, (ColumnType(_type_of(x), x.categories, x.ordered) for x in frame.columns), strict=True)
     parts: dict[str, Any] = {"notes": tuple(notes), "read": read}
     if named or not frame.numeric:
-        parts |= {"names": names, "types": dict(types)}
+        names = tuple(str(cells.name) for cells in frame.columns)
+        types = (replace(x, values=x.values[:0], dtype=_type_of(x)) for x in frame.columns)
+        parts |= {"names": names, "types": dict(zip(names, types, strict=True))}
     if frame.numeric:
         return {"samples": frame.numbers(), **parts}
     samples = np.empty(frame.shape, dtype=object)
@@ -160,10 +165,6 @@ def _parts(native: Any, named: bool, notes: Sequence[str], read: Mapping[str, An
         samples[:, j] = cells.values
         samples[cells.missing, j] = None
     return {"samples": samples, **parts}
-
-
-def _is_number(column: Any) -> bool:
-    return column.dtype.kind in "iuf"
 
 
 def _type_of(cells: Series) -> str:
@@ -214,20 +215,21 @@ class _TextFile(NamedTuple):
     Attributes:
         content: the text.
         options: Arguments of ``pandas.read_csv``.
+        numbers: Names of columns that were told to be numbers, and are read as text first: pandas takes no
+            USD 5 for one.
         width: Cells of each line; 0: arguments that were given tell of lines, and nothing is checked.
         named: whether its columns have names.
-        notes: what was found out, in words.
     """
 
     content: str
     options: dict[str, Any]
-    width: int
-    named: bool
-    notes: list[str]
+    numbers: set[Any]
+    width: int = 0
+    named: bool = True
 
-    def read(self, options: Mapping[str, Any]) -> tuple[Any, list[str]]:
-        """Reads the cells to a pandas frame, and returns notes beside it."""
-        pandas, told = _pandas(), options["dtype"]
+    def read(self, **more: Any) -> Any:
+        """Reads the cells to a pandas frame, of which those that are text have no blanks at their ends."""
+        pandas, options = _pandas(), {**self.options, **more}
         try:
             frame = pandas.read_csv(io.StringIO(self.content), **options)
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
@@ -239,30 +241,44 @@ class _TextFile(NamedTuple):
         if not len(frame):
             raise ValueError("expected at least one row below the names of columns, received none")
         frame = frame.reset_index(drop=True).rename(columns=str)
-        notes = self._keep_names_of_rows(frame, options)
-        words = {name: column.str.strip() for name, column in frame.items() if column.dtype == "string"}
-        if frame.shape[1] == 1 and words and self.width and not told:
-            cells = enumerate(frame.iloc[:, 0])
-            row, cell = next((i, x) for i, x in cells if isinstance(x, str) and not _is_plain(x))
-            raise ValueError(
-                f"row {row}, column 1: expected a number, received {cell!r}; a missing cell is empty, and "
-                r"cells are separated by commas, semicolons, tabs or |; --read sep='\s+' takes spaces, "
-                "--read dtype=string one column of text"
+        words = [name for name, dtype in frame.dtypes.items() if dtype == "string"]
+        if frame.shape[1] == 1 and words and self.width and not options["dtype"]:
+            cell = next(
+                x for x in frame.iloc[:, 0] if isinstance(x, str) and (is_code(x) or not is_number(x))
             )
-        return (frame.assign(**words) if words else frame), notes
+            raise ValueError(
+                f"expected several columns, or numbers, received {cell!r}; cells are separated by commas, "
+                r"semicolons, tabs or |; --read sep='\s+' takes spaces, --read dtype=string one column of "
+                "text"
+            )
+        separator = options["sep"] if len(options["sep"]) > 1 else re.escape(options["sep"])
+        if re.search(
+            rf'[^\S\r\n](["\r\n]|{separator}|\Z)', self.content
+        ):  # else it costs time in wide tables
+            frame = frame.assign(**{name: frame[name].str.strip() for name in words})
+        return frame
+
+    def look_at_numbers(self, frame: Any) -> tuple[Any, dict[str, list[Any]]]:
+        """Returns numbers as they are written, and why columns of them are text after all."""
+        types = self.options["dtype"]
+        told = types if isinstance(types, Mapping) else frame.columns
+        numbers = {name: x for name, x in frame.items() if x.dtype.kind in "iuf" and name not in told}
+        written = self.read(dtype="string")[[*numbers]]
+        codes = [name for name, cells in texts_of(written).items() if any(map(is_code, cells))]
+        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
+        return written, {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         """Yields the lines that are not empty, with their numbers."""
         file, separator = io.StringIO(self.content, newline=""), self.options["sep"]
         lines = csv.reader(file, delimiter=separator, strict=True, skipinitialspace=True)
         try:
-            yield from (
-                (lines.line_num, cells) for cells in lines if len(cells) > 1 or "".join(cells).strip()
-            )
+            for cells in lines:
+                if len(cells) > 1 or "".join(cells).strip():
+                    yield lines.line_num, cells
         except csv.Error as error:
-            raise ValueError(
-                f'line {lines.line_num}: {error}; a quotation mark within a quoted cell is written twice, ""'
-            ) from error
+            advice = 'a quotation mark within a quoted cell is written twice, ""'
+            raise ValueError(f"line {lines.line_num}: {error}; {advice}") from error
 
     def _check_lines(self) -> None:
         """Refuses lines of other than so many cells: pandas fills up short ones, and moves long ones."""
@@ -277,45 +293,24 @@ class _TextFile(NamedTuple):
                     f"line {line}: expected {self.width} columns, received {len(cells)}; {advice}"
                 )
 
-    def _keep_names_of_rows(self, frame: Any, options: Mapping[str, Any]) -> list[str]:
-        """Puts text in the place of numbers that are names, or would be rounded, and returns notes of it."""
-        if not _NAMES_OF_ROWS.search(self.content):
-            return []
-        as_text = {**options, "dtype": "string"}
-        written = _pandas().read_csv(io.StringIO(self.content), **as_text).rename(columns=str)
-        told = options["dtype"] if isinstance(options["dtype"], Mapping) else {*frame.columns}
-        numbers = {name: x for name, x in frame.items() if _is_number(x) and name not in told}
-        codes = [name for name in numbers if any(map(is_code, written[name].dropna()))]
-        long = [name for name, x in numbers.items() if x.dtype.kind in "iu" and (x.abs() >= LONG).any()]
-        for name in (*codes, *long):
-            frame[name] = written[name].array
-        why = {"with a zero in front, such as 00123": codes, "from 2^53 on would be rounded": long}
-        return [f"read as text: {', '.join(names)} (numbers {x})" for x, names in why.items() if names]
 
-
-def _is_plain(cell: str) -> bool:
-    return is_number(cell) and not is_code(cell)
-
-
-def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _TextFile:
+def _look_at(path: Path, content: str, given: dict[str, Any], text: Collection[str]) -> _TextFile:
     """Finds out what pandas has to be told of a file, beside the arguments that are given."""
-    given = dict(read)
-    sheet = re.search(SHEETS + "$", path.name, re.IGNORECASE) is not None
-    content, notes = (_text_of_sheet if sheet else _text_of)(path, given)
-    separator = given.pop("sep", None) or given.pop("delimiter", None) or _separator(path, content)
-    own, types = given.pop("na_values", ()), given.pop("dtype", {})
+    types, own, separator = given.pop("dtype", {}), given.pop("na_values", ()), given["sep"]
+    numbers = set[Any]()
+    if isinstance(types, Mapping):
+        numbers = {name for name, kind in types.items() if str(kind) in ("float", "float64")} - {*text}
+        types = {**types, **dict.fromkeys((*numbers, *text), "string")}
     missing: dict[str, Any] = {"na_values": own}
     if not isinstance(own, Mapping):  # "None" is none of the usual words, as it may be a label
         own = [own] if np.isscalar(own) else own
         missing = {"keep_default_na": False, "na_values": [*_MISSING, *own]}
-    types = {**types, **dict.fromkeys(text, "string")} if isinstance(types, Mapping) else types
-    options = {"sep": separator, "dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"}
-    options |= missing | given
-    if "skipfooter" in given:  # which pandas' usual engine does not know
-        options.setdefault("engine", "python")
-    elif "engine" not in given and separator in (*_SEPARATORS, r"\s+"):
-        options["low_memory"] = False  # which would read a column in several types
-    file = _TextFile(content, options, 0, True, notes)
+    # pandas' usual engine would read a column in several types, and takes neither patterns nor skipfooter.
+    usual = not {"engine", "skipfooter"} & given.keys() and (len(separator) == 1 or separator == r"\s+")
+    options = {"dtype": types, "skipinitialspace": True, "dtype_backend": "numpy_nullable"} | missing
+    options |= {"low_memory": False} if usual else {"engine": "python"}
+    options |= given
+    file = _TextFile(content, options, numbers)
     if len(separator) > 1 or _LAYOUT & given.keys():
         return file
     rows = [cells for _, cells in islice(file.lines(), _LOOKED_AT)]
@@ -325,11 +320,6 @@ def _look_at(path: Path, read: Mapping[str, Any], text: Collection[str]) -> _Tex
     named, doubt = _holds_names(even)
     if doubt:
         _warn_of_first(path, rows[0], named)
-    if len(even[1:]) > 1 and _texts_above_numbers(even[1:]) > 1:
-        _checks.warn(
-            f"{path}: the second line, {', '.join(even[1][:3])}, is read as data; --read header=1 takes it "
-            "for the names of columns, --read skiprows=[1] leaves it out"
-        )
     names = [x.strip() if named else f"column {j + 1}" for j, x in enumerate(rows[0])]
     refuse_twice(names)
     options |= {"names": names, "header": 0 if named else None}
@@ -366,8 +356,6 @@ def _text_of_sheet(path: Path, options: dict[str, Any]) -> tuple[str, list[str]]
     name = options.pop("sheet_name", 0)
     _checks.instance(name, "sheet_name", int | str, "the name or the number of one sheet")
     if path.suffix.lower() != ".xls":
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is no workbook of this kind; a sheet can be saved as .csv")
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         check_claim(unpacked, path.stat().st_size, "the workbook")
@@ -393,25 +381,15 @@ def _separator(path: Path, content: str) -> str:
     """
     lines = [*islice((line for line in io.StringIO(content) if line.strip()), _LOOKED_AT)] or [""]
     usual = "\t" if re.search(r"\.(tsv|tab)\b", path.name.lower()) else ","
-    found = [other for other in _SEPARATORS if other in lines[0]] or [usual]
+    found = [other for other in _SEPARATORS if other in lines[0]]
     even = [x for x in found if all(line.count(x) == lines[0].count(x) for line in lines)]
-    chosen = usual if usual in (even or found) else max(even or found, key=lines[0].count)
-    for other in even if len(lines) > 2 else ():
-        if other != chosen:
-            _checks.warn(
-                f"{path}: cells are separated by {chosen!r}; --read 'sep={other}' if {other!r} does that"
-            )
+    among = even or found or [usual]
+    chosen = usual if usual in among else max(among, key=lines[0].count)
+    for other in {*even} - {chosen} if len(lines) > 2 else ():
+        _checks.warn(
+            f"{path}: cells are separated by {chosen!r}; --read 'sep={other}' if {other!r} does that"
+        )
     return chosen
-
-
-def _texts_above_numbers(rows: Sequence[Sequence[str]]) -> int:
-    """Counts the columns in which the first line has text, and the others nothing but numbers."""
-    found = 0
-    for first, *below in zip(*rows, strict=True):
-        seen = [cell.strip() for cell in below if cell.strip() not in _MISSING]
-        text = first.strip() not in _MISSING and not is_number(first)
-        found += bool(text and seen and all(map(is_number, seen)))
-    return found
 
 
 def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
@@ -419,22 +397,20 @@ def _holds_names(rows: Sequence[Sequence[str]]) -> tuple[bool, bool]:
 
     It does if it has text above nothing but numbers, or text of which no cell stands in its column again.
     """
-    first = [cell.strip() for cell in rows[0]]
-    below = [
-        [x.strip() for x in column if x.strip() not in _MISSING] for column in zip(*rows[1:], strict=True)
-    ]
-    pairs = [*zip(first, below or [[] for _ in first], strict=True)]
-    texts = [x for x in first if x not in _MISSING and not is_number(x)]
-    numbers = [x for x in first if is_number(x) and x not in _MISSING]
-    again = (
-        []
-        if _texts_above_numbers(rows)
-        else [x for x, column in pairs if x in column or (column and readings_of([x, *column]))]
-    )
-    named = bool(texts) and not again and (not numbers or len({*first}) == len(first))
-    counts = len(numbers) == len(first) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
-    repeated = texts and again and (not numbers or all(map(is_number, again)))
-    return named, bool((numbers and named) or repeated or counts)
+    texts, numbers, again, above = list[str](), list[str](), list[str](), False
+    for first, *below in zip(*rows, strict=True):
+        first, seen = first.strip(), {cell.strip() for cell in below}.difference(_MISSING)
+        number = is_number(first)
+        if first not in _MISSING:
+            (numbers if number else texts).append(first)
+            above |= bool(seen) and not number and all(map(is_number, seen))
+        if first in seen or (seen and not number and readings_of([first, *seen])):
+            again.append(first)
+    again = [] if above else again
+    named = bool(texts) and not again and (not numbers or len({*rows[0]}) == len(rows[0]))
+    counts = len(numbers) == len(rows[0]) > 1 and {*np.diff([*map(float, numbers)])} == {1.0}  # 0, 1 or years
+    repeated = bool(texts and again) and (not numbers or all(map(is_number, again)))
+    return named, bool(numbers and named) or repeated or counts
 
 
 def _warn_of_first(path: Path, first: Sequence[str], named: bool) -> None:
@@ -457,13 +433,14 @@ def table_bytes(frame: Frame, suffix: str) -> bytes:
     Raises:
         ImportError: no library that writes them.
     """
-    text, columns = suffix in (".csv", ".tsv"), enumerate(frame.columns, 1)
+    text = suffix in (".csv", ".tsv")
     library = "pandas" if text and _pandas() else _library(suffix)
-    header = all(isinstance(cells.name, str) for cells in frame.columns)
-    named = [x if isinstance(x.name, str) else replace(x, name=f"column {j}") for j, x in columns]
-    whole = (x.missing.any() and of_whole_numbers(x.dtype) for x in named)  # which NumPy's types cannot be
-    named = [replace(x, dtype="Int64") if y else x for x, y in zip(named, whole, strict=True)]
-    native, buffer = build(Frame(tuple(named), library)), io.BytesIO()
+    header, columns = all(isinstance(cells.name, str) for cells in frame.columns), list[Series]()
+    for j, cells in enumerate(frame.columns, 1):
+        whole = cells.missing.any() and of_whole_numbers(cells.dtype)  # which NumPy's types cannot be
+        name = cells.name if isinstance(cells.name, str) else f"column {j}"
+        columns.append(replace(cells, name=name, dtype="Int64" if whole else cells.dtype))
+    native, buffer = build(Frame(tuple(columns), library)), io.BytesIO()
     if text:
         separator = "," if suffix == ".csv" else "\t"
         return str(native.to_csv(index=False, header=header, sep=separator, lineterminator="\n")).encode()

@@ -19,6 +19,9 @@ from harmonium.data.transforms import Array
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
 _DAY = 86_400_000_000  # microseconds
+_KINDS: dict[str, type] = {"date": date, "time": time, "duration": timedelta}
+TIMES = tuple(_KINDS.values())
+"""Types of cells that are dates, times or durations, of Python's own or of pandas."""
 _STEPS = (_DAY, 3_600_000_000, 60_000_000, 1_000_000, 1000, 1)  # a day, an hour, a minute, … in microseconds
 _DECIMALS = 4  # at most that cells are rounded to: measures have fewer, and sums of these rarely more
 
@@ -51,11 +54,6 @@ def check_form(form: object) -> None:
     _checks.one_of(form, "form", _BACK)
 
 
-def is_time(value: object) -> bool:
-    """Returns whether a cell is a date, a time or a duration of Python's own or of pandas."""
-    return isinstance(value, (date, time, timedelta))
-
-
 def form_of(values: Sequence[Any]) -> str | None:
     """Returns the form of the dates or times that all cells of a column hold; None for others."""
     forms = {_form(value) for value in values[:1]} - {None}  # a look that rules most columns out
@@ -66,8 +64,7 @@ def form_of(values: Sequence[Any]) -> str | None:
 def _form(value: Any) -> str | None:
     if isinstance(value, datetime):
         return "datetime" if value.tzinfo is None else "datetime UTC"
-    kinds: dict[str, type] = {"date": date, "time": time, "duration": timedelta}
-    return next((name for name, kind in kinds.items() if isinstance(value, kind)), None)
+    return next((name for name, kind in _KINDS.items() if isinstance(value, kind)), None)
 
 
 def to_numbers(values: Sequence[Any], form: str) -> Array:
@@ -119,8 +116,3 @@ def step_of(x: Array, form: str | None) -> float | None:
         return whole
     decimals = range(1, _DECIMALS + 1)
     return next((10.0**-number for number in decimals if (np.round(x, number) == x).all()), None)
-
-
-def unit_of(form: str) -> str:
-    """Returns what the numbers of a form count: "date" (days), "datetime", "time" or "duration"."""
-    return form.removesuffix(" UTC")

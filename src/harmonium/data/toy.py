@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from harmonium import _checks
 from harmonium._random import as_generator, normal, uniform
 from harmonium.data.transforms import Array
 
@@ -59,9 +60,8 @@ def gaussian_mixture(rows: int, kind: str = "isotropic", seed: int | torch.Gener
     Raises:
         ValueError: ``rows`` below 1 or an unknown kind.
     """
-    deviations = _deviations(kind)
-    if rows < 1:
-        raise ValueError(f"rows: expected at least 1, received {rows}")
+    _checks.positive_int(rows, "rows")
+    deviations = _STANDARD_DEVIATIONS[_checks.one_of(kind, "kind", _STANDARD_DEVIATIONS)]
     generator = as_generator(seed)
     level = uniform((rows,), generator, dtype=torch.float64).cpu().numpy()
     component = np.searchsorted(_WEIGHTS.cumsum()[:-1], level, side="right")
@@ -70,19 +70,12 @@ def gaussian_mixture(rows: int, kind: str = "isotropic", seed: int | torch.Gener
 
 
 def gaussian_mixture_log_density(X: Array, kind: str = "isotropic") -> Array:
-    """Exact log density, in nats, of the distribution that :func:`gaussian_mixture` draws from.
-
-    Args:
-        X: (rows, 2).
-        kind: "isotropic" or "anisotropic".
-
-    Returns:
-        (rows,) float64.
+    """Exact log density, (rows,) float64 in nats, of what :func:`gaussian_mixture` draws from; X: (rows, 2).
 
     Raises:
         ValueError: another shape or an unknown kind.
     """
-    deviations = _deviations(kind)
+    deviations = _STANDARD_DEVIATIONS[_checks.one_of(kind, "kind", _STANDARD_DEVIATIONS)]
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != 2:
         raise ValueError(f"X: expected shape (rows, 2), received {X.shape}")
@@ -141,9 +134,3 @@ def digits() -> tuple[Array, Array]:
     file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     table = np.loadtxt(file, np.float32, delimiter=",")
     return table[:, :-1] / 16, table[:, -1].astype(np.int64)
-
-
-def _deviations(kind: str) -> Array:
-    if kind not in _STANDARD_DEVIATIONS:
-        raise ValueError(f"kind: expected one of {', '.join(_STANDARD_DEVIATIONS)}, received {kind!r}")
-    return _STANDARD_DEVIATIONS[kind]
