@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
-from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
+from harmonium.learning import Estimate, Parametrisation, Rule
 from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
@@ -56,7 +55,9 @@ class Updates(ABC):
         if self.parametrisation.rewrites:  # large matrices, of which there is no second copy
             monitor.hamiltonian = self.parametrisation.hamiltonian
         self.pulls = pulls_of(state.machine, self.settings.pulls())
-        self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
+        self.factor = as_schedule(self.settings.schedule)
+        # Noise is then a function of the update: nothing of a device, or of other processes, has to be kept.
+        self.renews = _device.is_async(self.device) or state.group.size > 1
 
     @abstractmethod
     def make(self, due: Callable[[int], Due]) -> Made:
@@ -124,9 +125,7 @@ class OneByOne(Updates):
                 self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
             )
             size = global_norm(gradients)
-            if isinstance(state.rule, Sharded):
-                norm, diagnostics = state.rule.read(size)
-            elif not estimate.diagnostics:
+            if not estimate.diagnostics:
                 norm, diagnostics = float(size), {}
             else:  # with one wait for a device
                 norm, *values = _device.to_floats([size, *estimate.diagnostics.values()])
@@ -163,13 +162,12 @@ class OneByOne(Updates):
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, rule, generator = self.state, self.state.rule, self.state.generator
         if self.renews:
-            # Shards only draw seeds from it, which are read.
-            generator = torch.Generator() if isinstance(rule, Sharded) else generator
-            generator.manual_seed(stream_seed(self.settings.root, "rule", state.step))
+            purpose = f"rule {state.group.rank}" if state.group.rank else "rule"  # noise of its own
+            generator.manual_seed(stream_seed(self.settings.root, purpose, state.step))
         rounds = self.settings.precision != "float32"
         with backends.precision(self.settings.precision) if rounds else nullcontext():
             v, weights = batch.v, batch.weights
-            if not isinstance(rule, (Rule, Sharded)):  # a rule of somebody's own
+            if not isinstance(rule, Rule):  # a rule of somebody's own
                 v = _device.to_device(v, self.device)
                 options: dict[str, Any] = {} if weights is None else {"weights": weights}
                 estimate: Estimate = rule.gradient(
@@ -180,7 +178,9 @@ class OneByOne(Updates):
             row_weights: Tensor | None = None
             observed: bool | None = state.batches.observed or None
             if weights is not None or not state.batches.checked:
-                v, row_weights, observed = self.settings.rule.checked(state.machine, v, weights)
+                v, row_weights, observed = rule.checked(state.machine, v, weights)
             elif v.device != self.device:
                 v = _device.to_device(v, self.device)
-            return rule.estimate(self.parametrisation, v, state.rule_state, generator, row_weights, observed)
+            return rule.estimate(
+                self.parametrisation, v, state.rule_state, generator, row_weights, observed, group=state.group
+            )
