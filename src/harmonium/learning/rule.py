@@ -133,6 +133,7 @@ class Rule:
         observed: bool | None = None,
         supported: bool = False,
         group: Group = ALONE,
+        share: float = 1.0,
     ) -> Estimate:
         """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
 
@@ -144,21 +145,19 @@ class Rule:
             row_weights: Row weights, (batch,), above 0 and of mean 1; None means uniform.
             observed: whether all of v is; None: not known.
             supported: whether all of v that is observed is known to lie in the support of its units.
-            group: processes that make this call together, with equal rows and each its own state and noise,
-                and get equal gradients: each works on its part of the rows, and their statistics are added.
+            group: processes that make this call together, each with rows, a state and noise of its own. Their
+                statistics are added, and all get the gradient of all rows.
+            share: weight of these rows as a share of those of all processes.
         """
         hamiltonian = parametrisation.hamiltonian()
         sums = Statistics(hamiltonian)
         complete = _checks.observed(v) if observed is None else observed
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, complete, row_weights=row_weights,
+            hamiltonian, v, generator, sums, complete, share, row_weights=row_weights,
             parameters=parametrisation.parameters,
             supported=supported,
             group=group,
         )  # fmt: skip
-        if group.size > 1:
-            rows = group.rows(len(v), "batch_size")
-            request = request.select_rows(rows, complete or _checks.observed(v[rows]))
         centre, diagnostics, kept = self.add(request, state)
         if group.size > 1:
             sums, centre = _sum_over(group, hamiltonian, sums, centre, diagnostics)

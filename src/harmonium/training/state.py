@@ -161,6 +161,8 @@ class TrainingState:
             observed=settings.transform is None and check_rows(machine, rows, "X"),
             checked=settings.transform is None and rows.in_memory,
         )
+        if self.group.size > 1:
+            self.batches.part = self.group.rows(self.batches.size, "batch_size")
         updates = settings.updates
         self.total = self.batches.updates(int(settings.epochs or 1)) if updates is None else int(updates)
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)

@@ -151,7 +151,7 @@ class OneByOne(Updates):
         state, transform = self.state, self.settings.transform
         batch = state.batches.take(state.step)
         if transform is not None:
-            noise = _random.as_generator(stream_seed(self.settings.root, "transform", state.step))
+            noise = _random.as_generator(stream_seed(self.settings.root, self._own("transform"), state.step))
             batch = batch._replace(v=transform(batch.v, noise))
         if not state.batches.checked:
             state.machine.check_batch(batch.v, batch.where, "X")
@@ -162,8 +162,7 @@ class OneByOne(Updates):
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
         state, rule, generator = self.state, self.state.rule, self.state.generator
         if self.renews:
-            purpose = f"rule {state.group.rank}" if state.group.rank else "rule"  # noise of its own
-            generator.manual_seed(stream_seed(self.settings.root, purpose, state.step))
+            generator.manual_seed(stream_seed(self.settings.root, self._own("rule"), state.step))
         rounds = self.settings.precision != "float32"
         with backends.precision(self.settings.precision) if rounds else nullcontext():
             v, weights = batch.v, batch.weights
@@ -175,6 +174,11 @@ class OneByOne(Updates):
                 )
                 _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
                 return estimate
+            share, part = 1.0, state.batches.part
+            if part is not None:
+                share = len(v) / state.batches.size
+                if weights is not None:
+                    share, weights = float(weights[part].sum() / weights.sum()), weights[part]
             row_weights: Tensor | None = None
             observed: bool | None = state.batches.observed or None
             if weights is not None or not state.batches.checked:
@@ -182,5 +186,11 @@ class OneByOne(Updates):
             elif v.device != self.device:
                 v = _device.to_device(v, self.device)
             return rule.estimate(
-                self.parametrisation, v, state.rule_state, generator, row_weights, observed, group=state.group
-            )
+                self.parametrisation, v, state.rule_state, generator, row_weights, observed,
+                group=state.group, share=share,
+            )  # fmt: skip
+
+    def _own(self, purpose: str) -> str:
+        """Returns the purpose of a stream of noise that no other process draws from."""
+        rank = self.state.group.rank
+        return f"{purpose} {rank}" if rank else purpose
