@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
@@ -409,6 +410,40 @@ def refused(folder: Path) -> None:
             call()
     with pytest.raises(ValueError, match="rule: expected another one with several processes, received ptt"):
         hm.train(machine, X, rule="ptt", updates=1, **shared)
+
+
+class Doubtful(hm.chains.Kernel):
+    """Gibbs sampling with a number about each sweep that is none in the second process."""
+
+    invariant = True
+
+    def step(self, hamiltonian, state, generator):
+        after, _ = hm.chains.Gibbs().step(hamiltonian, state, generator)
+        return after, {"doubt": math.nan if dist.get_rank() == 1 and after.sweeps == 5 else 1.0}
+
+
+def diverge(folder: Path) -> None:
+    """Runs that begin again, or end, in both processes at the same update."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(8)], seed=1)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        settings = {"updates": 40, "batch_size": 32, "learning_rate": 30.0, "progress": False}
+        settings |= {"on_divergence": "slower", "run_dir": folder / "slower", "distributed": "auto"}
+        hm.train(machine, REAL, rule=hm.rules.cd(1), **settings)
+    again = sum("begins anew" in str(warning.message) for warning in seen)
+    with pytest.raises(hm.training.TrainingDiverged) as ended:
+        hm.train(machine, REAL, rule=hm.rules.pcd(1, 8, kernel=Doubtful()), **settings | {
+            "on_divergence": "raise", "learning_rate": 0.001, "run_dir": None
+        })  # fmt: skip
+    answer = [again, digest(*machine.parameters()), ended.value.step, ended.value.cause]
+    (folder / f"diverged {dist.get_rank()}.json").write_text(json.dumps(answer))
+
+
+def test_a_run_that_diverges_does_so_in_all_processes(tmp_path: Path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, diverge)) for rank in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
+    first, second = (json.loads((tmp_path / f"diverged {rank}.json").read_text()) for rank in range(2))
+    assert first == second and first[0] >= 1 and first[2] == 4
 
 
 def test_what_cannot_be_split_is_refused(tmp_path: Path) -> None:

@@ -156,9 +156,9 @@ class ExpectationRequest:
         chosen = (~lacks, lacks & ~sampled, sampled)
         return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
 
-    def select_rows(self, rows: Tensor | slice, complete: bool) -> ExpectationRequest:
-        """The part of some rows, a slice or (batch,) booleans: weights of all parts add up to the whole."""
-        places = rows if isinstance(rows, slice) else _device.selected_indices(rows, self.v.device)
+    def select_rows(self, rows: Tensor, complete: bool) -> ExpectationRequest:
+        """The part of some rows, (batch,) booleans: weights of all parts add up to the whole."""
+        places = _device.selected_indices(rows, self.v.device)
         v = self.v[places]
         share, weights = len(v) / len(self.v), None
         if self.row_weights is not None:

@@ -135,23 +135,23 @@ class TrainingState:
                 'torch.distributed.init_process_group("gloo") and write distributed="auto"'
             )
         self.machine, self.settings, self.group = machine, settings, as_group(settings.distributed)
-        self.rule: Any = settings.rule
+        rule = settings.rule
         if self.group.size > 1:
-            _checks.instance(self.rule, "rule", Rule, "a harmonium.learning.Rule with several processes")
-            if self.rule.free.controls:
-                raise ValueError(f"rule: expected another one with several processes, received {self.rule}")
+            _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with several processes")
+            if rule.free.controls:
+                raise ValueError(f"rule: expected another one with several processes, received {rule}")
         move(machine, settings.device)
         self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         if not self.learned:
             raise ValueError("machine: expected a parameter with requires_grad=True, received none")
         require_distribution(machine.hamiltonian())
-        if isinstance(settings.rule, Rule) and settings.rule.condition_on is not None:
-            machine.check_condition(settings.rule.condition_on)
+        if isinstance(rule, Rule) and rule.condition_on is not None:
+            machine.check_condition(rule.condition_on)
         rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
         factors = factors_of(settings.rates, self.learned)
         self.optimizer = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
         if self.optimizer.search:
-            check_search(settings.rule, settings.schedule, settings.clip_norm, radius)
+            check_search(rule, settings.schedule, settings.clip_norm, radius)
         rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
         self.batches = RowBatches(
             rows,
@@ -205,8 +205,8 @@ class TrainingState:
             TypeError, ValueError: it is not one of this rule for this machine.
         """
         for rule_state in kept:
-            if rule_state is not None and hasattr(self.rule, "check_state"):
-                self.rule.check_state(self.machine, rule_state)
+            if rule_state is not None and hasattr(self.settings.rule, "check_state"):
+                self.settings.rule.check_state(self.machine, rule_state)
         self.kept = [_move(rule_state, self.machine.device) for rule_state in kept]
 
     def load_state_dict(self, content: dict[str, Any]) -> None:

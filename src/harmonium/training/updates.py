@@ -120,7 +120,7 @@ class OneByOne(Updates):
             self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
-            owned = isinstance(state.rule, Rule)  # whose estimate is made of sums that nothing else keeps
+            owned = isinstance(settings.rule, Rule)  # whose estimate is made of sums that nothing else keeps
             gradients = find_direction(
                 self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
             )
@@ -160,7 +160,7 @@ class OneByOne(Updates):
 
     def _estimate(self, batch: Batch) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
-        state, rule, generator = self.state, self.state.rule, self.state.generator
+        state, rule, generator = self.state, self.settings.rule, self.state.generator
         if self.renews:
             generator.manual_seed(stream_seed(self.settings.root, self._own("rule"), state.step))
         rounds = self.settings.precision != "float32"
