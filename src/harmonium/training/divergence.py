@@ -108,9 +108,9 @@ class DivergenceMonitor:
         """
         if step == self._checked and not whole:
             return None
-        numbers_here = numbers or self._numbers(whole or self.is_due(step)).tolist()
+        measured = numbers or self._numbers(whole or self.is_due(step)).tolist()
         # The gap is that of the rows of rank 0, by which all processes go on or end.
-        norm, self.weight_norm, *gap = self._state.group.broadcast(numbers_here)
+        norm, self.weight_norm, *gap = self._state.group.broadcast(measured)
         self._gap, self._checked = gap[0] if gap else self._gap, step
         cause = ""
         if not math.isfinite(norm):
