@@ -20,9 +20,8 @@ from benchmarks import peers
 from benchmarks.race import Contestant, Table, compare
 from benchmarks.targets import HARMONIUM, ONE_PROCESS
 
-EIGHT = f"{HARMONIUM}, in 8 shards, the default"
 THREADS = "one process, two threads"
-WAYS = (HARMONIUM, EIGHT, ONE_PROCESS, THREADS)
+WAYS = (HARMONIUM, ONE_PROCESS, THREADS)
 CASES = {"784 × 500": (784, 500, 20), "2000 × 2000": (2000, 2000, 4)}
 """Visible and hidden units, and updates of a round."""
 ROWS = 1000  # of a batch, and chains
@@ -30,7 +29,7 @@ _PATIENCE = timedelta(seconds=300)  # the longest that others may race while the
 
 
 def two_processes(quick: bool) -> Table:
-    title = f"PCD-1, batch {ROWS}, {ROWS} chains: one update by two processes of one thread, in 2 shards"
+    title = f"PCD-1, batch {ROWS}, {ROWS} chains: one update by two processes of one thread"
     table, threads = Table("two-processes", title), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -38,8 +37,7 @@ def two_processes(quick: bool) -> Table:
             for case in CASES:
                 alone = _training(case)
                 ways = {
-                    HARMONIUM: _together(second, case, 2),
-                    EIGHT: _together(second, case, 8),
+                    HARMONIUM: _together(second, case),
                     ONE_PROCESS: alone,
                     THREADS: _on_two_threads(alone),
                 }
@@ -56,18 +54,18 @@ def _training(case: str, **settings: Any) -> Contestant:
 
 
 @cache
-def _shared(case: str, shards: int) -> Contestant:
+def _shared(case: str) -> Contestant:
     """Updates of this process with all others that make this call."""
-    return _training(case, distributed="auto", shards=shards)
+    return _training(case, distributed="auto")
 
 
-def _together(second: subprocess.Popen[str], case: str, shards: int) -> Contestant:
+def _together(second: subprocess.Popen[str], case: str) -> Contestant:
     """Updates of this process with the second one, which is told to make the same."""
 
     def contestant() -> float:
         assert second.stdin is not None
-        print(case, shards, sep="\t", file=second.stdin, flush=True)
-        return _shared(case, shards)()
+        print(case, file=second.stdin, flush=True)
+        return _shared(case)()
 
     return contestant
 
@@ -112,8 +110,7 @@ def _serve(port: int) -> None:
     torch.set_num_threads(1)
     _join(1, port)
     for line in sys.stdin:
-        case, shards = line.rstrip("\n").split("\t")
-        _shared(case, int(shards))()
+        _shared(line.rstrip("\n"))()
     dist.destroy_process_group()
 
 

@@ -4,10 +4,9 @@
     python experiments/cost_model.py --measure     # one and two processes on this computer, beside them
     python experiments/cost_model.py --race        # by the clock, at 784 × 1000; wants an idle computer
 
-The measurement takes from one process what an update costs in all, and what of it stays whatever the chains
-and shards of a process: t(chains, shards) = a · chains + b · shards + c, where c is read off from few chains
-in two and in four shards. Two processes should take c + (t - c) / 2 and a sum. All in CPU seconds, as the
-processors may be shared; wall seconds stand beside them and mean something on an idle computer only.
+The measurement takes from one process what an update costs in all, t, and what stays with few chains, c. Two
+processes should take c + (t - c) / 2 and a sum. All in CPU seconds, as the processors may be shared; wall
+seconds stand beside them and mean something on an idle computer only.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ class Computer:
         outside: the same among more of them.
         near: how many processes share the faster links.
         latency: seconds of a message.
-        sweep: seconds that a sweep takes beside its products, whatever its rows; with as many shards as
-            processes. With more, a process takes them so many times.
+        sweep: seconds that a sweep takes beside its products, whatever its rows.
         memory: bytes a second from and to memory.
     """
 
@@ -169,7 +167,7 @@ def worth(on: Computer, work: Work) -> float:
 # Measured --------------------------------------------------------------------------------------------------
 
 
-def measured(chains: int, shards: int) -> dict[str, list[float]]:
+def measured(chains: int) -> dict[str, list[float]]:
     """CPU and wall seconds of an update (of AIS: of the estimate) in this process of several."""
     import torch
 
@@ -193,9 +191,7 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
     def updates(rule: Any, rows: Any, made: Any, count: int) -> list[float]:
         times.clear()
         settings = {"batch_size": chains, "updates": count, "learning_rate": 0.0, "progress": False}
-        hm.train(
-            made, rows, rule=rule, callbacks=[lambda _: note()], distributed="auto", shards=shards, **settings
-        ).whole()
+        hm.train(made, rows, rule=rule, callbacks=[lambda _: note()], distributed="auto", **settings).whole()
         spent = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(times[2:])]
         return [statistics.median(each) for each in zip(*spent, strict=True)] if spent else [0.0, 0.0]
 
@@ -204,7 +200,7 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
         found["ucd"] = updates(hm.rules.ucd(k=5, chains=chains), small, machine(64, 128), 12)
         made = machine(N, M)
         note()
-        hm.likelihood.ais(made, chains, 30, data=X[:200], distributed="auto", shards=shards)
+        hm.likelihood.ais(made, chains, 30, data=X[:200], distributed="auto")
         note()
         found["ais"] = [b - a for a, b in zip(times[-2], times[-1], strict=True)]
         several = int(os.environ["WORLD_SIZE"]) > 1
@@ -221,17 +217,17 @@ def measured(chains: int, shards: int) -> dict[str, list[float]]:
 
 def compare(chains: int) -> None:
     runs = {}
-    for processes, number, shards in ((1, chains, 4), (1, 8, 4), (1, 8, 2), (2, chains, 4)):
+    for processes, number in ((1, chains), (1, 8), (2, chains)):
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-        command += [__file__, "--work", str(number), str(shards)]
+        command += [__file__, "--work", str(number)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        runs[processes, number, shards] = json.loads(done.stdout.splitlines()[0])
-    one, two = runs[1, chains, 4], runs[2, chains, 4]
+        runs[processes, number] = json.loads(done.stdout.splitlines()[0])
+    one, two = runs[1, chains], runs[2, chains]
     print("| CPU seconds | 1 process | stays | the formula for 2 | 2 processes | wall, 1 and 2 |")
     print("|---|---|---|---|---|---|")
     for name in ("pcd", "ucd", "ais"):
-        stays = max(0.0, 2 * runs[1, 8, 2][name][0] - runs[1, 8, 4][name][0])
+        stays = runs[1, 8][name][0]
         expected = (one[name][0] - stays) / 2 + stays + (0 if name == "ais" else two["sum"][0])
         cells = [one[name][0], stays, expected, two[name][0]]
         walls = f"{one[name][1]:.3f}, {two[name][1]:.3f}"
@@ -239,7 +235,7 @@ def compare(chains: int) -> None:
     print(f"a sum of {N * M + N + M:,} numbers in 2: {two['sum'][0]:.4f} CPU s, {two['sum'][1]:.4f} s")
 
 
-def update(shards: int | None) -> float:
+def update(several: bool) -> float:
     """The median wall seconds of an update of PCD-5, 784 × 1000, 1,000 chains, in this process of several."""
     import torch
 
@@ -249,24 +245,24 @@ def update(shards: int | None) -> float:
     X = (torch.rand(4000, N, generator=torch.Generator().manual_seed(0)) < 0.15).float()
     made = hm.BoltzmannMachine([hm.Bernoulli(N), hm.Bernoulli(1000)], seed=0)
     times: list[float] = []
-    with hm.distributed.init_process_group("cpu") if shards else nullcontext():
+    with hm.distributed.init_process_group("cpu") if several else nullcontext():
         hm.train(
             made, X, rule=hm.rules.pcd(5, 1000), updates=45, batch_size=1000, learning_rate=0.02, seed=0,
             callbacks=[lambda _: times.append(time.perf_counter())], progress=False,
-            distributed="auto" if shards else None, shards=shards,
+            distributed="auto" if several else None,
         ).whole()  # fmt: skip
     spent = [b - a for a, b in pairwise(times[5:])]
     return statistics.median(spent) if spent else 0.0  # callbacks belong to the process that leads
 
 
 def race(rounds: int) -> None:
-    ways = {"1 process": (1, 0), "2, in 2 shards": (2, 2), "2, in 8 shards": (2, 8)}
+    ways = {"1 process": 1, "2 processes": 2}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
-        for name, (processes, shards) in ways.items():
+        for name, processes in ways.items():
             alone = [sys.executable]
             several = [*alone, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-            command = [*(several if processes > 1 else alone), __file__, "--update", str(shards)]
+            command = [*(several if processes > 1 else alone), __file__, "--update", str(processes)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             seconds[name].append(float(done.stdout.splitlines()[0]))
@@ -283,15 +279,15 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=1000)
     parser.add_argument("--race", action="store_true")
     parser.add_argument("--rounds", type=int, default=5, help="of the race")
-    parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--update", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.work:
-        found = measured(*chosen.work)
+        found = measured(chosen.work)
         if os.environ["RANK"] == "0":
             print(json.dumps(found))
     elif chosen.update is not None:
-        found = update(chosen.update or None)
+        found = update(chosen.update > 1)
         if os.environ.get("RANK", "0") == "0":
             print(found)
     elif chosen.race:

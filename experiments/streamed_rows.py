@@ -70,7 +70,6 @@ def train(path: str, rows: int, batch: int) -> None:
             learning_rate=0.05,
             progress=False,
             distributed="auto",
-            shards=4,
         ).whole()
         seconds = time.process_time() - begun[0], time.perf_counter() - begun[1]
     v = torch.from_numpy(np.array(X[:1000])).float()

@@ -70,17 +70,6 @@ def to_floats(values: Sequence[float | Tensor]) -> list[float]:
     return [float(next(read)) if isinstance(x, Tensor) else x for x in values]
 
 
-def to_vector(values: Sequence[float | Tensor], like: Tensor) -> Tensor:
-    """Returns numbers, some given as tensors of one element, as a vector like another, without a wait."""
-    vector = to_device(
-        torch.tensor([0.0 if isinstance(x, Tensor) else x for x in values]), like.device, like.dtype
-    )
-    for place, x in enumerate(values):
-        if isinstance(x, Tensor):
-            vector[place] = x
-    return vector
-
-
 def read_numbers(numbers: Mapping[str, float | Tensor]) -> dict[str, float]:
     """Returns numbers by name as floats, with one wait for all that are on a device."""
     return dict(zip(numbers, to_floats([*numbers.values()]), strict=True))

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(tempfile.mkdtemp())
     try:
         whole, part = folder / "whole", folder / "part"
-        _train_alone(whole, chosen.updates)
+        _uninterrupted(whole, chosen)
         for case in range(chosen.cases):
             try:
                 took = _killed(part, chosen, random)
@@ -113,16 +113,10 @@ def _difference(whole: Path, part: Path) -> str | None:
     return None if first == second else "the records differ"
 
 
-def _train_alone(folder: Path, updates: int) -> None:
-    """The uninterrupted run, in this process: the bits do not depend on how many there are."""
-    import torch
-
-    import harmonium as hm
-
-    os.environ["HARMONIUM_PRODUCTS"] = "torch"  # as the processes have it
-    torch.set_num_threads(1)
-    folder.mkdir()
-    _run(hm, folder, updates)
+def _uninterrupted(folder: Path, chosen: argparse.Namespace) -> None:
+    """Makes the run that nobody kills, in as many processes: the bits depend on their number."""
+    status = _started(folder, chosen, chosen.processes).wait()
+    assert status == 0, f"torchrun ended with {status}: {(folder / 'log').read_text()[-2000:]}"
 
 
 def _train(folder: Path, updates: int, plain: bool) -> None:
@@ -157,5 +151,4 @@ def _run(hm, folder: Path, updates: int) -> None:
         resume=True,
         progress=False,
         distributed="auto",
-        shards=8,
     )

@@ -315,7 +315,7 @@ def test_a_state_of_another_kernel_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             hm.chains.run(machine, kernel, state, 1, seed=0)
     with pytest.raises(ValueError, match="no KernelState with distributed"):
-        hm.chains.run(machine, Tempering(3), replicas, 1, seed=0, distributed="auto", shards=1)  # type: ignore[call-overload]
+        hm.chains.run(machine, Tempering(3), replicas, 1, seed=0, distributed="auto")  # type: ignore[call-overload]
 
 
 @machines

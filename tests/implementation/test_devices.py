@@ -320,7 +320,6 @@ TRAINED: dict[str, dict[str, Any]] = {
     "with gaps": {"rule": "cd", "X": HOLES},
     "columns with gaps": {"rule": "cd", "build": columns, "X": GIVEN, "updates": 3},
     "filters": {"rule": hm.rules.centred(hm.rules.pcd()), "build": filtered},
-    "sharded": {"rule": "pcd", "distributed": "auto", "shards": 2, "batch_size": 6},
     "weighted": {"rule": "cd", "weights": np.arange(12.0)},
     "clipped": {"rule": "pcd", "clip_norm": 0.01, "averaging": 0.9, "optimizer": "adam", "l1": 0.1},
     "validated": {
@@ -373,23 +372,21 @@ UPDATES = {  # machine, data, rule
 }
 
 
-@pytest.mark.parametrize("shards", [None, 1, 4])
 @pytest.mark.parametrize("name", UPDATES)
-def test_an_update_waits_for_the_device_once(name: str, shards: int | None) -> None:
-    """In shards too, whatever their number: for the norm and all diagnostics together."""
+def test_an_update_waits_for_the_device_once(name: str) -> None:
+    """For the norm and all diagnostics together."""
     build, X, rule = UPDATES[name]
-    parts = {} if shards is None else {"distributed": "auto", "shards": shards}
     seen: list[tuple[int, int]] = []
     with pretend_device() as counts, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         hm.train(
             build("cpu"), X, rule=rule, updates=8, batch_size=5, record_every=100, device=DEVICE,
-            progress=False, **parts,
+            progress=False,
             callbacks=[lambda update: seen.append((counts.waits.total(), counts.sent))],
         )  # fmt: skip
     waits = [after[0] - before[0] for before, after in pairwise(seen[4:7])]
     assert waits == [1, 1]
-    if name != "exact" and shards is None:  # which sends what it enumerates
+    if name != "exact":  # which sends what it enumerates
         assert seen[6][1] - seen[5][1] == 1  # the batch
 
 

@@ -76,7 +76,6 @@ RUNS = {
         "0.2",
     ),
     "option": (BARS, "--rule", "ucd", "--rule-option", "pair_kernel=none", "--rule-option", "k=2"),
-    "shards": (BARS, "--shards", "4", "--batch-size", "16"),
     "stopped": (BARS, "--validation", BARS, "--evaluate-every", "1", "--early-stopping", "1"),
 }
 

@@ -1,14 +1,16 @@
-"""Several processes that train one machine: the same bits as one, one writer, errors that say what to do."""
+"""Several processes that train one machine: equal in all, one writer, errors that say what to do."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +23,6 @@ from torch.distributed import TCPStore
 import harmonium as hm
 from harmonium import backends
 from harmonium.distributed import memory
-from harmonium.distributed.group import _SumBuffer
 from harmonium.training.callbacks import STOP
 from tests.campaigns._runs import ended, forked
 
@@ -30,8 +31,6 @@ pytestmark = pytest.mark.nightly
 if not dist.is_available() or sys.platform == "win32":
     pytest.skip("this torch has no torch.distributed over gloo", allow_module_level=True)
 
-SHARDS = 4
-GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 X = torch.from_numpy(hm.data.bars_and_stripes(4)).float()
 REAL = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 PROBLEMS = {
@@ -57,17 +56,20 @@ def trained(name: str, data=None, **settings) -> hm.training.TrainingRun:
     hm.machine.normal_(machine, 0.1, torch.Generator().manual_seed(2))
     updates = 4 if name == "ucd_lmi" else 12  # half a second, where others take a tenth
     settings = {"updates": updates, "batch_size": 28, "clip_norm": 1.0, "distributed": "auto", **settings}
-    return hm.train(machine, data, rule=rule, seed=3, progress=False, shards=SHARDS, **settings)
+    return hm.train(machine, data, rule=rule, seed=3, progress=False, **settings)
 
 
-def digests(folder: Path) -> dict[str, str | float]:
+def digests(folder: Path, distributed: str | None = "auto") -> dict[str, str | float]:
     """What comes of everything that processes can share, in digests."""
-    found = {name: digest(*trained(name).machine.parameters()) for name in PROBLEMS}
+    shared = {"distributed": distributed}
+    found = {name: digest(*trained(name, **shared).machine.parameters()) for name in PROBLEMS}
     mapped = np.load(folder / "rows.npy", mmap_mode="r")
-    found["file"] = digest(*trained("pcd", mapped).machine.parameters())
+    found["file"] = digest(*trained("pcd", mapped, **shared).machine.parameters())
+    found["weights"] = digest(*trained("centred", weights=1 + X[:, 0], **shared).machine.parameters())
+    drawn = hm.data.bernoulli_binarise
+    found["drawn"] = digest(*trained("pcd", 0.5 * X, transform=drawn, **shared).machine.parameters())
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)], seed=1)
     hm.machine.normal_(machine, 0.5, torch.Generator().manual_seed(2))
-    shared = {"distributed": "auto", "shards": SHARDS}
     found["ais"] = hm.likelihood.ais(machine, 16, 20, seed=1, **shared).value
     clamp = torch.where(torch.arange(16) < 3, X, torch.nan)
     kernel = hm.chains.Tempering(4)
@@ -83,7 +85,7 @@ def messages_of_updates() -> list[str]:
     """The collective operations of twelve updates of a rule with diagnostics; the last is recorded."""
     sent: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("all_reduce", "all_to_all_single", "all_gather_object", "broadcast_object_list", GATHER):
+        for name in ("all_reduce", "all_gather_object", "broadcast_object_list"):
             send = getattr(dist, name)
             patch.setattr(dist, name, lambda *a, s=send, n=name, **k: sent.append(n) or s(*a, **k))
         trained("ucd", record_every=12)
@@ -94,8 +96,6 @@ def digests_in_common_memory() -> dict[str, str]:
     """What comes of some rules where processes read each other's terms, as of larger machines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "LEAST", 0)
-        if sys.platform == "linux":
-            patch.setattr(_SumBuffer, "_send", None)  # is not called
         return {name: digest(*trained(name).machine.parameters()) for name in ("pcd", "centred", "ucd")}
 
 
@@ -105,13 +105,16 @@ def stopped(**settings) -> list:
     return [run.status, run.updates, run.history[-1]["step"], digest(*run.machine.parameters())]
 
 
-def work_of_four(folder: Path) -> None:
-    """What each of four processes does, and writes what came of it."""
-    found = {name: digest(*trained(name).machine.parameters()) for name in ("pcd", "centred", "ucd")}
-    answer = {"digests": found, "sent": messages_of_updates(), "stopped": stopped()}
+def work_of_three(folder: Path) -> None:
+    """What each of three processes does, and writes what came of it."""
+    answer = {"digests": digests(folder), "sent": messages_of_updates(), "stopped": stopped()}
     answer["common"] = digests_in_common_memory()
-    trained("pcd", run_dir=folder / "two", updates=20, resume=True)
-    (folder / f"rank{dist.get_rank()} of 4.json").write_text(json.dumps(answer))
+    warned = pytest.warns(RuntimeWarning, match="processes: the run to resume was on 2 and goes on, on 3")
+    with nullcontext() if dist.get_rank() else warned:  # the first process reads the checkpoint
+        resumed = trained("pcd", run_dir=folder / "two", updates=20, resume=True)
+    answer["resumed"] = digest(*resumed.machine.parameters())
+    answer["chains"] = len(resumed.rule_state.states[0])
+    (folder / f"rank{dist.get_rank()} of 3.json").write_text(json.dumps(answer))
 
 
 def work(folder: Path) -> None:
@@ -120,6 +123,8 @@ def work(folder: Path) -> None:
     sent = messages_of_updates()
     trained("pcd", run_dir=folder / "run")
     trained("pcd", run_dir=folder / "two")
+    trained("pcd", run_dir=folder / "on", updates=7)
+    resumed = trained("pcd", run_dir=folder / "on", resume=True)
     refusals, rows = [], PROBLEMS["pcd"][1].clone()
     if dist.get_rank():  # but for the first, the middle and the last row, which tell data apart
         rows[1:16] = rows[1:16].flip(0)
@@ -144,6 +149,7 @@ def work(folder: Path) -> None:
     ends = [last.status, last.updates, last.signal]
     answer = {"digests": found, "refusals": refusals, "ended": ends, "sent": sent, "stopped": stopped()}
     answer["common"] = digests_in_common_memory()
+    answer["resumed"] = digest(*resumed.machine.parameters())
     (folder / f"rank{dist.get_rank()}.json").write_text(json.dumps(answer))
 
 
@@ -164,7 +170,7 @@ def joined(folder: Path, rank: int, seconds: float, task, size: int = 2) -> int:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """One process that does all shards, as those that it is compared with: a folder, and what came of it."""
+    """One process as those that it is compared with: a folder for them."""
     before = torch.get_num_threads(), backends.backend_name()
     torch.set_num_threads(1)
     backends.set_backend("torch")
@@ -172,7 +178,7 @@ def alone(tmp_path_factory):
     np.save(folder / "rows.npy", X.byte().numpy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield folder, digests(folder)
+        yield folder
     torch.set_num_threads(before[0])
     backends.set_backend(before[1])
 
@@ -180,41 +186,50 @@ def alone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def answers(alone) -> tuple[Path, list]:
     """Two processes that work together, forked from one that has loaded all that they need."""
-    folder, _ = alone
-    processes = [forked(lambda rank=rank: joined(folder, rank, 120, work)) for rank in range(2)]
+    processes = [forked(lambda rank=rank: joined(alone, rank, 120, work)) for rank in range(2)]
     assert [ended(process) for process in processes] == [0, 0]
-    return folder, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return alone, [json.loads((alone / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
-def test_two_processes_get_the_bits_of_one(answers, alone) -> None:
+def test_one_process_has_the_bits_of_no_distribution(alone) -> None:
+    assert digests(alone) == digests(alone, None)
+
+
+def test_processes_end_with_the_same_bits(answers) -> None:
     first, second = answers[1]
-    assert first["digests"] == second["digests"] == alone[1]
+    assert first["digests"] == second["digests"]
+    assert first["digests"]["file"] == first["digests"]["pcd"]
 
 
-def test_four_processes_get_the_bits_of_one_and_go_on_from_two(answers, alone) -> None:
+def test_three_processes_go_on_from_two(answers) -> None:
     folder, (two, _) = answers
-    processes = [forked(lambda rank=rank: joined(folder, rank, 120, work_of_four, 4)) for rank in range(4)]
-    assert [ended(process) for process in processes] == [0] * 4
-    four = [json.loads((folder / f"rank{rank} of 4.json").read_text()) for rank in range(4)]
-    for answer in four:
-        assert answer["digests"].items() <= alone[1].items()
-        assert answer["common"] == answer["digests"]
-        assert_messages(answer["sent"], ["all_to_all_single", GATHER])
-        assert answer["stopped"] == two["stopped"]
-    resumed = hm.load(folder / "two")
-    assert digest(*resumed.parameters()) == digest(*trained("pcd", updates=20).machine.parameters())
+    processes = [forked(lambda rank=rank: joined(folder, rank, 120, work_of_three, 3)) for rank in range(3)]
+    assert [ended(process) for process in processes] == [0] * 3
+    three = [json.loads((folder / f"rank{rank} of 3.json").read_text()) for rank in range(3)]
+    for answer in three:
+        for name in ("digests", "common", "resumed", "stopped"):
+            assert answer[name] == three[0][name]
+        assert_messages(answer["sent"])
+        assert answer["chains"] == 32
+        assert answer["stopped"][:3] == two["stopped"][:3]
+        assert answer["digests"]["pcd"] != two["digests"]["pcd"]
+    assert digest(*hm.load(folder / "two").parameters()) == three[0]["resumed"]
 
 
-def assert_messages(sent: list[str], update: list[str]) -> None:
-    """Asserts that updates send no objects, but for names of diagnostics where they are new."""
-    last = len(sent) - sent[::-1].index(update[-1])
-    assert sent[sent.index(update[0]) : last] == [*update, "all_gather_object", *12 * update]
+def assert_messages(sent: list[str]) -> None:
+    """Asserts that each of twelve updates sends one message, between the decisions at both ends of a run."""
+    reduced = [place for place, name in enumerate(sent) if name == "all_reduce"]
+    first, last = reduced[1], reduced[-2]
+    assert len(reduced) == 12 + 2
+    # The limit of the monitor of divergence, and the looks after updates 1, 2, 4 and 8: one object each.
+    assert sorted({*sent[first:last]}) == ["all_reduce", "broadcast_object_list"]
+    assert sent[first:last].count("broadcast_object_list") == 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory in common is Linux's")
-def test_terms_in_common_memory_have_the_bits_of_messages(answers, alone) -> None:
+def test_terms_in_common_memory_have_the_bits_of_messages(answers) -> None:
     for answer in answers[1]:
-        assert answer["common"].items() <= alone[1].items()
+        assert answer["common"].items() <= answer["digests"].items()
 
 
 def test_memory_is_not_common_where_processes_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,17 +253,15 @@ def test_memory_is_not_common_where_processes_are_apart(monkeypatch: pytest.Monk
     assert shared(lambda value: value) is None
 
 
-def test_an_update_is_one_message_of_two_processes(answers) -> None:
+def test_an_update_is_one_message(answers) -> None:
     for answer in answers[1]:
-        reduced = [place for place, name in enumerate(answer["sent"]) if name == "all_reduce"]
-        # The first and the last are decisions at the two ends of the run.
-        assert_messages(answer["sent"][reduced[0] + 1 : reduced[-1]], ["all_reduce"])
+        assert_messages(answer["sent"])
 
 
-def test_a_callback_ends_the_run_in_all_processes_after_the_next_update(answers, alone) -> None:
+def test_a_callback_ends_the_run_in_all_processes_after_the_next_update(answers) -> None:
     first, second = (answer["stopped"] for answer in answers[1])
-    assert first[:2] == second[:2] == ["stopped", 6]
-    assert first[2] == 6 and first == stopped()
+    assert first == second and first[:3] == ["stopped", 6, 6]
+    assert stopped()[:3] == ["stopped", 5, 5]  # one process has nobody to tell
 
 
 def test_one_process_writes(answers) -> None:
@@ -257,10 +270,15 @@ def test_one_process_writes(answers) -> None:
     assert [json.loads(record)["step"] for record in records] == list(range(1, 13))
 
 
-def test_a_run_goes_on_in_another_number_of_processes(answers, alone) -> None:
-    run = trained("pcd", updates=20, run_dir=answers[0] / "run", resume=True)
-    assert run.updates == 20
-    assert digest(*run.machine.parameters()) == digest(*trained("pcd", updates=20).machine.parameters())
+def test_a_run_goes_on_in_as_many_processes_to_the_same_bits(answers) -> None:
+    for answer in answers[1]:
+        assert answer["resumed"] == answer["digests"]["pcd"]
+
+
+def test_a_run_goes_on_in_one_process_with_all_chains(answers) -> None:
+    with pytest.warns(RuntimeWarning, match="processes: the run to resume was on 2 and goes on, on 1"):
+        run = trained("pcd", updates=20, run_dir=answers[0] / "run", resume=True)
+    assert run.updates == 20 and len(run.rule_state.states[0]) == 32
 
 
 def test_what_one_process_refuses_all_refuse(answers) -> None:
@@ -290,12 +308,10 @@ def test_a_signal_to_one_process_ends_the_run_in_all(answers) -> None:
 def test_started_together_but_not_asked_to_work_together(monkeypatch, distributed, message: str) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     machine = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)])
-    for call in (
-        lambda: hm.train(machine, X, rule="pcd", updates=1, distributed=distributed),
-        lambda: hm.likelihood.ais(machine, 8, 5, distributed=distributed),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+    with pytest.raises(ValueError, match=message):
+        hm.train(machine, X, rule="pcd", updates=1, distributed=distributed)
+    if distributed is None:  # metrics and callbacks work by themselves
+        hm.likelihood.ais(machine, 8, 5)
 
 
 def attempt(folder: Path, rank: int, number: int, port: int) -> int:
@@ -376,12 +392,63 @@ def test_what_all_chains_are_needed_for_is_refused() -> None:
         ValueError, match="observer, start: expected no observer and no KernelState with distributed"
     ):
         hm.chains.run(machine, kernel, X, 1, observer=lambda *_: None, **shared)
-    with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
-        hm.chains.run(machine, kernel, X[:7], 1, **shared)
-    with pytest.raises(ValueError, match="start: expected at least one for each of 8 shards"):
-        hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:7], **shared)
-    with pytest.raises(ValueError, match="X: expected at least one for each of 8 shards"):
-        hm.meanfield.landscape(machine, X[:7], distributed="auto")
+
+
+def refused(folder: Path) -> None:
+    """What two processes cannot share."""
+    machine, shared = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(12)]), {"distributed": "auto"}
+    calls = {
+        "start": lambda: hm.chains.run(machine, hm.chains.Gibbs(), X[:1], 1, seed=0, **shared),
+        "start ": lambda: hm.coupled.meet(machine, hm.coupled.Gibbs(), X[:1], seed=0, **shared),
+        "X": lambda: hm.meanfield.landscape(machine, X[:1], **shared),
+        "batch_size": lambda: trained("pcd", batch_size=1),
+        "chains": lambda: hm.train(machine, X, rule=hm.rules.pcd(1, 1), updates=1, **shared),
+    }
+    for name, call in calls.items():
+        expected = f"{name.strip()}: expected at least one for each of 2 processes, received 1"
+        with pytest.raises(ValueError, match=expected):
+            call()
+    with pytest.raises(ValueError, match="rule: expected another one with several processes, received ptt"):
+        hm.train(machine, X, rule="ptt", updates=1, **shared)
+
+
+class Doubtful(hm.chains.Kernel):
+    """Gibbs sampling with a number about each sweep that is none in the second process."""
+
+    invariant = True
+
+    def step(self, hamiltonian, state, generator):
+        after, _ = hm.chains.Gibbs().step(hamiltonian, state, generator)
+        return after, {"doubt": math.nan if dist.get_rank() == 1 and after.sweeps == 5 else 1.0}
+
+
+def diverge(folder: Path) -> None:
+    """Runs that begin again, or end, in both processes at the same update."""
+    machine = hm.BoltzmannMachine([hm.Gaussian(6), hm.Bernoulli(8)], seed=1)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        settings = {"updates": 40, "batch_size": 32, "learning_rate": 30.0, "progress": False}
+        settings |= {"on_divergence": "slower", "run_dir": folder / "slower", "distributed": "auto"}
+        hm.train(machine, REAL, rule=hm.rules.cd(1), **settings)
+    again = sum("begins anew" in str(warning.message) for warning in seen)
+    with pytest.raises(hm.training.TrainingDiverged) as ended:
+        hm.train(machine, REAL, rule=hm.rules.pcd(1, 8, kernel=Doubtful()), **settings | {
+            "on_divergence": "raise", "learning_rate": 0.001, "run_dir": None
+        })  # fmt: skip
+    answer = [again, digest(*machine.parameters()), ended.value.step, ended.value.cause]
+    (folder / f"diverged {dist.get_rank()}.json").write_text(json.dumps(answer))
+
+
+def test_a_run_that_diverges_does_so_in_all_processes(tmp_path: Path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, diverge)) for rank in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
+    first, second = (json.loads((tmp_path / f"diverged {rank}.json").read_text()) for rank in range(2))
+    assert first == second and first[0] >= 1 and first[2] == 4
+
+
+def test_what_cannot_be_split_is_refused(tmp_path: Path) -> None:
+    processes = [forked(lambda rank=rank: joined(tmp_path, rank, 60, refused)) for rank in range(2)]
+    assert [ended(process) for process in processes] == [0, 0]
 
 
 def test_a_group_of_processes_is_taken(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from harmonium.chains import Gibbs, Kernel, KernelState, Langevin, Metropolis, T
 from harmonium.chains.langevin import Annealing
 from harmonium.chains.tempering import Replicas
 from harmonium.cli.options import Chains
+from harmonium.distributed import Group
 from harmonium.training.checkpoint import read_checkpoint, write_checkpoint
+from harmonium.training.state import deal
 
 from .command_line import CommandLine
 from .faces import names_of
@@ -142,9 +144,12 @@ def test_a_run_goes_on_from_the_state_of_another(kernel: Kernel) -> None:
     assert_same(kept, second.rule_state)  # what was handed in is not written over
 
 
-def test_shards_keep_their_own() -> None:
-    run = train(Counting(), distributed="auto", shards=2)
-    assert [part.memory for part in run.rule_state] == [{"count": 16}, {"count": 16}]
+def test_chains_of_other_processes_begin_what_the_kernel_keeps() -> None:
+    two = [train(Counting(), updates=1, seed=seed).rule_state for seed in range(2)]
+    assert deal(two[:1], Group()) is two[0]
+    assert_same(
+        deal(two, Group()), [torch.cat(x) for x in zip(*(state.states for state in two), strict=True)]
+    )
 
 
 @pytest.mark.parametrize("kernel", [Adaptive(), Tempering(3), Langevin(0.3, anneal=True)], ids=repr)

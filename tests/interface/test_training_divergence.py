@@ -13,6 +13,7 @@ import torch
 
 import harmonium as hm
 from harmonium._states import leaves
+from harmonium.distributed import Group
 from harmonium.learning import Estimate
 from harmonium.training import STOP, TrainingDiverged, Update, train
 from harmonium.training.checkpoint import read_checkpoint
@@ -242,7 +243,9 @@ def test_a_density_that_is_a_share_of_what_is_learned_may_be_as_many_times_worse
 ) -> None:
     """Half of the units, 0 in all rows, have a bias towards 1: ``short`` times what noise lacks in all."""
     made = hm.BoltzmannMachine([hm.Bernoulli(16), hm.Bernoulli(4)])
-    state: Any = SimpleNamespace(machine=made, learned=dict(made.named_parameters()), step=0, limit=math.nan)
+    state: Any = SimpleNamespace(
+        machine=made, learned=dict(made.named_parameters()), step=0, limit=math.nan, group=Group()
+    )
     monitor = DivergenceMonitor(state, slack)
     monitor.watch(torch.zeros(10, 16))
     assert monitor.check(0) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 from math import inf
 from typing import final
@@ -52,18 +51,9 @@ class PreparedMatrix:
     def __init__(self, y: Tensor, sparse: bool = False) -> None:
         self._y, self._size = y, y.numel()
         self._few_rows = _few_rows(y) if sparse else None
-        self._met, self._shards = {False: 0, True: 0}, 1
+        self._met = {False: 0, True: 0}
         self._fixed: dict[bool, tuple[int, bits.Fixed]] = {}  # of either side, with the version of y
         self._kept: dict[str, tuple[int, Tensor]] = {}  # y in a lower precision, with the version of y
-
-    def of_shard(self, shards: int) -> PreparedMatrix:
-        """Returns the matrix with tables in common, for one of so many parts of a batch.
-
-        All parts are taken to be alike, so that it does not matter which of them have come before.
-        """
-        same = copy(self)
-        same._met, same._shards = {False: 0, True: 0}, shards
-        return same
 
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ y, or x @ yᵀ: (m, n) from (m, k), or (m, k) from (m, n)."""
@@ -81,7 +71,7 @@ class PreparedMatrix:
         if backend is None:
             return x @ y
         self._met[transposed] += rows
-        expected = (self._met[transposed] + rows) * self._shards // _ACROSS
+        expected = (self._met[transposed] + rows) // _ACROSS
         least = backend.bits_from or inf
         if y.shape[1] >= _NARROW and rows >= least and (y.is_contiguous() or expected >= least):
             states = bits.bits(x)

@@ -286,10 +286,6 @@ class SparseMatrix:
         self._columns = None if columns is None else pattern.select(columns, transposed)
         self._kept: dict[bool, tuple[int, Tensor]] = {}  # entries in compressed order, with their version
 
-    def of_shard(self, shards: int) -> SparseMatrix:
-        """Returns the matrix: its products do not depend on what has been multiplied before."""
-        return self
-
     def times(self, x: Tensor, transposed: bool = False) -> Tensor:
         """x @ matrix, or x @ matrixᵀ: (rows, n) from (rows, k), or (rows, k) from (rows, n)."""
         pattern, values = self._pattern, self._values

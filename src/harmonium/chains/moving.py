@@ -14,7 +14,7 @@ from harmonium._checks import Numbers
 from harmonium._states import join_rows
 from harmonium.backends import repeat
 from harmonium.chains.kernel import Info, Kernel, KernelState, not_a_step
-from harmonium.distributed import SHARDS, Distributed, as_shards
+from harmonium.distributed import Distributed, as_group
 from harmonium.machine import BoltzmannMachine, ClampLike, Hamiltonian, States, require_distribution
 
 Observer = Callable[[int, KernelState, Info], None]
@@ -32,7 +32,6 @@ def run(
     seed: int | torch.Generator,
     observer: Observer | None = None,
     distributed: None = None,
-    shards: int = SHARDS,
 ) -> KernelState: ...
 @overload
 def run(
@@ -45,7 +44,6 @@ def run(
     seed: int | torch.Generator,
     observer: Observer | None = None,
     distributed: Distributed = None,
-    shards: int = SHARDS,
 ) -> States: ...
 @torch.no_grad()
 def run(
@@ -58,7 +56,6 @@ def run(
     seed: int | torch.Generator,
     observer: Observer | None = None,
     distributed: Distributed = None,
-    shards: int = SHARDS,
 ) -> KernelState | States:
     """Runs independent chains, one a row.
 
@@ -73,10 +70,8 @@ def run(
         seed: source of all noise: an int, or a generator to advance.
         observer: called after every sweep with its number from 1, the ``KernelState`` and the diagnostics.
             None with ``distributed``, where no process has all chains.
-        distributed: processes that share the chains, as in ``harmonium.train``; all get the states. None:
-            this process by itself, with one stream of noise in place of one for each shard.
-        shards: with ``distributed``, into how many parts the chains are cut, a power of two that the number
-            of processes divides, at most the rows.
+        distributed: processes that share the chains, as in ``harmonium.train``; all get the states. Their
+            arguments are equal, and each has noise of its own. None: this process alone.
 
     Returns:
         For each layer (batch, width_l), new tensors; the whole ``KernelState`` where one was given. From
@@ -99,8 +94,8 @@ def run(
     generator = _random.as_generator(seed, machine.device)
     hamiltonian = machine.hamiltonian()
     require_distribution(hamiltonian)
-    dealt = as_shards(distributed, shards)
-    if dealt is not None and (observer is not None or isinstance(start, KernelState)):
+    group = as_group(distributed)
+    if distributed is not None and (observer is not None or isinstance(start, KernelState)):
         raise ValueError(
             "observer, start: expected no observer and no KernelState with distributed, where no process "
             "has all chains"
@@ -113,34 +108,13 @@ def run(
         return end._replace(states=_copy_given(end.states, start.states))
     begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
-    if dealt is None:
-        return _start(hamiltonian, kernel, begun, sweeps, generator, observer)
-    parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
-    ends = [
-        _start(
-            hamiltonian.select_rows(part).of_shard(dealt.number),
-            kernel,
-            [x[part] for x in begun],
-            sweeps,
-            noise,
-        )
-        for part, noise in parts
-    ]
-    whole: States = join_rows(dealt.all_gather(ends))
-    return whole
-
-
-def _start(
-    hamiltonian: Hamiltonian,
-    kernel: Kernel,
-    begun: States,
-    sweeps: int,
-    generator: torch.Generator,
-    observer: Observer | None = None,
-) -> States:
-    """Runs chains from states that have been checked, under a distribution that holds what is to be held."""
+    rows, generator = group.rows(len(begun[0]), "start"), group.own_noise(generator)
+    if group.size > 1:
+        hamiltonian, begun = hamiltonian.select_rows(rows), [x[rows] for x in begun]
     state = kernel.init(hamiltonian, hamiltonian.clamp_states(begun), generator, sweeps)
-    return _copy_given(run_kernel(hamiltonian, kernel, state, sweeps, generator, observer).states, begun)
+    end = run_kernel(hamiltonian, kernel, state, sweeps, generator, observer)
+    whole: States = join_rows(group.all_gather(_copy_given(end.states, begun)))
+    return whole
 
 
 def _copy_given(states: States, given: Sequence[Tensor]) -> States:

@@ -21,6 +21,7 @@ from harmonium.chains import Kernel
 from harmonium.cli.output import Unfinished, show
 from harmonium.cli.runs import load_machine
 from harmonium.data import BUILT_IN
+from harmonium.distributed import count_started
 from harmonium.ladder import Ladder, lead_to, load_ladder
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec
@@ -186,14 +187,9 @@ def as_device(name: str | None) -> torch.device:
     return device
 
 
-def count_processes() -> int:
-    """Returns the number of processes that torchrun started, 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def is_leading() -> bool:
     """Returns whether this process checks, prints and writes for all."""
-    return count_processes() == 1 or os.environ.get("RANK") == "0"
+    return count_started() == 1 or os.environ.get("RANK") == "0"
 
 
 def image_shape_of(text: str | None, known: Sequence[int] | None, needed: bool) -> tuple[int, ...]:

@@ -192,14 +192,12 @@ class TrainSettings(Watching, Steps, options.Chains, RuleSettings, Learning, Str
 
     Attributes:
         checkpoint_every: updates between two checkpoints; about a minute if not given.
-        shards: parts of a batch that processes share, under torchrun; 8 there if not given.
     """
 
     seed: options.Seed = 0
     device: options.Device | None = None
     threads: options.Threads | None = None
     checkpoint_every: Annotated[int | None, Setting(COUNT)] = None
-    shards: Annotated[int | None, Setting(method="chains")] = None
 
     @property
     def may_learn_images(self) -> bool:

@@ -25,7 +25,7 @@ from harmonium.coupled.kernels import (
     join_states,
     mark_differences,
 )
-from harmonium.distributed import SHARDS, Distributed, as_shards
+from harmonium.distributed import Distributed, as_group
 from harmonium.machine import (
     BoltzmannMachine,
     ClampLike,
@@ -87,6 +87,8 @@ class Meetings:
 
 def join_meetings(parts: Sequence[Meetings]) -> Meetings:
     """Joins the pairs of several meetings with the same lag."""
+    if len(parts) == 1:
+        return parts[0]
     sweeps = [int(part.times.sum()) for part in parts]  # each counts the units of one first chain once
     changed = sum(part.flip_rate * number for part, number in zip(parts, sweeps, strict=True))
     return Meetings(
@@ -111,7 +113,6 @@ def meet(
     clamp: ClampLike = None,
     seed: int | torch.Generator,
     distributed: Distributed = None,
-    shards: int = SHARDS,
 ) -> Meetings:
     """Runs pairs of chains from a common start until they meet (Jacob et al. 2020; Biswas et al. 2019).
 
@@ -124,10 +125,7 @@ def meet(
         max_sweeps: give up after so many sweeps of X; None never gives up. Capped pairs are marked.
         clamp: entries to hold, see ``chains.run``.
         seed: source of all noise: an int, or a generator to advance.
-        distributed: processes that share the pairs, as in ``harmonium.train``; all get the result. None: this
-            process by itself, with one stream of noise in place of one for each shard.
-        shards: with ``distributed``, into how many parts the pairs are cut, a power of two that the number of
-            processes divides, at most the pairs.
+        distributed: processes that share the pairs, as in ``chains.run``; all get the result.
 
     Raises:
         TypeError: another kind of coupling, no seed, or states that are not real numbers.
@@ -147,23 +145,17 @@ def meet(
     max_sweeps = None if max_sweeps is None else _checks.positive_int(max_sweeps, "max_sweeps", minimum=lag)
     hamiltonian = machine.hamiltonian()
     require_distribution(hamiltonian)
-    dealt = None if distributed is None else as_shards(distributed, shards)
     begun = initial_states(machine, hamiltonian, start, "start", generator)
     hamiltonian = hamiltonian.clamp(clamp, len(begun[0]))
 
-    def run(selected: Hamiltonian, states: States, noise: torch.Generator) -> Meetings:
-        return run_pairs(
-            selected, pair_kernel, states, k=lag, m=lag, lag=lag, max_sweeps=max_sweeps, generator=noise
-        )
-
-    if dealt is None:
-        return run(hamiltonian, begun, generator)
-    parts = zip(dealt.rows(len(begun[0]), "start"), dealt.generators(generator), strict=True)
-    met = [
-        run(hamiltonian.select_rows(part).of_shard(dealt.number), [x[part] for x in begun], noise)
-        for part, noise in parts
-    ]
-    return join_meetings(dealt.all_gather(met))
+    group = as_group(distributed)
+    rows, generator = group.rows(len(begun[0]), "start"), group.own_noise(generator)
+    if group.size > 1:
+        hamiltonian, begun = hamiltonian.select_rows(rows), [x[rows] for x in begun]
+    met = run_pairs(
+        hamiltonian, pair_kernel, begun, k=lag, m=lag, lag=lag, max_sweeps=max_sweeps, generator=generator
+    )
+    return join_meetings(group.all_gather(met))
 
 
 def run_pairs(

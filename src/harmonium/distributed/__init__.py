@@ -1,11 +1,9 @@
-"""Several processes that work as one: ``torch.distributed`` moves the numbers, shards keep the bits."""
+"""Several processes that work as one; ``torch.distributed`` moves the numbers."""
 
 from harmonium.distributed.group import (
-    SHARDS as SHARDS,
     Distributed as Distributed,
     Group as Group,
-    Shards as Shards,
-    as_shards as as_shards,
+    as_group as as_group,
+    count_started as count_started,
     init_process_group as init_process_group,
-    pairwise as pairwise,
 )

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeVar, final
+from typing import Any, Final, Literal, final
 
 import torch
 from torch import Tensor, distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from harmonium import _checks
+from harmonium import _device
 from harmonium.distributed.memory import common_memory
 
 TIMEOUT: Final = 600.0
 """Seconds after which a process gives up to wait for another that neither answers nor has died."""
 
-SHARDS: Final = 8
-"""Into how many parts work is cut where nothing else is asked for."""
+FLAGS: Final = 3
+"""Number of decisions that travel with every sum: to stop, to halt for a signal, to write a checkpoint."""
 
-T = TypeVar("T")
 Distributed = Literal["auto"] | dist.ProcessGroup | None
 
 
@@ -47,6 +46,38 @@ class Group:
         self.rank = 0 if processes is None else dist.get_rank(processes)
         self.is_rank_zero = self.rank == 0
         self._buffer: _SumBuffer | None = None
+        self._flags: Sequence[bool] = (False,) * FLAGS
+        self._raised: Tensor = torch.zeros(FLAGS)
+
+    def rows(self, number: int, name: str) -> slice:
+        """Returns which of so many rows are this process's: as even a split as can be, in their order.
+
+        Args:
+            number: Number of all rows; the first processes have the remainder, one more each.
+            name: the argument that has them.
+
+        Raises:
+            ValueError: fewer rows than processes.
+        """
+        if number < self.size > 1:
+            raise ValueError(
+                f"{name}: expected at least one for each of {self.size} processes, received {number}"
+            )
+        each, rest = divmod(number, self.size)
+        start = self.rank * each + min(self.rank, rest)
+        return slice(start, start + each + (self.rank < rest))
+
+    def share(self, number: int, name: str) -> int:
+        """Returns how many of so many chains are this process's, as ``rows`` has it."""
+        rows = self.rows(number, name)
+        return int(rows.stop - rows.start)
+
+    def own_noise(self, generator: torch.Generator) -> torch.Generator:
+        """Returns noise of this process's own, from a generator alike in all; one process goes on with it."""
+        if self.size == 1:
+            return generator
+        drawn = torch.randint(1 << 62, (self.size,), generator=generator, device=generator.device)
+        return torch.Generator(generator.device).manual_seed(drawn.tolist()[self.rank])
 
     def all_reduce_any(self, *flags: bool) -> list[bool]:
         """Returns for every flag whether a process has raised it."""
@@ -71,13 +102,31 @@ class Group:
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Sums each of several tensors over the processes, in one dtype on one device.
 
-        The sums stand in memory that the next call with the same shapes writes over.
+        The decisions of all processes travel with the sum (``agree``). The sums stand in memory that the next
+        call with the same shapes writes over.
         """
         if self.size == 1:
             return [*tensors]
+        flags = torch.tensor(self._flags, dtype=tensors[0].dtype)
+        tensors = [*tensors, _device.to_device(flags, tensors[0].device)]
         if self._buffer is None or self._buffer.shapes != [x.shape for x in tensors]:
             self._buffer = _SumBuffer(tensors, self, self._processes)
-        return self._buffer.all_reduce_sum(tensors)
+        *sums, self._raised = self._buffer.all_reduce_sum(tensors)
+        return sums
+
+    def agree(self, *flags: bool) -> list[bool]:
+        """Hands in decisions for the next sum, and returns those that were in the last one.
+
+        So no update waits for them, and all processes act upon them after the same one.
+
+        Args:
+            flags: ``FLAGS`` of them.
+
+        Returns:
+            For each, whether a process had raised it.
+        """
+        self._flags = flags
+        return [x > 0 for x in self._raised.tolist()]
 
     def all_gather(self, value: Any) -> list[Any]:
         """Returns the values of all processes, in their order; anything that can be pickled."""
@@ -107,188 +156,71 @@ class Group:
 class _SumBuffer:
     """Memory for sums over processes of tensors of some shapes, which lie there end to end.
 
-    Processes of one computer read each other's terms where they have memory in common. Others add up a part
-    of the entries each and hand it to all: a reduction as one does it in a ring, with as many bytes, but in
-    an order that does not depend on when what arrives.
+    Processes of one computer read each other's terms where they have memory in common. Others send them.
     """
 
     def __init__(self, like: Sequence[Tensor], group: Group, processes: dist.ProcessGroup | None) -> None:
         self.shapes = [x.shape for x in like]
         self._lengths, self._processes, self._rank = [x.numel() for x in like], processes, group.rank
-        self._length = sum(self._lengths)
-        part = -(-self._length // group.size)  # the last part is filled up with zeros
-        self._total = like[0].new_zeros(part * group.size)
+        self._total = like[0].new_empty(sum(self._lengths))
         self._common: Tensor | None = None
         if like[0].device.type == "cpu":
-            shape = (2, group.size, self._length)
+            shape = (2, group.size, len(self._total))
             self._common = common_memory(shape, like[0].dtype, group.all_gather, group.rank)
-        if self._common is None:
-            self._own = torch.zeros_like(self._total)
-            self._parts = torch.zeros_like(self._total).view(group.size, part)
-        else:
-            self._turn, self._signal = 0, torch.zeros(1)
+        self._turn, self._signal = 0, torch.zeros(1)
 
     def all_reduce_sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Returns the sums; they stand until the next call."""
-        flat = self._own[: self._length] if self._common is None else self._common[self._turn, self._rank]
+        total, common = self._total, self._common
+        flat = total if common is None else common[self._turn, self._rank]
         torch.cat([x.flatten() for x in tensors], out=flat)
-        if self._common is None:
-            self._send()
+        if common is None:
+            dist.all_reduce(total, group=self._processes)
         else:
-            self._read(self._common[self._turn])
-        totals = torch.split(self._total[: self._length], self._lengths)
-        return [total.view(shape) for total, shape in zip(totals, self.shapes, strict=True)]
-
-    def _read(self, terms: Tensor) -> None:
-        """Fills the total from the terms of all processes, (size, length), when all have written."""
-        dist.all_reduce(self._signal, group=self._processes)
-        left, right = (pairwise(part, torch.add) for part in terms.chunk(2))
-        torch.add(left, right, out=self._total[: self._length])
-        # Until the next message, others may still read what is here.
-        self._turn = 1 - self._turn
-
-    def _send(self) -> None:
-        """Fills the total by messages."""
-        if len(self._parts) == 2:  # in any order, and with the fewest copies
-            dist.all_reduce(self._own, group=self._processes)
-            self._total = self._own
-            return
-        dist.all_to_all_single(self._parts.view(-1), self._own, group=self._processes)
-        # Its name of old is deprecated from torch 2.13 on.
-        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        gather(self._total, pairwise(self._parts, Tensor.add_), group=self._processes)
+            dist.all_reduce(self._signal, group=self._processes)  # all have written
+            first, second, *rest = common[self._turn]
+            torch.add(first, second, out=total)  # in two thirds of the time of one sum of all
+            for term in rest:
+                total += term
+            # Until the next message, others may still read what is here.
+            self._turn = 1 - self._turn
+        sums = torch.split(total, self._lengths)
+        return [x.view(shape) for x, shape in zip(sums, self.shapes, strict=True)]
 
 
-def pairwise(terms: Iterable[T], add: Callable[[T, T], T]) -> T:
-    """Sums a power of two of terms, neighbours first, each as soon as it is made.
-
-    So it does not matter which processes add which of them, as long as neighbours are together.
-    """
-    sums = list[T]()
-    for count, term in enumerate(terms, 1):
-        total = term
-        for _ in range((count & -count).bit_length() - 1):  # as often as 2 divides the count
-            total = add(sums.pop(), total)
-        sums.append(total)
-    (total,) = sums
-    return total
-
-
-@final
-class Shards:
-    """Parts of some work, each with noise of its own, which the processes of a group share out.
-
-    The cut depends on the number of shards alone, and what they make is put together in one order: so 1, 2,
-    4, ... processes get the same bits.
-
-    Args:
-        group: the processes.
-        number: Number of shards, a power of two that the number of processes divides.
-
-    Attributes:
-        local: Shards of this process, in rising order.
-
-    Raises:
-        ValueError: another number.
-    """
-
-    def __init__(self, group: Group, number: int = SHARDS) -> None:
-        _checks.positive_int(number, "shards")
-        if number & (number - 1) or number % group.size:
-            raise ValueError(
-                f"shards: expected a power of two that the number of processes, {group.size}, divides, "
-                f"received {number}"
-            )
-        self.group, self.number = group, number
-        per_process = number // group.size
-        self.local = range(group.rank * per_process, (group.rank + 1) * per_process)
-
-    def generators(
-        self, generator: torch.Generator, device: torch.device | None = None
-    ) -> list[torch.Generator]:
-        """Returns noise for each of this process's shards, from a generator alike in all processes.
-
-        Args:
-            generator: Source of their seeds; one of a GPU is waited for.
-            device: where the noise is needed; None: that of the generator.
-        """
-        drawn = torch.randint(1 << 62, (self.number,), generator=generator, device=generator.device)
-        words = drawn.tolist()
-        return [torch.Generator(device or drawn.device).manual_seed(words[shard]) for shard in self.local]
-
-    def divide(self, number: int, name: str) -> int:
-        """Divides a number by the number of shards.
-
-        Args:
-            number: The number for all shards together.
-            name: Name of the argument, for messages.
-
-        Raises:
-            ValueError: a number that the shards do not divide.
-        """
-        if number % self.number:
-            raise ValueError(f"{name}: expected a multiple of the {self.number} shards, received {number}")
-        return number // self.number
-
-    def rows(self, number: int, name: str) -> list[slice]:
-        """Cuts rows into shards, in their order; returns the slices of this process's shards.
-
-        Args:
-            number: Number of all rows, split as evenly as possible; every shard gets at least one.
-            name: the argument that has them.
-
-        Raises:
-            ValueError: fewer rows than shards.
-        """
-        if number < self.number:
-            raise ValueError(
-                f"{name}: expected at least one for each of {self.number} shards, received {number}"
-            )
-        starts = [-(-shard * number // self.number) for shard in range(self.number + 1)]
-        return [slice(starts[shard], starts[shard + 1]) for shard in self.local]
-
-    def all_gather(self, values: Iterable[Any]) -> list[Any]:
-        """Returns the values of all shards, in their order, from those of this process's own shards."""
-        return [value for part in self.group.all_gather(list(values)) for value in part]
-
-
-def as_shards(distributed: Distributed, number: int) -> Shards | None:
-    """Returns the shards for the arguments ``distributed`` and ``shards``; None: one process, in one piece.
+def as_group(distributed: Distributed) -> Group:
+    """Returns the processes of the argument ``distributed``; None: this one alone.
 
     Args:
         distributed: "auto": all processes of the default group of ``torch.distributed``, or this one where it
             was started alone; or a process group.
-        number: as for ``Shards``.
 
     Raises:
         TypeError: anything else.
-        ValueError: several processes were started and no argument says how they work together; or as
-            ``Shards``.
+        ValueError: "auto" in one of several processes (``WORLD_SIZE``) that have no group yet.
     """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    there = dist.is_available() and dist.is_initialized()
     if distributed is None:
-        if started > 1:
-            raise ValueError(
-                f'distributed: expected "auto" in one of {started} processes (WORLD_SIZE), received None, '
-                "with which each would train a machine of its own; call "
-                'torch.distributed.init_process_group("gloo") and write distributed="auto"'
-            )
-        return None
+        return Group()
     if distributed == "auto":
-        if started > 1 and not there:
+        there = dist.is_available() and dist.is_initialized()
+        if count_started() > 1 and not there:
             raise ValueError(
-                f"distributed: expected a process group in one of {started} processes (WORLD_SIZE), received "
-                '"auto" before there is one; call torch.distributed.init_process_group("gloo") first, or '
-                '"nccl" with a GPU for each'
+                f"distributed: expected a process group in one of {count_started()} processes (WORLD_SIZE), "
+                'received "auto" before there is one; call torch.distributed.init_process_group("gloo") '
+                'first, or "nccl" with a GPU for each'
             )
-        return Shards(Group(dist.group.WORLD if there else None), number)
+        return Group(dist.group.WORLD if there else None)
     if not isinstance(distributed, dist.ProcessGroup):
         received = type(distributed).__name__
         raise TypeError(
             f'distributed: expected None, "auto" or a torch.distributed.ProcessGroup, received {received}'
         )
-    return Shards(Group(distributed), number)
+    return Group(distributed)
+
+
+def count_started() -> int:
+    """Returns how many processes a launcher such as ``torchrun`` has started (``WORLD_SIZE``)."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager
@@ -309,7 +241,7 @@ def init_process_group(device: str | torch.device = "cpu", timeout: float = TIME
     Raises:
         RuntimeError: there is a process group already, or the others do not come.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = count_started()
     if size == 1:
         yield
         return

@@ -23,4 +23,3 @@ from harmonium.learning.parametrisation import (
 )
 from harmonium.learning.ptt import LadderChains as LadderChains
 from harmonium.learning.rule import Estimate as Estimate, Rule as Rule
-from harmonium.learning.sharded import Sharded as Sharded

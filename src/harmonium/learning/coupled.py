@@ -86,9 +86,9 @@ class CoupledChains(Expectation):
             return request.add_exact()
         hamiltonian, v, generator = request.hamiltonian, request.v, request.generator
         state = self._own(request.state)
-        pairs = request.chains_of_this_shard(None if self.clamped else self.chains, "chains")
-        if self.chains is None:
-            pairs *= 1 + self.antithetic
+        alike = 1 + self.antithetic  # pairs that start alike, which no split parts
+        chains = None if self.clamped or self.chains is None else self.chains // alike
+        pairs = alike * request.own_chains(chains, "chains")
         k = self.k if state is None else max(self.k, state.k)
         m = k + self.m - self.k
         if self.max_sweeps is not None:

@@ -25,13 +25,15 @@ from harmonium.chains import (
     relax_alone,
     run_kernel,
 )
-from harmonium.distributed import Shards
+from harmonium.distributed import Group
 from harmonium.machine import Hamiltonian, Statistics
 from harmonium.sums import MAX_MISSING_STATES, HiddenStates, expect, few_states, lists_hidden_states
 
 Start = Literal["data", "persistent", "noise"]
 StepSchedule = Literal["hyperbolic", "cosine"]
 
+ALONE = Group()
+"""The one process of a request that no others share."""
 FILLING_SWEEPS = 10
 """Least Gibbs sweeps that draw what a row does not observe, from independent units (docs/decisions/0002)."""
 
@@ -85,7 +87,7 @@ class ExpectationRequest:
         complete: whether every entry of v is observed.
         fields: Fields of hidden layers given v, where one side of a gradient has made them for the other.
         tables: Hidden states that one side of a gradient has listed, for the other too; none: it has not.
-        shards: Shards of which this request is one; ``weight`` has its share of the rows. None: it is all.
+        group: processes that share the rows and chains; ``weight`` has this one's share of the rows.
         parameters: the learnable parameters by name, for what may ask to go back to them (``control``); None
             where they are not known.
         supported: whether all entries of v that are observed are known to be states of their units.
@@ -101,15 +103,13 @@ class ExpectationRequest:
     row_weights: Tensor | None = None
     fields: dict[int, Tensor] = field(default_factory=dict)
     tables: list[HiddenStates] = field(default_factory=list)
-    shards: Shards | None = None
+    group: Group = ALONE
     parameters: Mapping[str, Tensor] | None = None
     supported: bool = False
 
-    def chains_of_this_shard(self, number: int | None, name: str) -> int:
-        """Returns the chains of this shard where ``number`` are those of all; None: one a row."""
-        if number is None:
-            return len(self.v)
-        return number if self.shards is None else self.shards.divide(number, name)
+    def own_chains(self, number: int | None, name: str) -> int:
+        """Returns the chains of this process where ``number`` are those of all; None: one a row."""
+        return len(self.v) if number is None else self.group.share(number, name)
 
     @property
     def row_weight(self) -> float | Tensor:
@@ -154,9 +154,9 @@ class ExpectationRequest:
         chosen = (~lacks, lacks & ~sampled, sampled)
         return [self.select_rows(rows, rows is chosen[0]) for rows in chosen if bool(rows.any())]
 
-    def select_rows(self, rows: Tensor | slice, complete: bool) -> ExpectationRequest:
-        """The part of some rows, a slice or (batch,) booleans: weights of all parts add up to the whole."""
-        places = rows if isinstance(rows, slice) else _device.selected_indices(rows, self.v.device)
+    def select_rows(self, rows: Tensor, complete: bool) -> ExpectationRequest:
+        """The part of some rows, (batch,) booleans: weights of all parts add up to the whole."""
+        places = _device.selected_indices(rows, self.v.device)
         v = self.v[places]
         share, weights = len(v) / len(self.v), None
         if self.row_weights is not None:
@@ -415,7 +415,7 @@ class FreeChains(Expectation):
             if not isinstance(state, KernelState) or state.fields or state.known is not None:
                 state = self.go_on(hamiltonian, state, generator)
         else:
-            chains = request.chains_of_this_shard(None if self.start == "data" else self.chains, "chains")
+            chains = request.own_chains(None if self.start == "data" else self.chains, "chains")
             seen = request.complete if self.start == "data" else None
             fresh = begin(hamiltonian, request.v, chains, self.start, generator, request.fields, seen)
             state = kernel.init(hamiltonian, fresh.states, generator, self.sweeps)

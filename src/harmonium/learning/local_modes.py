@@ -49,7 +49,7 @@ class LocalModes(Expectation):
         if self.clamped and request.exact:
             return request.add_exact()
         generator = request.generator
-        chains = request.chains_of_this_shard(None if self.clamped else self.chains, "chains")
+        chains = request.own_chains(None if self.clamped else self.chains, "chains")
         hamiltonian = request.hamiltonian.clamp(request.v if self.clamped else None, chains, request.complete)
         row_weights = request.row_weights if self.clamped else None
         noise = [hamiltonian.pure_noise(l, chains, generator) for l in range(len(hamiltonian.layers))]

@@ -133,7 +133,7 @@ class MeanField(Expectation):
 
     def _start(self, request: ExpectationRequest) -> Tensor | Point:
         hamiltonian, v, state, generator = request.hamiltonian, request.v, request.state, request.generator
-        rows = request.chains_of_this_shard(self.solutions, "solutions")
+        rows = request.own_chains(self.solutions, "solutions")
         if self.start == "noise":
             return hamiltonian.visible_states(begin(hamiltonian, v, rows, "noise", generator).states)
         if state is not None:

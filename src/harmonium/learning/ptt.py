@@ -46,8 +46,6 @@ class LadderChains(Expectation):
         self.follower = follower
 
     def add(self, request: ExpectationRequest) -> Outcome:
-        if request.shards is not None:
-            raise ValueError("rule: expected another one than ptt with distributed, which has one reservoir")
         hamiltonian, parameters, generator = request.hamiltonian, request.parameters or {}, request.generator
         if request.state is None:
             state = self.follower.begin(hamiltonian, len(request.v), parameters, generator)

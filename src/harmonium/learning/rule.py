@@ -15,8 +15,10 @@ from torch import Tensor
 from harmonium import _checks, _device, _random
 from harmonium._checks import Numbers
 from harmonium.chains import GibbsLangevin, Langevin
+from harmonium.distributed import Group
 from harmonium.learning.centring import PreviousBatch
 from harmonium.learning.expectation import (
+    ALONE,
     ClampedChains,
     Enumeration,
     Expectation,
@@ -26,7 +28,7 @@ from harmonium.learning.expectation import (
     StepControl,
 )
 from harmonium.learning.parametrisation import Parametrisation, centred_pullback
-from harmonium.machine import BoltzmannMachine, Statistics
+from harmonium.machine import BoltzmannMachine, Hamiltonian, Statistics
 
 P = ParamSpec("P")
 Bias = Literal["exact", "unbiased", "asymptotic", "biased"]
@@ -130,6 +132,8 @@ class Rule:
         row_weights: Tensor | None = None,
         observed: bool | None = None,
         supported: bool = False,
+        group: Group = ALONE,
+        share: float = 1.0,
     ) -> Estimate:
         """Estimates the gradient as ``gradient`` does, from what is known to fit: nothing is checked.
 
@@ -141,16 +145,22 @@ class Rule:
             row_weights: Row weights, (batch,), above 0 and of mean 1; None means uniform.
             observed: whether all of v is; None: not known.
             supported: whether all of v that is observed is known to lie in the support of its units.
+            group: processes that make this call together, each with rows, a state and noise of its own. Their
+                statistics are added, and all get the gradient of all rows.
+            share: weight of these rows as a share of those of all processes.
         """
         hamiltonian = parametrisation.hamiltonian()
         sums = Statistics(hamiltonian)
         complete = _checks.observed(v) if observed is None else observed
         request = ExpectationRequest(
-            hamiltonian, v, generator, sums, complete, row_weights=row_weights,
+            hamiltonian, v, generator, sums, complete, share, row_weights=row_weights,
             parameters=parametrisation.parameters,
             supported=supported,
+            group=group,
         )  # fmt: skip
         centre, diagnostics, kept = self.add(request, state)
+        if group.size > 1:
+            sums, centre = _sum_over(group, hamiltonian, sums, centre, diagnostics)
         direction = (
             self.direction(parametrisation, sums, centre) if self.centred else parametrisation.pullback(sums)
         )
@@ -306,6 +316,28 @@ class Rule:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _sum_over(
+    group: Group,
+    hamiltonian: Hamiltonian,
+    sums: Statistics,
+    centre: list[Tensor],
+    diagnostics: Mapping[str, float | Tensor],
+) -> tuple[Statistics, list[Tensor]]:
+    """Returns the statistics and offsets of all processes together, equal in each.
+
+    Gradients are not added: that of centred statistics is not linear in them.
+    """
+    for value in diagnostics.values():  # one that is not finite has to be seen by all processes
+        sums.thetas[0][0].add_(0.0 * value)
+    thetas = [theta for layer in sums.thetas for theta in layer]
+    totals = iter(group.all_reduce_sum([*thetas, *sums.products, *centre]))
+    together = Statistics(hamiltonian)
+    together.add_sums(
+        [[next(totals) for _ in layer] for layer in sums.thetas], [next(totals) for _ in sums.products]
+    )
+    return together, [*totals]
 
 
 def recipe(make: Callable[P, Rule]) -> Callable[P, Rule]:

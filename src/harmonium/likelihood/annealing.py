@@ -17,7 +17,7 @@ from harmonium._checks import Numbers
 from harmonium._states import join_rows, record
 from harmonium.backends import Recording, half_steps, pays
 from harmonium.chains import Gibbs, KernelState, Tempering, climb, fill_hidden, run_kernel
-from harmonium.distributed import SHARDS, Distributed, as_shards
+from harmonium.distributed import Distributed, as_group
 from harmonium.likelihood.log_partition import WITHOUT_DATA, LogPartition
 from harmonium.machine import BoltzmannMachine, Hamiltonian, Part, States, fitted, require_distribution
 
@@ -40,7 +40,6 @@ def ais(
     reverse: bool = True,
     seed: int | torch.Generator = 0,
     distributed: Distributed = None,
-    shards: int = SHARDS,
 ) -> LogPartition:
     """Estimates ln Z of any machine by annealing from independent units (Salakhutdinov & Murray 2008).
 
@@ -69,9 +68,7 @@ def ais(
         weights: Row weights of ``data``, (rows,), at least 0 and not all 0; None means uniform.
         reverse: whether to run the reverse bound (it doubles the time).
         seed: an int or a generator.
-        distributed: processes that share the runs, as in ``harmonium.train``; all get the result.
-        shards: with ``distributed``, into how many parts the runs are cut, as even as can be: a power of two
-            that the number of processes divides, and no more than ``chains``.
+        distributed: processes that share the runs, as in ``chains.run``; all get the result.
 
     Returns:
         Both bounds, the estimate, its standard error and the effective sample size, with all that speaks
@@ -94,8 +91,8 @@ def ais(
     """
     chains = _checks.positive_int(chains, "chains", minimum=2)
     betas = read_temperatures(temperatures)
-    dealt = as_shards(distributed, shards)
-    parts = [slice(0, chains)] if dealt is None else dealt.rows(chains, "chains")
+    group = as_group(distributed)
+    part = group.rows(chains, "chains")
     generator = _random.as_generator(seed, machine.device)
     target = machine.hamiltonian()
     require_distribution(target)
@@ -113,25 +110,16 @@ def ais(
     base = _fit_base(machine, fill_hidden(target, visible, generator).states, weights)
     log_base = base.log_partition_of_independent()
 
-    def anneal_part(
-        hamiltonian: Hamiltonian, part: slice, noise: torch.Generator, start: States | None
-    ) -> tuple[Tensor, States]:
-        if start is None:
-            independent = base.draw_independent(part.stop - part.start, noise)
-            return anneal_chains(hamiltonian, base, betas, independent, noise)
-        return anneal_chains(
-            hamiltonian, base, betas[::-1], _mix(hamiltonian, [x[part] for x in start], noise), noise
-        )
-
     def anneal(start: States | None = None) -> tuple[Tensor, States]:
         """Anneals all runs from the base, or back to it from states; returns log weights and final states."""
-        if dealt is None:
-            return anneal_part(target, parts[0], generator, start)
-        noise = zip(parts, dealt.generators(generator), strict=True)
-        done = dealt.all_gather(
-            [anneal_part(target.of_shard(dealt.number), part, stream, start) for part, stream in noise]
+        noise = group.own_noise(generator)
+        if start is None:
+            states, path = base.draw_independent(part.stop - part.start, noise), betas
+        else:
+            states, path = _mix(target, [x[part] for x in start], noise), betas[::-1]
+        joined: tuple[Tensor, States] = join_rows(
+            group.all_gather(anneal_chains(target, base, path, states, noise))
         )
-        joined: tuple[Tensor, States] = join_rows(done)
         return joined
 
     log_weights, ends = anneal()

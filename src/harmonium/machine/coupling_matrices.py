@@ -28,14 +28,6 @@ class CouplingMatrices(tuple[Tensor, ...]):
 
     patterns: Sequence[SparsityPattern | None] = ()
     spare: Collection[int] = ()
-    _whole: CouplingMatrices | None = None  # of which these are for one of so many shards
-    _shards: int = 1
-
-    def of_shard(self, shards: int) -> CouplingMatrices:
-        """Returns them for one of so many parts of a batch, with what does not depend on rows in common."""
-        same = CouplingMatrices(self)
-        same._whole, same._shards, same.patterns = self, shards, self.patterns
-        return same
 
     def matrix(self, edge: int) -> Tensor:
         """Returns J of an edge as a matrix, (width_l, width_m), differentiable.
@@ -54,15 +46,11 @@ class CouplingMatrices(tuple[Tensor, ...]):
     @cached_property
     def transposed(self) -> tuple[Tensor, ...]:
         """Jᵀ of every coupling as a matrix, rows contiguous; made at first use."""
-        if self._whole:
-            return self._whole.transposed
         return tuple(self.matrix(edge).t().contiguous() for edge in range(len(self)))
 
     @cached_property
     def factors(self) -> tuple[PreparedMatrix | SparseMatrix, ...]:
         """Every coupling, to multiply with."""
-        if self._whole:
-            return tuple(factor.of_shard(self._shards) for factor in self._whole.factors)
         factors: list[PreparedMatrix | SparseMatrix] = [*map(PreparedMatrix, self)]
         for edge, pattern in enumerate(self.patterns):
             if pattern is not None:
@@ -72,15 +60,13 @@ class CouplingMatrices(tuple[Tensor, ...]):
     @cached_property
     def parts(self) -> tuple[tensor_cores.Couplings, ...]:
         """Every coupling, for the matrix units of a GPU."""
-        return self._whole.parts if self._whole else tuple(map(tensor_cores.Couplings, self))
+        return tuple(map(tensor_cores.Couplings, self))
 
     def in_turn(self, edge: int, make: Callable[[Tensor], Any]) -> Any:
         """Returns what is made of the entries of a sparse inner edge to draw its units in turn.
 
         It is made at first use, and again where J has changed since.
         """
-        if self._whole:
-            return self._whole.in_turn(edge, make)
         version = -1 if self[edge].is_inference() else self[edge]._version
         if self._in_turn.get(edge, (None,))[0] != version:
             self._in_turn[edge] = version, make(self[edge])
@@ -92,7 +78,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
 
     def forget_digits(self) -> None:
         """Gives back the memory of what matrix units multiply, which is made again where it is asked for."""
-        for each in (self._whole or self).__dict__.get("parts", ()):
+        for each in vars(self).get("parts", ()):
             each.forget()
 
     @cached_property
@@ -105,9 +91,7 @@ class CouplingMatrices(tuple[Tensor, ...]):
         if self._of_columns.get(key, (None, None))[1] is not columns:  # as in a copy, which has others
             J, pattern = self[edge], self.patterns[edge]
             made: Columns
-            if self._whole:
-                made = self._whole.columns(edge, above, columns).of_shard(self._shards)
-            elif pattern is not None:
+            if pattern is not None:
                 made = SparseMatrix(J, pattern, columns, above)
             else:
                 made = PreparedMatrix(J[columns].t() if above else J[:, columns], sparse=True)

@@ -153,12 +153,6 @@ class Hamiltonian:
         object.__setattr__(same, "J", J)
         return same
 
-    def of_shard(self, shards: int) -> Hamiltonian:
-        """Returns a copy for one of so many shards: last bits do not depend on what others multiply."""
-        same = copy(self)
-        object.__setattr__(same, "J", self.J.of_shard(shards))
-        return same
-
     def is_clamped(self, layer: int) -> bool:
         """Returns whether every entry of a layer is clamped."""
         return self.held is not None and self.held.is_clamped(layer)

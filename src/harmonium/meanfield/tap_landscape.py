@@ -12,7 +12,7 @@ from torch import Tensor
 from harmonium import _checks, _html, _random
 from harmonium._checks import Numbers
 from harmonium._states import join_rows
-from harmonium.distributed import SHARDS, Distributed, as_shards
+from harmonium.distributed import Distributed, as_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.meanfield.fixed_point import DampingLike, prepare, solve
 from harmonium.meanfield.plefka import Plefka
@@ -100,7 +100,6 @@ def landscape(
     damping: DampingLike = "adaptive",
     max_sweeps: int = 1000,
     distributed: Distributed = None,
-    shards: int = SHARDS,
 ) -> Landscape:
     """Finds the TAP solutions from every row of X, each of them once (Tramel et al. 2018, Sec. VII.3).
 
@@ -114,10 +113,7 @@ def landscape(
         tolerance: see ``naive``; well below the resolution.
         damping: see ``tap``.
         max_sweeps: see ``naive``; starts that take more belong to no basin.
-        distributed: processes that share the starts, as in ``harmonium.train``; all get the result. None:
-            this process by itself.
-        shards: with ``distributed``, into how many parts the starts are cut, a power of two that the number
-            of processes divides, at most the starts.
+        distributed: processes that share the starts, as in ``chains.run``; all get the result.
 
     Raises:
         ValueError: shapes or numbers out of range, or no start that converges.
@@ -134,16 +130,11 @@ def landscape(
         raise ValueError(f'order: expected 2 with solver="{solver}", received {order}; others are of "tap"')
     _checks.real(resolution, "resolution", low=torch.finfo(torch.float64).tiny)
     hamiltonian, starts = prepare(machine, X, None)
-    dealt = as_shards(distributed, shards)
-    parts = [slice(None)] if dealt is None else dealt.rows(len(starts), "X")
-
-    def solve_part(part: slice) -> Solution:
-        sharded = hamiltonian if dealt is None else hamiltonian.of_shard(dealt.number)
-        scheme = Plefka(sharded, order) if solver == "tap" else SOLVERS[solver](sharded)
-        return solve(scheme, starts[part], tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
-
-    solved = list(map(solve_part, parts))
-    whole: Solution = join_rows(solved if dealt is None else dealt.all_gather(solved))
+    processes = as_group(distributed)
+    own = starts[processes.rows(len(starts), "X")]
+    scheme = Plefka(hamiltonian, order) if solver == "tap" else SOLVERS[solver](hamiltonian)
+    solved = solve(scheme, own, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    whole: Solution = join_rows(processes.all_gather(solved))
     settled = torch.nonzero(whole.converged).squeeze(-1)
     if len(settled) == 0:
         raise ValueError(

@@ -18,7 +18,10 @@ _CHUNK: Final = 1 << 20  # entries that are checked at once, which bounds the me
 
 
 class Batch(NamedTuple):
-    """The rows of one update, (rows, width), with their weights, (rows,), and which of the data they are."""
+    """The rows of one update, (rows, width), and which of the data they are; the weights of all its rows.
+
+    Of several processes ``v`` and ``where`` are those of this one, and the weights, (size,), those of all.
+    """
 
     v: Tensor
     weights: Tensor | None
@@ -48,6 +51,7 @@ class RowBatches:
         tensor: All rows as they lie in memory; None where they are made row by row or lie in a file.
         weights: Weights of all rows, (rows,) float64, relative to their mean; None: all count alike.
         per_epoch: updates after which every row has been seen, the last batch possibly reaching beyond.
+        part: which rows of every batch this process takes; None: all, there are no others.
     """
 
     def __init__(
@@ -74,17 +78,22 @@ class RowBatches:
         self._orders: dict[int, Tensor] = {}
         self._reader = None if rows.in_memory else ThreadPoolExecutor(1, "harmonium-rows")
         self._ahead: tuple[int, Future[Batch]] | None = None
+        self.part: slice | None = None
         self.checked, self.observed, self.per_epoch = checked, observed, self.updates(1)
 
     def take(self, step: int, count: int = 1) -> Batch:
         """Returns the batch after ``step`` earlier ones; of checked rows in memory ``count`` batches."""
         if self._reader is None:
-            return self._read(step, count)
+            return self._read(step, count, self.part)
         if self._ahead is None or self._ahead[0] != step:
-            self._ahead = step, self._reader.submit(self._read, step)
+            self._ahead = step, self._reader.submit(self._read, step, 1, self.part)
         batch = self._ahead[1].result()
-        self._ahead = step + 1, self._reader.submit(self._read, step + 1)
+        self._ahead = step + 1, self._reader.submit(self._read, step + 1, 1, self.part)
         return batch
+
+    def take_whole(self, step: int) -> Batch:
+        """Returns the batch after ``step`` earlier ones with the rows of all processes."""
+        return self._read(step)
 
     def indices(self, step: int, count: int = 1) -> Tensor:
         """Returns the rows of ``count`` updates after ``step`` earlier ones: (count · size,) int64."""
@@ -145,13 +154,15 @@ class RowBatches:
         if self._reader is not None:
             self._reader.shutdown(cancel_futures=True)
 
-    def _read(self, step: int, count: int = 1) -> Batch:
+    def _read(self, step: int, count: int = 1, part: slice | None = None) -> Batch:
         where = self.indices(step, count)
+        weights = None if self.weights is None else self.weights[where]
+        where = where if part is None else where[part]
         if self.checked and self.tensor is not None:
             v = self.tensor.index_select(0, where.to(self.tensor.device)).to(self._rows.dtype)
         else:
             v = self._rows.take(where, checked=self.checked)
-        return Batch(v, None if self.weights is None else self.weights[where], where)
+        return Batch(v, weights, where)
 
     def _places(self, epoch: int, start: int, stop: int) -> Tensor:
         """Returns the rows at places ``start`` to ``stop`` in the order of an epoch."""

@@ -36,7 +36,7 @@ def served(state: TrainingState) -> bool:
     rule, climber, enough = settings.rule, state.optimizer, state.total >= choice.LEAST_UPDATES
     if not (choice.COMPILED and enough and isinstance(rule, Rule) and rule.gibbs_chains):
         return False
-    if settings.distributed is not None or settings.transform is not None or settings.precision != "float32":
+    if state.group.size > 1 or settings.transform is not None or settings.precision != "float32":
         return False
     if (
         any(not isinstance(x, L2) or x.edges is not None for x in settings.pulls())

@@ -67,7 +67,8 @@ class DivergenceMonitor:
         """Hands over the batch of the next update; the first is where the run begins."""
         if math.isnan(self._state.limit):
             noise = 1.0 if all(layer.discrete for layer in self.hamiltonian().layers) else _REAL
-            self._state.limit = _ABSURD * self._slack * max(noise, float(energy_gap(self.hamiltonian(), v)))
+            gap = float(energy_gap(self.hamiltonian(), v))
+            self._state.limit = _ABSURD * self._slack * max(noise, self._state.group.broadcast(gap))
         self.v = v
 
     def is_due(self, step: int) -> bool:
@@ -105,7 +106,9 @@ class DivergenceMonitor:
         """
         if step == self._checked and not whole:
             return None
-        norm, self.weight_norm, *gap = numbers or self._numbers(whole or self.is_due(step)).tolist()
+        measured = numbers or self._numbers(whole or self.is_due(step)).tolist()
+        # The gap is that of the rows of rank 0, by which all processes go on or end.
+        norm, self.weight_norm, *gap = self._state.group.broadcast(measured)
         self._gap, self._checked = gap[0] if gap else self._gap, step
         cause = ""
         if not math.isfinite(norm):

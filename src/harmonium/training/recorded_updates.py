@@ -37,8 +37,8 @@ def find_obstacle(state: TrainingState) -> str | None:
         return ""
     if state.total < choice.LEAST_UPDATES:
         return f"a run of fewer than {choice.LEAST_UPDATES} updates is not worth a recording"
-    if settings.distributed is not None:
-        return "the host reads what shards note"
+    if state.group.size > 1:
+        return "several processes sum their statistics"
     if not isinstance(rule, Rule):
         return "the rule is not one of harmonium.rules"
     if not rule.is_steady:

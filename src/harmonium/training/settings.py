@@ -18,7 +18,7 @@ from torch import Tensor
 from harmonium import _checks, _random
 from harmonium._settings import COUNT, AtLeast0, Checked, Count, Interval, Setting, Share, settings_of
 from harmonium.backends import PRECISIONS
-from harmonium.distributed import SHARDS, Distributed
+from harmonium.distributed import Distributed
 from harmonium.ladder import Ladder
 from harmonium.learning import rules
 from harmonium.machine import BoltzmannMachine
@@ -172,12 +172,10 @@ class Settings(Watching, Steps):
             ``harmonium.backends.precision``. Statistics and parameters are in the machine's own.
         distributed: ``"auto"``: all processes of the default group of ``torch.distributed`` train one
             machine; or a ``ProcessGroup``. All have to make this call alike. The first of them writes, shows,
-            evaluates and calls callbacks. A callback that stops, or a signal to any of them, ends the run in
-            all after the next update. None: this process by itself, with one stream of noise in place of one
-            for each shard.
-        shards: Parts into which each batch and its chains are cut with ``distributed``, each with noise of
-            its own: a power of two that the number of processes divides and that divides every number of
-            chains, at most the rows of a batch. Another number gives other bits of the same distribution.
+            evaluates, calls callbacks and records the diagnostics of its own chains. A callback that stops,
+            or a signal to any of them, ends the run in all after the next update. Rows of a batch and chains
+            are split evenly, at least one for each process; another number of processes gives other bits of
+            the same distribution. None: this process alone, as "auto" is where it was started alone.
     """
 
     rule: Any
@@ -195,7 +193,6 @@ class Settings(Watching, Steps):
     device: str | torch.device | None = None
     precision: Annotated[str, Setting(PRECISIONS)] = "float32"
     distributed: Distributed = None
-    shards: int = SHARDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", rules.from_options(self.rule))
@@ -258,8 +255,7 @@ class Settings(Watching, Steps):
         """The settings that determine updates, as numbers and strings, to recognise them on resuming."""
         apart = {*settings_of(Watching), "on_divergence", "weights", "rule_state", "device", "distributed"}
         content = {f.name: as_plain(getattr(self, f.name)) for f in fields(self) if f.name not in apart}
-        shards = None if self.distributed is None else content["shards"]
-        return {**content, "ladder": int(self.ladder is not False), "shards": shards}
+        return {**content, "ladder": int(self.ladder is not False)}
 
 
 def _slowed(

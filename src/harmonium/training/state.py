@@ -16,10 +16,11 @@ from torch import Tensor
 
 from harmonium import _checks, _html, _random, backends
 from harmonium._states import leaves, map_leaves, require_alike
+from harmonium.chains import KernelState
 from harmonium.data import Rows
-from harmonium.distributed import Group, as_shards
+from harmonium.distributed import Group, as_group, count_started
 from harmonium.ladder import Ladder
-from harmonium.learning import Rule, Sharded
+from harmonium.learning import Rule
 from harmonium.machine import BoltzmannMachine, require_distribution
 from harmonium.training.batch_source import RowBatches, check_rows
 from harmonium.training.divergence import TrainingDiverged
@@ -48,7 +49,8 @@ class TrainingRun:
         seconds: time in training, likewise; of exact training with the search for its model.
         run_dir: the folder of the run, None where there is none.
         rule_state: what the rule keeps between updates, such as persistent chains with the number of their
-            sweeps; pass it to ``rule.gradient`` or to another ``train``.
+            sweeps; pass it to ``rule.gradient`` or to another ``train``. Of several processes it has the
+            chains of all, without what a kernel keeps beside them.
         metrics: the last value of each metric.
         signal: the number of the signal that came meanwhile, None otherwise; at its last update a run is
             completed all the same.
@@ -110,14 +112,14 @@ class TrainingState:
     """The parts of a run and its state between two updates.
 
     Attributes:
-        rule: Rule of the settings; with ``distributed`` in shards.
         group: processes that train; one without ``distributed``.
         learned: Parameters that learn, by their names in the machine.
         total: Updates of the run.
         average: Running average of the parameters, which follows every update; None: there is none.
         callbacks: those of this process.
-        rule_state: what the rule keeps between updates: of all shards before ``follow``, and of those of this
-            process from then on.
+        kept: what the rule of every process keeps, where the run begins: in one element what was handed in,
+            or in as many as wrote the checkpoint.
+        rule_state: what the rule of this process keeps between updates, from ``follow`` on.
         limit: of the monitor of divergence, which it finds where the run begins; NaN before.
 
     Raises:
@@ -125,22 +127,30 @@ class TrainingState:
     """
 
     def __init__(self, machine: BoltzmannMachine, X: Any, settings: Settings) -> None:
-        shards = as_shards(settings.distributed, settings.shards)
-        self.machine, self.settings = machine, settings
-        self.group = Group() if shards is None else shards.group
-        self.rule: Any = settings.rule if shards is None else Sharded(settings.rule, shards)
+        if settings.distributed is None and count_started() > 1:
+            raise ValueError(
+                f'distributed: expected "auto" in one of {count_started()} processes (WORLD_SIZE), received '
+                "None, with which each would train a machine of its own; call "
+                'torch.distributed.init_process_group("gloo") and write distributed="auto"'
+            )
+        self.machine, self.settings, self.group = machine, settings, as_group(settings.distributed)
+        rule = settings.rule
+        if self.group.size > 1:
+            _checks.instance(rule, "rule", Rule, "a harmonium.learning.Rule with several processes")
+            if rule.free.controls:
+                raise ValueError(f"rule: expected another one with several processes, received {rule}")
         move(machine, settings.device)
         self.learned = {name: p for name, p in machine.named_parameters() if p.requires_grad}
         if not self.learned:
             raise ValueError("machine: expected a parameter with requires_grad=True, received none")
         require_distribution(machine.hamiltonian())
-        if isinstance(settings.rule, Rule) and settings.rule.condition_on is not None:
-            machine.check_condition(settings.rule.condition_on)
+        if isinstance(rule, Rule) and rule.condition_on is not None:
+            machine.check_condition(rule.condition_on)
         rate, momentum, radius = settings.learning_rate, settings.momentum, settings.radius
         factors = factors_of(settings.rates, self.learned)
         self.optimizer = Ascent(settings.optimizer, self.learned.values(), rate, momentum, radius, factors)
         if self.optimizer.search:
-            check_search(settings.rule, settings.schedule, settings.clip_norm, radius)
+            check_search(rule, settings.schedule, settings.clip_norm, radius)
         rows = Rows.of(X, dtype=machine.dtype, name="X", missing=True)
         self.batches = RowBatches(
             rows,
@@ -150,14 +160,15 @@ class TrainingState:
             observed=settings.transform is None and check_rows(machine, rows, "X"),
             checked=settings.transform is None and rows.in_memory,
         )
+        if self.group.size > 1:
+            self.batches.part = self.group.rows(self.batches.size, "batch_size")
         updates = settings.updates
         self.total = self.batches.updates(int(settings.epochs or 1)) if updates is None else int(updates)
         self.average = None if settings.averaging is None else RunningAverage(machine, settings.averaging)
         self.generator = _random.as_generator(stream_seed(settings.root, "rule"), machine.device)
         self.callbacks: Sequence[Any] = ()
         self.history, self.rule_state = History(), cast(Any, None)
-        if settings.rule_state is not None:
-            self.begin_from(settings.rule_state)
+        self.begin_from([settings.rule_state])
         self.step, self.seconds, self.stopped = 0, 0.0, False
         self.metrics, self.limit = dict[str, float](), math.nan
 
@@ -166,12 +177,8 @@ class TrainingState:
         """A machine with the running average of the parameters, where there is one."""
         return None if self.average is None else self.average.machine
 
-    def whole_rule_state(self) -> Any:
-        """Returns what the rule keeps, of all shards; all processes of a run make this call together."""
-        return self.rule.whole_state(self.rule_state) if isinstance(self.rule, Sharded) else self.rule_state
-
-    def content(self, rule_state: Any) -> dict[str, Any]:
-        """Returns the state as a checkpoint keeps it, of a rule that keeps ``rule_state`` of all shards."""
+    def content(self, kept: Sequence[Any]) -> dict[str, Any]:
+        """Returns the state as a checkpoint keeps it, with what the rule of every process keeps."""
         return {
             "step": self.step,
             "seconds": self.seconds,
@@ -185,19 +192,21 @@ class TrainingState:
             "machine": dict(self.machine.state_dict()),
             "averaged": None if self.averaged is None else dict(self.averaged.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "rule": rule_state,
+            "processes": len(kept),
+            "rule": kept[0] if len(kept) == 1 else list(kept),
             "callbacks": [callback.state_dict() for callback in _stateful(self.callbacks)],
         }
 
-    def begin_from(self, rule_state: Any) -> None:
-        """Begins with the state that a rule has left elsewhere; None: it begins with none.
+    def begin_from(self, kept: Sequence[Any]) -> None:
+        """Begins with what the rule of every process has left elsewhere; None: it begins with none.
 
         Raises:
             TypeError, ValueError: it is not one of this rule for this machine.
         """
-        if rule_state is not None and hasattr(self.rule, "check_state"):
-            self.rule.check_state(self.machine, rule_state)
-        self.rule_state = _move(rule_state, self.machine.device)
+        for rule_state in kept:
+            if rule_state is not None and hasattr(self.settings.rule, "check_state"):
+                self.settings.rule.check_state(self.machine, rule_state)
+        self.kept = [_move(rule_state, self.machine.device) for rule_state in kept]
 
     def load_state_dict(self, content: dict[str, Any]) -> None:
         """Takes over the state of a checkpoint, as ``read_checkpoint`` returns it for these settings.
@@ -212,7 +221,8 @@ class TrainingState:
             require_alike(content[name], expected, name)
         if problem := find_problem(content):
             raise problem
-        self.begin_from(content["rule"])
+        several = content.get("processes", 1) > 1
+        self.begin_from(content["rule"] if several else [content["rule"]])
         self.optimizer.load_state_dict(content["optimizer"])
         for callback, state in zip(_stateful(self.callbacks), content["callbacks"], strict=True):
             callback.load_state_dict(_move(state, self.machine.device))
@@ -230,12 +240,36 @@ class TrainingState:
                 machine.load_state_dict(content[name])
 
     def follow(self) -> None:
-        """Takes over the state of rank 0 in a sharded run, and of the rule's the shards of this process."""
+        """Takes over the state of rank 0, which has read the checkpoint, and this process's chains of it."""
         if self.group.size > 1:
-            content = self.group.broadcast(self.content(self.rule_state))
+            content = self.group.broadcast(self.content(self.kept))
             if not self.group.is_rank_zero:
                 self.load_state_dict({**content, "callbacks": []})
-        self.rule_state = self.rule.local_state(self.rule_state)
+        self.rule_state = deal(self.kept, self.group)
+
+
+def deal(kept: Sequence[Any], group: Group) -> Any:
+    """Returns what the rule of this process goes on with, of what it has kept in some processes.
+
+    Where they were as many, that is its own. Else the chains of all are dealt out again, in their order, and
+    what a kernel keeps beside them, such as replicas, begins again.
+
+    Raises:
+        ValueError: fewer chains than processes.
+    """
+    if len(kept) == group.size:
+        return kept[group.rank]
+
+    def begun(x: Any) -> Any:
+        return x.states if isinstance(x, KernelState) and x.memory is not None else x
+
+    def dealt(*parts: Any) -> Any:
+        if isinstance(parts[0], Tensor):
+            return torch.cat(parts)[group.rows(sum(map(len, parts)), "rule_state")]
+        return None if parts[0] is None else max(parts)
+
+    chains = [map_leaves(begun, state, is_leaf=lambda x: isinstance(x, KernelState)) for state in kept]
+    return map_leaves(dealt, *chains)
 
 
 def _stateful(callbacks: Sequence[Any]) -> list[Any]:
@@ -295,7 +329,8 @@ def fingerprint(state: TrainingState, engine: str) -> dict[str, Any]:
 def fingerprint_here(state: TrainingState) -> dict[str, Any]:
     """Returns what of the process that writes has to be alike on resuming, and may differ in others."""
     kinds = [type(callback).__name__ for callback in _stateful(state.callbacks)]
-    return {"callbacks": kinds or None, "threads": torch.get_num_threads()}
+    threads = torch.get_num_threads()
+    return {"callbacks": kinds or None, "threads": threads, "processes": state.group.size}
 
 
 def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
@@ -315,16 +350,16 @@ def require_one_run(fingerprints: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_same(saved: Mapping[str, Any], now: Mapping[str, Any], step: int, schedule: Any) -> None:
-    """Refuses to resume with other settings, but for the device, engine and threads, which make other bits.
+    """Refuses to resume with other settings, but for the machinery, which makes other bits.
 
     Warns:
-        RuntimeWarning: another device, engine or number of threads.
+        RuntimeWarning: another device, engine or number of threads or processes.
 
     Raises:
         ValueError: naming the first setting that differs.
     """
     for name, value in now.items():
-        if name in ("device", "engine", "threads") and saved.get(name) != value:
+        if name in ("device", "engine", "threads", "processes") and saved.get(name) != value:
             _checks.warn(
                 f"{name}: the run to resume was on {saved.get(name)} and goes on, on {value}, in the same "
                 "distribution but not in the same bits",

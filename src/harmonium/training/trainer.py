@@ -13,8 +13,8 @@ from typing import Any, final
 
 from harmonium import _checks
 from harmonium._progress import show_progress
+from harmonium.distributed import Group, as_group
 from harmonium.ladder import KeptLadder, Ladder
-from harmonium.learning import Sharded
 from harmonium.machine import BoltzmannMachine
 from harmonium.training.batch_source import digest
 from harmonium.training.callbacks import STOP, Update, offer, wants
@@ -31,6 +31,7 @@ from harmonium.training.settings import Settings, with_settings
 from harmonium.training.state import (
     TrainingRun,
     TrainingState,
+    deal,
     find_problem,
     fingerprint,
     fingerprint_here,
@@ -49,7 +50,7 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
 
     The same arguments, device and number of threads give the same bits, also across a kill and a resume.
     Long runs of small machines have noise of their own (docs/decisions/0012): those from 200 updates on.
-    With ``distributed`` that holds for any number of processes that divides ``shards``.
+    Another number of processes has other bits of the same distribution.
 
     Args:
         machine: Machine, trained in place; parameters with ``requires_grad=False`` stay as they are.
@@ -84,6 +85,7 @@ def train(machine: BoltzmannMachine, X: Any, settings: Settings) -> TrainingRun:
     """
     slower = settings.on_divergence != "raise"
     number = _find_attempt(settings) if settings.resume and slower else 0
+    number = as_group(settings.distributed).broadcast(number)  # of the process that writes the folder
     run = Run(machine, X, settings.slower(number) if slower else settings)
     begun = {name: tensor.clone() for name, tensor in machine.state_dict().items()} if slower else {}
     while True:
@@ -142,7 +144,6 @@ class Run:
     ) -> None:
         self.settings, self.show, self.run_dir = settings, show, settings.run_dir
         state = self.state = TrainingState(machine, X, settings)
-        self.sharded = state.rule if isinstance(state.rule, Sharded) else None
         leads = state.group.is_rank_zero
         self.progress = settings.progress if leads else False
         self.keeper: KeptLadder | None = None
@@ -200,7 +201,7 @@ class Run:
                     if self.holds and self.updates.ahead:
                         halted = False  # not before the machine is where the state says
                         continue
-                    if self.sharded:
+                    if group.size > 1:
                         stops, halted, overdue = self.agree(stops, halted, overdue)
                     if stops:
                         self.stop()
@@ -208,7 +209,7 @@ class Run:
                         self.save()
                         saved_at, self.holds = time.perf_counter(), False
                 self.save()
-                rule_state = state.whole_rule_state()
+                rule_state = deal(group.all_gather(state.rule_state), Group())
             finished = state.stopped or state.step == state.total
             signal = max(group.all_gather(interruption.signal or 0)) or None
             machine = self.finish() if finished else self.judged
@@ -232,11 +233,11 @@ class Run:
     def prepare(self) -> None:
         """Opens the folder of the run and goes to where it has come."""
         state, group, settings = self.state, self.state.group, self.settings
-        if self.run_dir is not None or self.sharded:
+        if self.run_dir is not None or group.size > 1:
             identity = fingerprint(state, self.engine.engine)
             require_one_run(group.all_gather(identity))
-        if self.sharded:
-            require_one_run(group.all_gather({"first batch": digest(state.batches.take(0).v)}))
+        if group.size > 1:
+            require_one_run(group.all_gather({"first batch": digest(state.batches.take_whole(0).v)}))
         if self.run_dir is not None:
             with group.on_rank_zero() as leads:
                 if leads:
@@ -254,12 +255,11 @@ class Run:
         search = state.optimizer.search
         if search and settings.transform is None:
             search.preconditioner = make_preconditioner(
-                state.machine, state.learned, settings.pulls(), state.batches.take(0)
+                state.machine, state.learned, settings.pulls(), state.batches.take_whole(0)
             )
             if search.preconditioner and not search.state:  # the gauge of least penalty, to begin with
                 search.preconditioner.settle_(*state.learned.values())
-        if self.sharded:
-            state.follow()
+        state.follow()
         if state.step == 0 and group.is_rank_zero and settings.transform is None:
             warn_of_saddle(state)
         density = getattr(settings.rule, "density_share", float(getattr(settings.rule, "generative", True)))
@@ -317,10 +317,9 @@ class Run:
     def agree(self, *flags: bool) -> list[bool]:
         """Returns the decisions of all processes, which travel with the sums of the next update.
 
-        So a run that is to end after an update ends after the next one, in any number of processes.
+        So a run that is to end after an update ends after the next one.
         """
-        assert self.sharded
-        agreed = self.sharded.agree(*flags)
+        agreed = self.state.group.agree(*flags)
         if self.state.step < self.state.total:
             return agreed
         last = self.state.group.all_reduce_any(*flags)
@@ -345,12 +344,12 @@ class Run:
         return values
 
     def save(self) -> None:
-        """Writes a checkpoint, in which rank 0 puts what the rule keeps of all shards."""
+        """Writes a checkpoint, in which rank 0 puts the chains of all processes."""
         if self.run_dir is None:
             return
         state, directory = self.state, self.directory
         state.seconds = time.perf_counter() - self.started
-        content = state.content(state.whole_rule_state())
+        content = state.content(state.group.all_gather(state.rule_state))
         # Anew: callbacks have had the machine.
         self.require_sound(self.monitor.check(state.step, whole=True) or find_problem(content))
         with state.group.on_rank_zero():

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from harmonium import _checks, _device, _random, backends
-from harmonium.learning import Estimate, Parametrisation, Rule, Sharded
+from harmonium.learning import Estimate, Parametrisation, Rule
 from harmonium.training.batch_source import Batch
 from harmonium.training.divergence import DivergenceMonitor, TrainingDiverged
 from harmonium.training.history import CLIPPED
@@ -56,7 +55,9 @@ class Updates(ABC):
         if self.parametrisation.rewrites:  # large matrices, of which there is no second copy
             monitor.hamiltonian = self.parametrisation.hamiltonian
         self.pulls = pulls_of(state.machine, self.settings.pulls())
-        self.factor, self.renews = as_schedule(self.settings.schedule), _device.is_async(self.device)
+        self.factor = as_schedule(self.settings.schedule)
+        # Noise is then a function of the update: nothing of a device, or of other processes, has to be kept.
+        self.renews = _device.is_async(self.device) or state.group.size > 1
 
     @abstractmethod
     def make(self, due: Callable[[int], Due]) -> Made:
@@ -119,14 +120,12 @@ class OneByOne(Updates):
             self.climber.restart([control.restart[name] for name in self.parametrisation.parameters])
         else:
             weight = 1.0 if batch.weights is None else float(batch.weights.mean())
-            owned = isinstance(state.rule, Rule)  # whose estimate is made of sums that nothing else keeps
+            owned = isinstance(settings.rule, Rule)  # whose estimate is made of sums that nothing else keeps
             gradients = find_direction(
                 self.parametrisation.parameters, estimate.parameters, weight, self.pulls, owned
             )
             size = global_norm(gradients)
-            if isinstance(state.rule, Sharded):
-                norm, diagnostics = state.rule.read(size)
-            elif not estimate.diagnostics:
+            if not estimate.diagnostics:
                 norm, diagnostics = float(size), {}
             else:  # with one wait for a device
                 norm, *values = _device.to_floats([size, *estimate.diagnostics.values()])
@@ -152,7 +151,7 @@ class OneByOne(Updates):
         state, transform = self.state, self.settings.transform
         batch = state.batches.take(state.step)
         if transform is not None:
-            noise = _random.as_generator(stream_seed(self.settings.root, "transform", state.step))
+            noise = _random.as_generator(stream_seed(self.settings.root, self._own("transform"), state.step))
             batch = batch._replace(v=transform(batch.v, noise))
         if not state.batches.checked:
             state.machine.check_batch(batch.v, batch.where, "X")
@@ -161,15 +160,13 @@ class OneByOne(Updates):
 
     def _estimate(self, batch: Batch) -> Estimate:
         """Returns the gradient that the rule estimates, checking what was not checked before the run."""
-        state, rule, generator = self.state, self.state.rule, self.state.generator
+        state, rule, generator = self.state, self.settings.rule, self.state.generator
         if self.renews:
-            # Shards only draw seeds from it, which are read.
-            generator = torch.Generator() if isinstance(rule, Sharded) else generator
-            generator.manual_seed(stream_seed(self.settings.root, "rule", state.step))
+            generator.manual_seed(stream_seed(self.settings.root, self._own("rule"), state.step))
         rounds = self.settings.precision != "float32"
         with backends.precision(self.settings.precision) if rounds else nullcontext():
             v, weights = batch.v, batch.weights
-            if not isinstance(rule, (Rule, Sharded)):  # a rule of somebody's own
+            if not isinstance(rule, Rule):  # a rule of somebody's own
                 v = _device.to_device(v, self.device)
                 options: dict[str, Any] = {} if weights is None else {"weights": weights}
                 estimate: Estimate = rule.gradient(
@@ -177,10 +174,23 @@ class OneByOne(Updates):
                 )
                 _checks.instance(estimate, "rule", Estimate, "one whose gradient returns an Estimate")
                 return estimate
+            share, part = 1.0, state.batches.part
+            if part is not None:
+                share = len(v) / state.batches.size
+                if weights is not None:
+                    share, weights = float(weights[part].sum() / weights.sum()), weights[part]
             row_weights: Tensor | None = None
             observed: bool | None = state.batches.observed or None
             if weights is not None or not state.batches.checked:
-                v, row_weights, observed = self.settings.rule.checked(state.machine, v, weights)
+                v, row_weights, observed = rule.checked(state.machine, v, weights)
             elif v.device != self.device:
                 v = _device.to_device(v, self.device)
-            return rule.estimate(self.parametrisation, v, state.rule_state, generator, row_weights, observed)
+            return rule.estimate(
+                self.parametrisation, v, state.rule_state, generator, row_weights, observed,
+                group=state.group, share=share,
+            )  # fmt: skip
+
+    def _own(self, purpose: str) -> str:
+        """Returns the purpose of a stream of noise that no other process draws from."""
+        rank = self.state.group.rank
+        return f"{purpose} {rank}" if rank else purpose

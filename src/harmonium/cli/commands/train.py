@@ -20,7 +20,7 @@ from harmonium.cli.output import Unfinished, note, working
 from harmonium.cli.settings import TrainSettings, settings_in_force
 from harmonium.data import DataSet, Rows, parse_arguments, read
 from harmonium.data.files import weighted
-from harmonium.distributed import SHARDS, init_process_group
+from harmonium.distributed import count_started, init_process_group
 from harmonium.machine import BoltzmannMachine
 from harmonium.tables import Codec, ColumnCodec, Fitting, read_kinds
 from harmonium.tasks import metrics_for
@@ -65,7 +65,7 @@ def train(
     RUN_DIR/run.toml then holds every setting: --config repeats the run, to the same bytes; --resume RUN_DIR
     continues it; --from RUN_DIR begins another with its machine. Options given beside these win.
 
-    Under torchrun several processes train one machine, to the same bits as one with --shards.
+    Under torchrun several processes train one machine, each with its rows and chains.
 
     Ctrl-C or SIGTERM keeps a checkpoint, from which --resume goes on as if nothing had happened. The exit
     status is then 130 or 143.
@@ -157,11 +157,9 @@ def _prepare(
 
 def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
     """Plans how a machine learns; returns the settings with what the data decide where nothing is given."""
-    several, recipe, share = options.count_processes() > 1, fitting.recipe, fitting.share
-    shards = SHARDS if several and settings.shards is None else settings.shards
+    recipe, share = fitting.recipe, fitting.share
     given = {name: getattr(settings, name) for name in ("batch_size", "epochs", "learning_rate", *DECIDED)}
-    chains = settings.batch_size if shards is None else None  # which shards deal out
-    settings.with_rule_options(lambda own: fitting.plan(options=own, chains=chains, **given))
+    settings.with_rule_options(lambda own: fitting.plan(options=own, chains=settings.batch_size, **given))
     if settings.updates is not None and not fitting.exact:
         fitting.decided["updates"] = settings.updates
     decided = {**fitting.decided, **({} if settings.epochs is None else {"updates": settings.updates})}
@@ -173,7 +171,6 @@ def _settle(settings: TrainSettings, fitting: Fitting) -> TrainSettings:
         objective=None if share is None else name_objective(share),
         joint=share if share is not None and 0 < share < 1 else None,
         threads=torch.get_num_threads(),
-        shards=shards,
         **decided,
     )
 
@@ -190,8 +187,8 @@ def _fit(settings: TrainSettings, fitting: Fitting, watch: dict[str, Any]) -> Tr
     if fitting.exact:
         with working("summing over the hidden units"):
             return fitting.train(**given)
-    if settings.shards is not None:
-        given |= {"distributed": "auto", "shards": settings.shards}
+    if count_started() > 1:
+        given["distributed"] = "auto"
     with init_process_group(watch["device"]):
         return fitting.train(**given)
 
