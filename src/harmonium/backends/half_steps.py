@@ -185,7 +185,7 @@ class _Beside(NamedTuple):
     exact: bool
 
     def settings(self, exact: bool) -> dict[str, Any]:
-        """Returns what ``tensor_cores`` is told beside the states and couplings."""
+        """Returns the arguments of ``tensor_cores`` beside the states and couplings."""
         return {"transposed": self.transposed, "beta": self.beta, "addend": self.addend, "exact": exact}
 
     def field(self) -> Tensor:

@@ -37,7 +37,7 @@ class _Lot(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What lots add up to.
+    """The sums of lots.
 
     Attributes:
         firsts: Σ_rows weight · x of every layer with edges, (width_l,).
