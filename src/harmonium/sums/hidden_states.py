@@ -119,7 +119,7 @@ class HiddenStates:
         width: Columns of a row.
         joined: Gaussian layers that edges join, or with roots; None: there are none.
         places: all other visible layers, with their columns side by side.
-        columns: Their columns in rows, (columns,); of each unit the first is one of ``first_columns``.
+        first_columns: The first column there of each of their units: all, or (units,).
         field: Their fields beside every state, (states, columns).
 
     Raises:
@@ -163,11 +163,12 @@ class HiddenStates:
         self.places = dict(zip(own, places(hamiltonian, own), strict=True))
         fields = [hamiltonian.field(l, states, graph.hidden) for l in own]
         self.field = torch.cat([self.states[:, :0], *fields], 1)
-        every = torch.arange(hamiltonian.visible_width, device=hamiltonian.device)
-        of_rows = hamiltonian.split(every.unsqueeze(0))
-        self.columns = torch.cat([every[:0], *(of_rows[l][0] for l in own)])
-        widths = [layers[l].columns_per_unit for l in own for _ in range(layers[l].n_units)]
-        self.first_columns = torch.tensor([0, *widths], device=hamiltonian.device)[:-1].cumsum(0)
+        self.first_columns: slice | Tensor = slice(None)
+        if any(layers[l].columns_per_unit > 1 for l in own):
+            units = [
+                torch.arange(x.start, x.stop, layers[l].columns_per_unit) for l, x in self.places.items()
+            ]
+            self.first_columns = torch.cat(units).to(hamiltonian.device)
 
     @classmethod
     def of(cls, machine: BoltzmannMachine) -> HiddenStates:
@@ -206,7 +207,7 @@ class HiddenStates:
     def moments(self) -> Moments:
         """Mean and variance of every column, each (states, columns)."""
         found = [layer.moments(B, theta=theta) for layer, theta, B in self.units()]
-        return Moments(*(torch.cat([self.field[:, :0], *parts], 1) for parts in zip(*found, strict=True)))
+        return Moments(*(torch.cat([self.field[:, :0], *(each[i] for each in found)], 1) for i in range(2)))
 
     @cached_property
     def statistics(self) -> dict[int, Theta]:
@@ -222,15 +223,21 @@ class HiddenStates:
         unseen = self.hamiltonian.visible_width - self.width
         return torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v
 
+    def select(self, v: Tensor, layers: Collection[int]) -> Tensor:
+        """Returns the columns of visible layers side by side, (rows, width), of rows with all columns."""
+        split = self.hamiltonian.split(v)
+        parts = [split[l] for l in layers]
+        return parts[0] if len(parts) == 1 else torch.cat([v[:, :0], *parts], 1)
+
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the distribution of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
         return Posterior(self, self._pad(v))
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
-        row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + len(self.columns))
+        row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + self.field.shape[1])
         if self.joined is not None:
-            row_bytes += self.joined.row_bytes(self._pad(v)[:, self.joined.columns].isnan())
+            row_bytes += self.joined.row_bytes(self.select(self._pad(v).isnan(), self.joined.places))
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
             place = slice(start, min(start + size, len(v)))
@@ -258,17 +265,19 @@ class HiddenStates:
             column: visible column.
             x: values, (values,).
         """
-        x = x.to(self.hamiltonian.dtype)
-        if self.joined is not None and column in self.joined.columns:
-            at = self.joined.columns == column
-            variance = self.joined.covariance.diagonal()[at]
-            off = x.double().unsqueeze(1) - (self.joined.field @ self.joined.covariance[:, at]).t()
+        x, first = x.to(self.hamiltonian.dtype), 0
+        for l in self.hamiltonian.graph.visible:
+            if column < first + self.hamiltonian.layers[l].width:
+                break
+            first += self.hamiltonian.layers[l].width
+        if self.joined is not None and l in self.joined.places:
+            at = self.joined.places[l].start + column - first
+            variance = self.joined.covariance[at, at]
+            off = x.double().unsqueeze(1) - self.joined.field @ self.joined.covariance[:, at]
             beside = -0.5 * (off.square() / variance + (2 * pi * variance).log())
         else:
-            at = int((self.columns == column).nonzero())
-            l, place = next((l, place) for l, place in self.places.items() if at < place.stop)
-            theta = tuple(t[at - place.start, None] for t in self.hamiltonian.thetas[l])
-            field = self.field[:, at, None]
+            theta = tuple(t[column - first, None] for t in self.hamiltonian.thetas[l])
+            field = self.field[:, self.places[l]][:, column - first, None]
             beside = self.hamiltonian.layers[l].log_conditional(x.view(-1, 1, 1), field, theta)[..., 0]
         return (beside.double() + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
@@ -322,7 +331,7 @@ class Posterior:
     def __init__(self, table: HiddenStates, v: Tensor) -> None:
         self._table, self._v = table, v.to(table.hamiltonian.dtype)
         self._looks = not _device.is_async(v.device)
-        x = self._v if table.joined is None else self._v[:, table.columns]
+        x = table.select(self._v, table.places)
         missing = x.isnan()
         self._missing = None if self._looks and not bool(missing.any()) else missing
         self._blank = self._looks and self._missing is not None and bool(missing.all())
@@ -331,7 +340,7 @@ class Posterior:
         self._rest = self._add_units() - table.hamiltonian.offset
         self._joined: JoinedRows | None = None
         if table.joined is not None:
-            self._joined = JoinedRows(table.joined, self._v[:, table.joined.columns])
+            self._joined = JoinedRows(table.joined, table.select(self._v, table.joined.places))
             self._rest += self._joined.add_log_weights(self._logits)
 
     def _add_units(self) -> Tensor:
@@ -352,15 +361,19 @@ class Posterior:
         weights = torch.cat([self._x[:, :0], *found], 1)
         if self._missing is not None:
             lacking = self._missing[:, table.first_columns]
-            some = self._find_some(lacking)
-            self._logits.addmm_(lacking[:, some].to(weights.dtype), table.log_partitions[:, some].t())
+            marks, some = self._find_some(lacking)
+            self._logits.addmm_(marks, table.log_partitions[:, some].t())
             weights = weights.masked_fill(lacking, 0.0)
         return weights.sum(-1, dtype=torch.float64)
 
-    def _find_some(self, marks: Tensor) -> Tensor | slice:
-        """Returns the columns that some row marks; all of them, as a view, where these are many."""
-        some = marks.any(0).nonzero().flatten() if self._looks else []
-        return some if isinstance(some, Tensor) and 2 * len(some) < marks.shape[1] else slice(None)
+    def _find_some(self, missing: Tensor) -> tuple[Tensor, Tensor | slice]:
+        """Returns the columns with a mark, as numbers, and their indices; all where these are many."""
+        marks = missing.to(self._x.dtype)
+        if self._looks:
+            some = marks.sum(0).nonzero().flatten()  # a third of the time that any takes
+            if 2 * len(some) < missing.shape[1]:
+                return marks[:, some], some
+        return marks, slice(None)
 
     @cached_property
     def log_weights(self) -> Tensor:
@@ -413,11 +426,13 @@ class Posterior:
 
     def _join(self, of_units: Tensor, of_joined: Tensor) -> Tensor:
         """Returns rows, (..., columns), of what was found for independent and for joined columns."""
-        table = self._table
+        table, states = self._table, [of_units] * len(self._table.hamiltonian.layers)
         assert table.joined is not None
-        rows = of_units.new_empty(*of_units.shape[:-1], self._v.shape[1])
-        rows[..., table.columns], rows[..., table.joined.columns] = of_units, of_joined.to(of_units.dtype)
-        return rows
+        for l, place in table.places.items():
+            states[l] = of_units[..., place]
+        for l, place in table.joined.places.items():
+            states[l] = of_joined[..., place].to(of_units.dtype)
+        return table.hamiltonian.visible_states(states)
 
     @torch.no_grad()
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
@@ -463,19 +478,19 @@ class Posterior:
 
     def _draw_columns(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """Draws what rows lack beside hidden states, (draws, rows) int64: (draws, rows, columns)."""
-        table, hamiltonian, joined = self._table, self._table.hamiltonian, None
-        drawn = self._x.repeat(len(chosen), 1, 1)
+        table, hamiltonian, states = self._table, self._table.hamiltonian, dict[int, Tensor]()
         for l in hamiltonian.graph.visible:
-            if l not in table.places:
-                if self._joined is not None and joined is None:
-                    joined = self._joined.draw(chosen, generator)
-                continue
-            place = table.places[l]
-            lacking = None if self._missing is None else self._missing[:, place]
-            if lacking is not None and not (self._looks and not bool(lacking.any())):
-                x = hamiltonian.sample(l, table.field[:, place][chosen.flatten()], generator)
-                drawn[..., place] = torch.where(lacking, x.view(*chosen.shape, -1), drawn[..., place])
-        return drawn if joined is None else self._join(drawn, joined)
+            if l in table.places:
+                place = table.places[l]
+                x = states[l] = self._x[:, place].expand(*chosen.shape, -1)
+                lacking = None if self._missing is None else self._missing[:, place]
+                if lacking is not None and not (self._looks and not bool(lacking.any())):
+                    drawn = hamiltonian.sample(l, table.field[:, place][chosen.flatten()], generator)
+                    states[l] = torch.where(lacking, drawn.view(x.shape), x)
+            elif l not in states and self._joined is not None and table.joined is not None:
+                together = self._joined.draw(chosen, generator).to(self._x.dtype)
+                states |= {l: together[..., place] for l, place in table.joined.places.items()}
+        return torch.cat([states[l] for l in hamiltonian.graph.visible], -1)
 
     @torch.no_grad()
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
@@ -515,26 +530,29 @@ class Posterior:
             Sums of E[t(x)], each (width_l,), and of x ⊗ hidden, (width_l, hidden columns).
         """
         table, missing, row_weights = self._table, self._missing, weights.sum(1)
-        thetas = dict[int, list[Tensor]]()
+        means = table.moments.mean.t()
         if self._blank:
             of_states = weights.sum(0)
             thetas = {l: [of_states @ t for t in each] for l, each in table.statistics.items()}
-            by_state = table.moments.mean.t() * of_states
-        else:
-            by_state = self._x.t() @ weights  # (columns, states): five times as fast as its transpose
-            for l, place in table.places.items():
-                seen = table.hamiltonian.layers[l].statistics(self._x[:, place])
-                if missing is not None:
-                    seen = tuple(t.masked_fill(missing[:, place], 0.0) for t in seen)
-                thetas[l] = [row_weights @ t for t in seen]
-        if missing is not None and not self._blank:
-            some = self._find_some(missing)
-            lacking = torch.zeros_like(by_state)
-            lacking[some] = missing[:, some].t().to(weights.dtype) @ weights
-            by_state[some] += lacking[some] * table.moments.mean.t()[some]  # t_0 is x itself
-            for l, place in table.places.items():
-                for total, expected in zip(thetas[l], table.statistics[l], strict=True):
-                    total += (lacking[place] * expected.t()).sum(1)
+            products = (means * of_states) @ table.states
+            return thetas, {l: products[place] for l, place in table.places.items()}
+        by_state = self._x.t() @ weights  # (columns, states): five times as fast as its transpose
+        if missing is not None:
+            marks, some = self._find_some(missing)
+            lacking = marks.t() @ weights
+            if isinstance(some, Tensor):
+                lacking = torch.zeros_like(by_state).index_copy_(0, some, lacking)
+            by_state.addcmul_(lacking, means)
+        thetas = {}
+        for l, place in table.places.items():
+            thetas[l] = [by_state[place].sum(1)]  # t_0 is x itself
+            seen = table.hamiltonian.layers[l].statistics(self._x[:, place])
+            for t, expected in zip(seen[1:], table.statistics[l][1:], strict=True):
+                if missing is None:
+                    thetas[l].append(row_weights @ t)
+                else:
+                    beside = (lacking[place] * expected.t()).sum(1)
+                    thetas[l].append(row_weights @ t.masked_fill(missing[:, place], 0.0) + beside)
         products = by_state @ table.states
         return thetas, {l: products[place] for l, place in table.places.items()}
 

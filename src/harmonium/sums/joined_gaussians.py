@@ -46,7 +46,6 @@ class JoinedGaussians:
 
     Attributes:
         places: Columns of the layers side by side.
-        columns: Their columns in rows, (width,).
 
     Raises:
         ValueError: K is not positive definite, so that there is no such distribution.
@@ -56,15 +55,11 @@ class JoinedGaussians:
         self, hamiltonian: Hamiltonian, layers: Sequence[int], hidden: Tensor, roots: Mapping[int, Tensor]
     ) -> None:
         require_distribution(hamiltonian)
-        visible = hamiltonian.graph.visible
-        of_rows = dict(zip(visible, places(hamiltonian, visible), strict=True))
         self.places = dict(zip(layers, places(hamiltonian, layers), strict=True))
-        every = torch.arange(hamiltonian.visible_width, device=hamiltonian.device)
-        self.columns = torch.cat([every[of_rows[l]] for l in layers])
         linear = torch.cat([hamiltonian.thetas[l][0] for l in layers]).double()
-        _, up = couplings_of_columns(hamiltonian)
+        up = hamiltonian.split(couplings_of_columns(hamiltonian)[1].t())
         self.precision = joint_precision(hamiltonian, layers)
-        self.gamma = torch.cat([linear.unsqueeze(0), up[self.columns].t().double()])
+        self.gamma = torch.cat([linear.unsqueeze(0), torch.cat([up[l] for l in layers], 1).double()])
         self.back: Tensor | None = None
         if roots:
             blocks = [roots.get(l, torch.eye(hamiltonian.layers[l].width)).to(linear) for l in layers]
