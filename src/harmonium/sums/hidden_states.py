@@ -41,7 +41,7 @@ def has_hidden_states(graph: Graph, layers: Sequence[Layer], roots: Collection[i
 def _with_integrated(graph: Graph, layers: Sequence[Layer]) -> Graph:
     """Returns the graph with hidden Gaussian layers as visible ones, which rows never show."""
     integrated = [l for l in graph.hidden if layers[l].gaussian]
-    return graph.with_visible(integrated) if integrated else graph
+    return graph.with_visible((*graph.visible, *integrated)) if integrated else graph
 
 
 def _find_joined(graph: Graph) -> set[int]:
@@ -111,16 +111,15 @@ class HiddenStates:
             that those of x need not be learned. None: x = u throughout.
 
     Attributes:
-        hamiltonian: the machine, with hidden Gaussian layers behind the visible ones.
+        machine: the machine.
+        hamiltonian: the machine with hidden Gaussian layers among the visible ones, and joined layers last.
         states: States of the other hidden layers side by side, (states, columns).
-        state_log_weights: c·h of every state, (states,) float64.
         hidden_places: Columns of each layer there.
-        hidden: hidden layers of the machine, Gaussian ones among them.
-        width: Columns of a row.
-        joined: Gaussian layers that edges join, or with roots; None: there are none.
-        places: all other visible layers, with their columns side by side.
-        first_columns: The first column there of each of their units: all, or (units,).
+        state_log_weights: c·h of every state, (states,) float64.
+        places: visible layers of independent units, with their columns side by side.
+        first_columns: The first column of each of their units: all, or (units,).
         field: Their fields beside every state, (states, columns).
+        joined: Gaussian layers that edges join, or with roots, behind these; None: there are none.
 
     Raises:
         ValueError: another machine, or joined Gaussian layers without a distribution.
@@ -148,18 +147,19 @@ class HiddenStates:
                 + (" and β by row" if by_row else "")
                 + "; a method that draws, such as gibbs, takes any machine"
             )
-        self.hidden, self.width = graph.hidden, hamiltonian.visible_width
         graph = _with_integrated(graph, layers)
-        self.hamiltonian = hamiltonian = replace(hamiltonian, graph=graph)
+        joined = sorted(_find_joined(graph) | roots.keys())
+        own = [l for l in graph.visible if l not in joined]
+        graph = graph.with_visible((*own, *joined))
+        self.machine, self.hamiltonian = hamiltonian, replace(hamiltonian, graph=graph)
+        hamiltonian = self.hamiltonian
         states = list_states(hamiltonian, graph.hidden)
         self.states = torch.cat([states[m] for m in graph.hidden], 1) if graph.hidden else states[0]
         self.hidden_places = dict(zip(graph.hidden, places(hamiltonian, graph.hidden), strict=True))
         self.state_log_weights = hamiltonian.beta_times(hamiltonian.coupling_energy(states, graph.hidden))
         for m in graph.hidden:
             self.state_log_weights = self.state_log_weights + hamiltonian.log_weight(m, states[m]).double()
-        joined = sorted(_find_joined(graph) | roots.keys())
         self.joined = JoinedGaussians(hamiltonian, joined, self.states, roots) if joined else None
-        own = [l for l in graph.visible if l not in joined]
         self.places = dict(zip(own, places(hamiltonian, own), strict=True))
         fields = [hamiltonian.field(l, states, graph.hidden) for l in own]
         self.field = torch.cat([self.states[:, :0], *fields], 1)
@@ -187,7 +187,7 @@ class HiddenStates:
 
     def nothing_seen(self, rows: int) -> Tensor:
         """Returns rows that show nothing, (rows, visible_width)."""
-        return self.state_log_weights.new_full((rows, self.width), torch.nan, dtype=self.hamiltonian.dtype)
+        return nothing_seen(self.machine, rows)
 
     # Of independent units beside every state
     # ------------------------------------------------------------------------------------------------------
@@ -218,26 +218,31 @@ class HiddenStates:
     # The questions
     # ------------------------------------------------------------------------------------------------------
 
-    def _pad(self, v: Tensor) -> Tensor:
-        """Returns rows with NaN in the columns of hidden Gaussian layers."""
-        unseen = self.hamiltonian.visible_width - self.width
-        return torch.nn.functional.pad(v, (0, unseen), value=torch.nan) if unseen else v
+    def _sort(self, v: Tensor) -> Tensor:
+        """Returns rows with joined columns last, those of hidden Gaussian layers, NaN, among them."""
+        if self.hamiltonian.graph.visible == self.machine.graph.visible:
+            return v
+        states = self.machine.split(v)
+        for l in self.hamiltonian.graph.visible:
+            if l in self.machine.graph.hidden:
+                states[l] = v.new_full((len(v), self.machine.layers[l].width), torch.nan)
+        return self.hamiltonian.visible_states(states)
 
-    def select(self, v: Tensor, layers: Collection[int]) -> Tensor:
-        """Returns the columns of visible layers side by side, (rows, width), of rows with all columns."""
-        split = self.hamiltonian.split(v)
-        parts = [split[l] for l in layers]
-        return parts[0] if len(parts) == 1 else torch.cat([v[:, :0], *parts], 1)
+    def sort_back(self, x: Tensor) -> Tensor:
+        """Returns the columns of rows, (..., visible_width), in the machine's order."""
+        if self.hamiltonian.graph.visible == self.machine.graph.visible:
+            return x
+        return self.machine.visible_states(self.hamiltonian.split(x))
 
     def posterior(self, v: Tensor) -> Posterior:
         """Returns the distribution of hidden states and of what rows, (rows, visible_width), lack (NaN)."""
-        return Posterior(self, self._pad(v))
+        return Posterior(self, self._sort(v))
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
         row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + self.field.shape[1])
         if self.joined is not None:
-            row_bytes += self.joined.row_bytes(self.select(self._pad(v).isnan(), self.joined.places))
+            row_bytes += self.joined.row_bytes(self._sort(v)[:, self.field.shape[1] :].isnan())
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
             place = slice(start, min(start + size, len(v)))
@@ -265,19 +270,16 @@ class HiddenStates:
             column: visible column.
             x: values, (values,).
         """
-        x, first = x.to(self.hamiltonian.dtype), 0
-        for l in self.hamiltonian.graph.visible:
-            if column < first + self.hamiltonian.layers[l].width:
-                break
-            first += self.hamiltonian.layers[l].width
-        if self.joined is not None and l in self.joined.places:
-            at = self.joined.places[l].start + column - first
-            variance = self.joined.covariance[at, at]
-            off = x.double().unsqueeze(1) - self.joined.field @ self.joined.covariance[:, at]
+        x, places = x.to(self.hamiltonian.dtype), torch.arange(self.machine.visible_width, device=x.device)
+        at, own = int((self._sort(places.unsqueeze(0).double()) == column)[0].nonzero()), self.field.shape[1]
+        if self.joined is not None and at >= own:
+            covariance = self.joined.covariance[:, at - own]
+            variance, off = covariance[at - own], x.double().unsqueeze(1) - self.joined.field @ covariance
             beside = -0.5 * (off.square() / variance + (2 * pi * variance).log())
         else:
-            theta = tuple(t[column - first, None] for t in self.hamiltonian.thetas[l])
-            field = self.field[:, self.places[l]][:, column - first, None]
+            l, place = next((l, place) for l, place in self.places.items() if at < place.stop)
+            theta = tuple(t[at - place.start, None] for t in self.hamiltonian.thetas[l])
+            field = self.field[:, at, None]
             beside = self.hamiltonian.layers[l].log_conditional(x.view(-1, 1, 1), field, theta)[..., 0]
         return (beside.double() + self._nothing.probabilities[0].double().log()).logsumexp(1)
 
@@ -324,14 +326,13 @@ class Posterior:
 
     Args:
         table: the hidden states.
-        v: (rows, columns), NaN where missing, with columns for hidden Gaussian layers.
+        v: rows as ``HiddenStates`` sorts them, (rows, columns), NaN where missing.
     """
 
     @torch.no_grad()
     def __init__(self, table: HiddenStates, v: Tensor) -> None:
-        self._table, self._v = table, v.to(table.hamiltonian.dtype)
-        self._looks = not _device.is_async(v.device)
-        x = table.select(self._v, table.places)
+        self._table, self._looks = table, not _device.is_async(v.device)
+        x, joined = v.to(table.hamiltonian.dtype).tensor_split([table.field.shape[1]], 1)
         missing = x.isnan()
         self._missing = None if self._looks and not bool(missing.any()) else missing
         self._blank = self._looks and self._missing is not None and bool(missing.all())
@@ -340,7 +341,7 @@ class Posterior:
         self._rest = self._add_units() - table.hamiltonian.offset
         self._joined: JoinedRows | None = None
         if table.joined is not None:
-            self._joined = JoinedRows(table.joined, table.select(self._v, table.joined.places))
+            self._joined = JoinedRows(table.joined, joined)
             self._rest += self._joined.add_log_weights(self._logits)
 
     def _add_units(self) -> Tensor:
@@ -393,12 +394,13 @@ class Posterior:
     def hidden_means(self) -> Tensor:
         """Returns E of the hidden layers, side by side, (rows, columns)."""
         table = self._table
-        if len(table.hamiltonian.graph.hidden) == len(table.hidden):
+        hidden = table.machine.graph.hidden
+        if hidden == table.hamiltonian.graph.hidden:
             return self.probabilities @ table.states
-        of_layer = table.hamiltonian.split(self._moments.mean)
+        means = table.hamiltonian.split(self._moments.mean)
         for l, place in table.hidden_places.items():
-            of_layer[l] = self.probabilities @ table.states[:, place]
-        return torch.cat([of_layer[l] for l in table.hidden], 1)
+            means[l] = self.probabilities @ table.states[:, place]
+        return torch.cat([means[l] for l in hidden], 1)
 
     @torch.no_grad()
     def moments(self) -> Moments:
@@ -406,7 +408,7 @@ class Posterior:
 
         What is seen is its own mean, without variance.
         """
-        return Moments(*(x[:, : self._table.width] for x in self._moments))
+        return Moments(*map(self._table.sort_back, self._moments))
 
     @cached_property
     def _moments(self) -> Moments:
@@ -422,17 +424,8 @@ class Posterior:
         if self._joined is None:
             return Moments(mean, variance)
         joined = self._joined.moments(p)
-        return Moments(self._join(mean, joined.mean), self._join(variance, joined.variance))
-
-    def _join(self, of_units: Tensor, of_joined: Tensor) -> Tensor:
-        """Returns rows, (..., columns), of what was found for independent and for joined columns."""
-        table, states = self._table, [of_units] * len(self._table.hamiltonian.layers)
-        assert table.joined is not None
-        for l, place in table.places.items():
-            states[l] = of_units[..., place]
-        for l, place in table.joined.places.items():
-            states[l] = of_joined[..., place].to(of_units.dtype)
-        return table.hamiltonian.visible_states(states)
+        pairs = zip((mean, variance), joined, strict=True)
+        return Moments(*(torch.cat([x, y.to(x.dtype)], 1) for x, y in pairs))
 
     @torch.no_grad()
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
@@ -473,24 +466,23 @@ class Posterior:
         for some in torch.split(torch.arange(draws, device="cpu"), max(1, _DRAWN_ROWS // len(total))):
             noise = _random.uniform((len(total), len(some)), generator, torch.float64)
             chosen = torch.searchsorted(cumulative, noise * total, right=True).t()
-            parts.append(self._draw_columns(chosen, generator)[..., : self._table.width])
+            parts.append(self._table.sort_back(self._draw_columns(chosen, generator)))
         return torch.cat(parts)
 
     def _draw_columns(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         """Draws what rows lack beside hidden states, (draws, rows) int64: (draws, rows, columns)."""
-        table, hamiltonian, states = self._table, self._table.hamiltonian, dict[int, Tensor]()
-        for l in hamiltonian.graph.visible:
-            if l in table.places:
-                place = table.places[l]
-                x = states[l] = self._x[:, place].expand(*chosen.shape, -1)
-                lacking = None if self._missing is None else self._missing[:, place]
-                if lacking is not None and not (self._looks and not bool(lacking.any())):
-                    drawn = hamiltonian.sample(l, table.field[:, place][chosen.flatten()], generator)
-                    states[l] = torch.where(lacking, drawn.view(x.shape), x)
-            elif l not in states and self._joined is not None and table.joined is not None:
-                together = self._joined.draw(chosen, generator).to(self._x.dtype)
-                states |= {l: together[..., place] for l, place in table.joined.places.items()}
-        return torch.cat([states[l] for l in hamiltonian.graph.visible], -1)
+        table, parts = self._table, []
+        for l, place in table.places.items():
+            x = self._x[:, place].expand(*chosen.shape, -1)
+            lacking = None if self._missing is None else self._missing[:, place]
+            if lacking is not None and not (self._looks and not bool(lacking.any())):
+                field = table.field[:, place][chosen.flatten()]
+                drawn = table.hamiltonian.sample(l, field, generator)
+                x = torch.where(lacking, drawn.view(x.shape), x)
+            parts.append(x)
+        if self._joined is not None:
+            parts.append(self._joined.draw(chosen, generator).to(self._x.dtype))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     @torch.no_grad()
     def add_statistics(self, into: Statistics, weight: float | Tensor) -> None:
