@@ -159,10 +159,8 @@ def _count_free(hamiltonian: Hamiltonian, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def unit_updates_by_row(hamiltonian: Hamiltonian, v: Tensor | None = None) -> Tensor:
     """Returns the unit updates of each row, (rows,) on the CPU, whose sum is ``unit_updates``."""
-    log2_sizes = log2_states(hamiltonian, v)
-    return sum(layer.width for layer in hamiltonian.layers) * torch.where(
-        log2_sizes > 0, log2_sizes.exp2(), 0.0
-    )
+    log2_sizes, columns = log2_states(hamiltonian, v), sum(layer.width for layer in hamiltonian.layers)
+    return columns * torch.where(log2_sizes > 0, log2_sizes.exp2(), 0.0)
 
 
 def unit_updates(hamiltonian: Hamiltonian, v: Tensor | None = None) -> float:
@@ -294,7 +292,7 @@ def expect(
         ValueError: as ``log_weights``.
     """
     for rows, x, sums in _sums(hamiltonian, v, complete, grid):
-        row_weights = weight[rows] if isinstance(weight, Tensor) and weight.dim() else weight
+        row_weights = weight[rows] if isinstance(weight, Tensor) else weight
         if isinstance(sums, HiddenStates):
             sums.expect(into, row_weights, x)
         else:
@@ -312,27 +310,26 @@ def has_posterior(hamiltonian: Hamiltonian, v: Tensor | None = None) -> bool:
         return True
     if v is None:
         return _order_of(hamiltonian, 1, WHOLE_LIMIT) is not None
-    patterns = torch.unique(v.isnan(), dim=0)
+    patterns = find_patterns(v.isnan())[0]
     free = float(_count_free(hamiltonian, v.new_zeros(()).masked_fill(patterns, torch.nan))[1].sum())
-    if not affordable(_PASSES * STEP_UPDATES * free):  # a bound, before any order is searched
-        return False
-    cost = 0.0
-    for alike, first, order in _orders_by_pattern(hamiltonian, v):
-        number = 1 if first.held is None else len(alike)
-        cost += inf if order is None else _PASSES * order.unit_updates(number)
-        if not affordable(cost):
-            return False
-    return True
+    cost = _PASSES * STEP_UPDATES * free  # a bound, before any order is searched
+    if affordable(cost):
+        cost = 0.0
+        for _, rows, order in _orders_by_pattern(hamiltonian, v):
+            cost += inf if order is None else _PASSES * order.unit_updates(rows)
+            if not affordable(cost):
+                break
+    return affordable(cost)
 
 
 def _orders_by_pattern(
     hamiltonian: Hamiltonian, v: Tensor
-) -> Iterator[tuple[Tensor, Hamiltonian, EliminationOrder | None]]:
-    """Yields rows that lack the same, the machine with what the first of them shows, and an order."""
+) -> Iterator[tuple[Tensor, int, EliminationOrder | None]]:
+    """Yields rows that lack the same, how many tables they need, and an order for them."""
     for alike in same_rows(v.isnan()):
         clamped = hamiltonian.clamp(v[alike[:1]], 1)
         rows = 1 if clamped.held is None else len(alike)  # one table serves all that show nothing
-        yield alike, clamped, _order_of(clamped, rows, EXPLICIT_LIMIT)
+        yield alike, rows, _order_of(clamped, rows, EXPLICIT_LIMIT)
 
 
 @torch.no_grad()
@@ -352,11 +349,11 @@ def posteriors(hamiltonian: Hamiltonian, v: Tensor) -> Iterator[tuple[Tensor, Po
         for place, posterior in HiddenStates(hamiltonian).blocks(v):
             yield every[place], posterior
         return
-    for alike, first, order in _orders_by_pattern(hamiltonian, v):
+    for alike, number, order in _orders_by_pattern(hamiltonian, v):
         if order is None:
             HiddenStates(hamiltonian)  # refuses the machine
             raise AssertionError("has_hidden_states and HiddenStates differ")
-        for rows in torch.split(alike, len(alike) if first.held is None else order.rows_at_once):
+        for rows in torch.split(alike, len(alike) if number == 1 else order.rows_at_once):
             yield rows, Elimination(hamiltonian.clamp(v[rows], len(rows)), len(rows), order)
 
 
