@@ -411,9 +411,9 @@ class Elimination:
         weights = self._weigh(replace(hamiltonian, thetas=tuple(thetas), J=CouplingMatrices(J), beta=1.0))
         terms = [row_weights @ weights.base]
         for l, table in weights.nodes.items():
-            p = [x for (k, _), x in zip(self.order.units, marginals.units, strict=True) if k == l]
-            units = [i for k, i in self.order.units if k == l]
-            terms.append((torch.stack(p) * row_weights * table[units]).sum())
+            units = [i for i, (k, _) in enumerate(self.order.units) if k == l]
+            p = torch.stack([marginals.units[i] for i in units])
+            terms.append((p * row_weights * table[[self.order.units[i][1] for i in units]]).sum())
         for (_, _, tables), found in zip(weights.pairs, marginals.pairs, strict=True):
             terms.append((torch.stack([p @ row_weights for p in found]) * tables).sum())
         for leaf, p in zip(weights.leaves, marginals.leaves, strict=True):

@@ -63,7 +63,7 @@ class JoinedGaussians:
         self.back: Tensor | None = None
         if roots:
             blocks = [roots.get(l, torch.eye(hamiltonian.layers[l].width)).to(linear) for l in layers]
-            self.back = torch.linalg.inv(torch.block_diag(*blocks))
+            self.back = torch.linalg.inv(torch.block_diag(*blocks))  # type: ignore[no-untyped-call]
             self.precision = self.back.t() @ self.precision @ self.back
             self.gamma = self.gamma @ self.back
         self.phi = torch.cat([linear.new_ones(len(hidden), 1), hidden.double()], 1)
@@ -155,7 +155,8 @@ class JoinedRows:
         quadratic = 0.5 * (self._gamma.transpose(1, 2) @ self._response).flatten(1) @ table.squares.t()
         into.addmm_(self._seen.to(into.dtype), table.field.t().to(into.dtype))
         into += quadratic.to(into.dtype)[self._which]
-        return -self._energy - self._width[self._which]
+        rest: Tensor = -self._energy - self._width[self._which]
+        return rest
 
     def sum(self, weights: Tensor) -> SecondMoments:
         """Sums products of the states u over rows and hidden states, with weights (rows, states)."""
