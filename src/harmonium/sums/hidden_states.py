@@ -302,23 +302,6 @@ class HiddenStates:
             total += (row_weights * posterior.log_weights).sum()
         return total
 
-    @torch.no_grad()
-    def draw(self, v: Tensor, generator: torch.Generator, draws: int = 1) -> Tensor:
-        """Draws what rows lack from its exact distribution: a hidden state first, then the columns given it.
-
-        Args:
-            v: (rows, visible_width), NaN where missing; ``nothing_seen(rows)`` for draws of whole rows.
-            generator: source of noise.
-            draws: Independent draws of every row.
-
-        Returns:
-            (draws, rows, visible_width).
-        """
-        drawn = v.new_empty(draws, *v.shape)
-        for place, posterior in self.blocks(v):
-            drawn[:, place] = posterior.draw(generator, draws)
-        return drawn
-
 
 @final
 class Posterior:
