@@ -43,13 +43,11 @@ class _Leaf(NamedTuple):
         part: the unit.
         scope: its neighbours.
         field: field beside all their states, (states of each, columns, rows).
-        table: ψ there, (states of each, rows).
     """
 
     part: Part
     scope: tuple[int, ...]
     field: Tensor
-    table: Tensor
 
 
 class _Weights(NamedTuple):
@@ -57,30 +55,15 @@ class _Weights(NamedTuple):
 
     Attributes:
         base: of what is clamped and of no unit, (rows,).
-        nodes: of units beside what is clamped, by discrete layer, each (units, n_states, rows or 1).
-        pairs: of joined discrete units by edge: indices in the order of the units below and above, and
-            (pairs, states below, states above).
-        leaves: of the other units.
+        scopes: of all tables: every discrete unit, in their order, their pairs, and the neighbours of leaves.
+        stacks: tables of these, some side by side, each (tables, states of each unit, rows or 1).
+        leaves: the units summed out by ψ.
     """
 
     base: Tensor
-    nodes: dict[int, Tensor]
-    pairs: list[tuple[list[int], list[int], Tensor]]
+    scopes: list[tuple[int, ...]]
+    stacks: list[Tensor]
     leaves: list[_Leaf]
-
-
-class _Marginals(NamedTuple):
-    """The distributions of units and pairs, in the order of ``_Weights``.
-
-    Attributes:
-        units: p of the states of every free discrete unit, each (n_states, rows).
-        pairs: p of the joint states of every joined pair, each (states below, states above, rows).
-        leaves: p of the joint states of the neighbours of every leaf, each (states of each, rows).
-    """
-
-    units: list[Tensor]
-    pairs: list[list[Tensor]]
-    leaves: list[Tensor]
 
 
 @final
@@ -109,7 +92,7 @@ class Elimination:
         self._free: dict[int, list[int]] = {}
         for l, i in (*order.units, *order.leaves):
             self._free.setdefault(l, []).append(i)
-        self._values = {l: self._layers[l].values().double() for l in {l for l, _ in order.units}}
+        self._values = {l: self._layers[l].values().double() for l in sorted({l for l, _ in order.units})}
 
     # The factors
     # ------------------------------------------------------------------------------------------------------
@@ -118,13 +101,13 @@ class Elimination:
         """Returns the tables whose sum is -E, with leaves summed out by ψ, of a machine in float64."""
         rows = slice(None) if self._is_shown else slice(1)  # one serves all that show nothing
         fields = [hamiltonian.field(l, self._shown)[rows] for l in range(len(self._layers))]
-        nodes = {}
+        scopes, stacks = [(place,) for place in range(len(self.order.units))], []
         for l, values in self._values.items():
             layer = self._layers[l]
             alone = layer.unit_log_weights(values.repeat(1, layer.n_units), hamiltonian.thetas[l])
             beside = torch.einsum("ruc,qc->uqr", layer.by_unit(fields[l]), values)
-            nodes[l] = alone.t().unsqueeze(2) + beside
-        pairs: list[tuple[list[int], list[int], Tensor]] = []
+            nodes = alone.t().unsqueeze(2) + beside
+            stacks.append(nodes[[i for k, i in self.order.units if k == l]])
         beside_leaf: dict[tuple[int, int], dict[int, Tensor]] = {leaf: {} for leaf in self.order.leaves}
         for edge, below, above, places in list_pairs(hamiltonian.graph, self._layers, self._free):
             l, m = hamiltonian.graph.edges[edge]
@@ -136,41 +119,40 @@ class Elimination:
             J = hamiltonian.beta_times(J)
             ends = [(l, i) for i in below.tolist()], [(m, i) for i in above.tolist()]
             if l in self._values and m in self._values:
-                first, second = ([self._place[unit] for unit in units] for units in ends)
-                pairs.append((first, second, self._values[l] @ J @ self._values[m].t()))
+                stacks.append((self._values[l] @ J @ self._values[m].t()).unsqueeze(-1))
+                pairs = zip(*ends, strict=True)
+                scopes += [(self._place[one], self._place[other]) for one, other in pairs]
                 continue
             for one, other, block in zip(*ends, J, strict=True):
                 leaf, unit, block = (other, one, block) if other in beside_leaf else (one, other, block.t())
                 beside_leaf[leaf][self._place[unit]] = self._values[unit[0]] @ block
-        leaves = [self._weigh_leaf(hamiltonian, unit, fields, beside) for unit, beside in beside_leaf.items()]
+        leaves = [self._find_leaf(unit, fields, beside) for unit, beside in beside_leaf.items()]
+        for leaf in leaves:
+            kind, theta = hamiltonian.units(leaf.part)
+            psi = kind.log_partition(leaf.field.movedim(-2, -1), theta=theta)
+            stacks.append(psi.squeeze(-1).unsqueeze(0))
+            scopes.append(leaf.scope)
         base = hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown)) - hamiltonian.offset
         for l, layer in enumerate(self._layers):
             weights = layer.unit_log_weights(self._shown[l], hamiltonian.thetas[l])
             weights = weights.index_fill(1, torch.tensor(self._free.get(l, []), dtype=torch.int64), 0.0)
             base = base + weights.sum(-1)
-        base = base + sum(leaf.table for leaf in leaves if not leaf.scope)
-        return _Weights(base, nodes, pairs, leaves)
+        return _Weights(base, scopes, stacks, leaves)
 
-    def _weigh_leaf(
-        self,
-        hamiltonian: Hamiltonian,
-        unit: tuple[int, int],
-        fields: Sequence[Tensor],
-        beside: Mapping[int, Tensor],
+    def _find_leaf(
+        self, unit: tuple[int, int], fields: Sequence[Tensor], beside: Mapping[int, Tensor]
     ) -> _Leaf:
         """Returns a leaf, by what the states of each neighbour add to its field, (states, columns)."""
         l, i = unit
         layer = self._layers[l]
-        columns = torch.arange(layer.width, device=hamiltonian.device).view(layer.n_units, -1)[i]
+        columns = torch.arange(layer.width, device=self.hamiltonian.device).view(layer.n_units, -1)[i]
         scope = tuple(sorted(beside, key=self._rank.__getitem__))
         field = fields[l][:, columns].t()
         for k, j in enumerate(scope):
             field = field + beside[j].view(
                 [-1 if k == n else 1 for n in range(len(scope))] + [len(columns), 1]
             )
-        part = Part(l, columns, layer.part([i]))
-        kind, theta = hamiltonian.units(part)
-        return _Leaf(part, scope, field, kind.log_partition(field.movedim(-2, -1), theta=theta).squeeze(-1))
+        return _Leaf(Part(l, columns, layer.part([i])), scope, field)
 
     @cached_property
     def _weights(self) -> _Weights:
@@ -179,15 +161,13 @@ class Elimination:
     @cached_property
     def _factors(self) -> list[list[_Factor]]:
         """The tables that each unit is the first of the scope of."""
-        factors = [[_Factor((place,), self._weights.nodes[l][i])] for (l, i), place in self._place.items()]
-        for below, above, tables in self._weights.pairs:
-            for a, b, table in zip(below, above, tables, strict=True):
-                first, second = (a, b) if self._rank[a] < self._rank[b] else (b, a)
-                oriented = (table if first == a else table.t()).unsqueeze(-1)
-                factors[first].append(_Factor((first, second), oriented))
-        for leaf in self._weights.leaves:
-            if leaf.scope:
-                factors[leaf.scope[0]].append(_Factor(leaf.scope, leaf.table))
+        factors: list[list[_Factor]] = [[] for _ in self.order.units]
+        tables = chain.from_iterable(self._weights.stacks)
+        for scope, table in zip(self._weights.scopes, tables, strict=True):
+            if len(scope) == 2 and self._rank[scope[0]] > self._rank[scope[1]]:
+                scope, table = scope[::-1], table.transpose(0, 1)
+            if scope:
+                factors[scope[0]].append(_Factor(scope, table))
         return factors
 
     # The sums
@@ -222,10 +202,9 @@ class Elimination:
         """Returns ln Σ exp(-E) over all that each row does not show, (rows,) float64."""
         messages: dict[int, Tensor] = {}
         self._sweep(range(len(self.order.order)), messages, keep=False)
-        total = self._weights.base.clone()
-        for message in messages.values():
-            total += message
-        return total
+        pairs = zip(reversed(self._weights.leaves), reversed(self._weights.stacks), strict=False)
+        alone = [stack[0] for leaf, stack in pairs if not leaf.scope]  # of leaves that nothing joins
+        return sum([*alone, *messages.values()], self._weights.base)
 
     def _list_segments(self) -> list[range]:
         """Returns steps whose messages are kept together."""
@@ -254,21 +233,13 @@ class Elimination:
             known.clear()
 
     @cached_property
-    def _marginals(self) -> _Marginals:
-        """The distributions of units, and of pairs that are joined, given what each row shows."""
-        weights = self._weights
-        units: list[Tensor] = [torch.empty(0)] * len(self.order.units)
-        pairs = [[torch.empty(0)] * len(below) for below, _, _ in weights.pairs]
-        leaves: list[Tensor] = [weights.base.new_ones(self.rows)] * len(weights.leaves)
-        wanted: list[list[tuple[list[Tensor], int, tuple[int, ...]]]] = [
-            [(units, i, (i,))] for i in range(len(units))
-        ]
-        for (below, above, _), found in zip(weights.pairs, pairs, strict=True):
-            for k, pair in enumerate(zip(below, above, strict=True)):
-                wanted[min(pair, key=self._rank.__getitem__)].append((found, k, pair))
-        for k, leaf in enumerate(weights.leaves):
-            if leaf.scope:
-                wanted[leaf.scope[0]].append((leaves, k, leaf.scope))
+    def _marginals(self) -> list[Tensor]:
+        """p of the units of every table given what rows show, each (states of each, rows)."""
+        found = [self._weights.base.new_ones(self.rows)] * len(self._weights.scopes)
+        wanted: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in self.order.units]
+        for k, scope in enumerate(self._weights.scopes):
+            if scope:
+                wanted[min(scope, key=self._rank.__getitem__)].append((k, scope))
         beliefs: dict[int, Tensor] = {}
         for i, messages in self._backwards():
             clique = (i, *self.order.scopes[i])
@@ -277,20 +248,20 @@ class Elimination:
                 belief *= beliefs.pop(i)
             for child in self._children[i]:
                 beliefs[child] = _marginal(belief, clique, self.order.scopes[child])
-            for found, k, scope in wanted[i]:
+            for k, scope in wanted[i]:
                 marginal = _marginal(belief, clique, scope)
                 found[k] = marginal.expand(*marginal.shape[:-1], self.rows)
-        return _Marginals(units, pairs, leaves)
+        return found
 
     @cached_property
     def _moments(self) -> list[Moments]:
         """Mean and variance of every layer, each (rows, width_l); what is shown is its own mean."""
         means = [x.clone() for x in self._shown]
         squares = [x.square() for x in self._shown]
-        for (l, i), p in zip(self.order.units, self._marginals.units, strict=True):
+        for (l, i), p in zip(self.order.units, self._marginals, strict=False):
             self._layers[l].by_unit(means[l])[:, i] = p.t() @ self._values[l]
             self._layers[l].by_unit(squares[l])[:, i] = p.t() @ self._values[l].square()
-        for leaf, p in zip(self._weights.leaves, self._marginals.leaves, strict=True):
+        for leaf, p in zip(reversed(self._weights.leaves), reversed(self._marginals), strict=False):
             (l, columns, _), (kind, theta) = leaf.part, self._double.units(leaf.part)
             mean, variance = kind.moments(leaf.field.movedim(-2, -1), theta=theta)
             for total, x in ((means, mean), (squares, variance + mean.square())):
@@ -314,7 +285,7 @@ class Elimination:
     def unit_probabilities(self, layer: int, unit: int) -> Tensor:
         """Returns p of every state of a discrete unit, (rows, n_states)."""
         if (layer, unit) in self._place:
-            return self._marginals.units[self._place[layer, unit]].t()
+            return self._marginals[self._place[layer, unit]].t()
         kind = self._layers[layer]
         shown = kind.by_unit(self._shown[layer])[:, unit].unsqueeze(1)
         return (shown == kind.values().double()).all(-1).double()
@@ -386,40 +357,29 @@ class Elimination:
 
         Of two layers the products of units that an edge joins, or of which rows show one, are added.
         """
-        marginals, graph, dtype = self._marginals, self.hamiltonian.graph, self.hamiltonian.dtype
-        row_weights = torch.as_tensor(weight, dtype=torch.float64, device=self.hamiltonian.device)
-        with torch.enable_grad():
-            thetas, J, mean = self._mean_weight(marginals, row_weights.expand(self.rows))
-        found = iter(torch.autograd.grad(mean, [*chain(*thetas), *J], materialize_grads=True))
-        sums = [[next(found).to(dtype) for _ in theta] for theta in thetas]
-        products = [next(found).to(dtype) for _ in J]
-        for edge, (l, m) in enumerate(graph.edges):
-            if l == m and graph.patterns[edge] is None:  # both halves of a symmetric matrix
-                products[edge] = (products[edge] + products[edge].t()) / 2
-        into.add_sums(sums, products)
-
-    def _mean_weight(
-        self, marginals: _Marginals, row_weights: Tensor
-    ) -> tuple[list[tuple[Tensor, ...]], list[Tensor], Tensor]:
-        """Returns new leaves θ and βJ of autograd, and Σ_rows weight · E[-E] in them for given distributions.
-
-        E[S] is its derivative, as S = ∂(-E)/∂(θ, βJ): no statistic of any kind of unit is written out here.
-        """
-        hamiltonian = self._double
+        # E[S] is the derivative of E[-E] in θ and βJ with p held as it is, so that no statistic of any kind
+        # of unit is written out here. Tables that all rows share want the sum of p over rows alone.
+        hamiltonian, dtype = self._double, self.hamiltonian.dtype
+        row_weights = torch.as_tensor(weight, dtype=torch.float64, device=hamiltonian.device).expand(
+            self.rows
+        )
         thetas = [tuple(p.detach().requires_grad_() for p in theta) for theta in hamiltonian.thetas]
         J = [hamiltonian.beta_times(x.detach()).requires_grad_() for x in hamiltonian.J]
-        weights = self._weigh(replace(hamiltonian, thetas=tuple(thetas), J=CouplingMatrices(J), beta=1.0))
-        terms = [row_weights @ weights.base]
-        for l, table in weights.nodes.items():
-            units = [i for i, (k, _) in enumerate(self.order.units) if k == l]
-            p = torch.stack([marginals.units[i] for i in units])
-            terms.append((p * row_weights * table[[self.order.units[i][1] for i in units]]).sum())
-        for (_, _, tables), found in zip(weights.pairs, marginals.pairs, strict=True):
-            terms.append((torch.stack([p @ row_weights for p in found]) * tables).sum())
-        for leaf, p in zip(weights.leaves, marginals.leaves, strict=True):
-            if leaf.scope:
-                terms.append((p * row_weights * leaf.table).sum())
-        return thetas, J, torch.stack(terms).sum()
+        with torch.enable_grad():
+            machine = replace(hamiltonian, thetas=tuple(thetas), J=CouplingMatrices(J), beta=1.0)
+            base, _, stacks, _ = self._weigh(machine)
+        left, weights = iter(self._marginals), [row_weights]
+        for stack in stacks:
+            p = torch.stack([next(left) for _ in stack])
+            weights.append((p @ row_weights).unsqueeze(-1) if stack.shape[-1] == 1 else p * row_weights)
+        parameters = [*chain(*thetas), *J]
+        rest = iter(torch.autograd.grad([base, *stacks], parameters, weights, materialize_grads=True))
+        sums = [[next(rest).to(dtype) for _ in theta] for theta in thetas]
+        products = [next(rest).to(dtype) for _ in J]
+        for edge, (l, m) in enumerate(hamiltonian.graph.edges):
+            if l == m and hamiltonian.graph.patterns[edge] is None:  # both halves of a symmetric matrix
+                products[edge] = (products[edge] + products[edge].t()) / 2
+        into.add_sums(sums, products)
 
 
 def _align(factor: _Factor, clique: tuple[int, ...]) -> Tensor:
