@@ -92,6 +92,7 @@ class Elimination:
         self._free: dict[int, list[int]] = {}
         for l, i in (*order.units, *order.leaves):
             self._free.setdefault(l, []).append(i)
+        self._pairs = list(list_pairs(hamiltonian.graph, self._layers, self._free))
         self._values = {l: self._layers[l].values().double() for l in sorted({l for l, _ in order.units})}
 
     # The factors
@@ -99,8 +100,10 @@ class Elimination:
 
     def _weigh(self, hamiltonian: Hamiltonian) -> _Weights:
         """Returns the tables whose sum is -E, with leaves summed out by ψ, of a machine in float64."""
-        rows = slice(None) if self._is_shown else slice(1)  # one serves all that show nothing
-        fields = [hamiltonian.field(l, self._shown)[rows] for l in range(len(self._layers))]
+        fields, base = [x[:1] for x in self._shown], self._shown[0].new_zeros(self.rows) - hamiltonian.offset
+        if self._is_shown:  # elsewhere fields of 0 serve all rows
+            fields = [hamiltonian.field(l, self._shown) for l in range(len(self._layers))]
+            base = base + hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown))
         scopes, stacks = [(place,) for place in range(len(self.order.units))], []
         for l, values in self._values.items():
             layer = self._layers[l]
@@ -109,7 +112,7 @@ class Elimination:
             nodes = alone.t().unsqueeze(2) + beside
             stacks.append(nodes[[i for k, i in self.order.units if k == l]])
         beside_leaf: dict[tuple[int, int], dict[int, Tensor]] = {leaf: {} for leaf in self.order.leaves}
-        for edge, below, above, places in list_pairs(hamiltonian.graph, self._layers, self._free):
+        for edge, below, above, places in self._pairs:
             l, m = hamiltonian.graph.edges[edge]
             p, q = (self._layers[k].columns_per_unit for k in (l, m))
             if places is None:
@@ -132,7 +135,6 @@ class Elimination:
             psi = kind.log_partition(leaf.field.movedim(-2, -1), theta=theta)
             stacks.append(psi.squeeze(-1).unsqueeze(0))
             scopes.append(leaf.scope)
-        base = hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown)) - hamiltonian.offset
         for l, layer in enumerate(self._layers):
             weights = layer.unit_log_weights(self._shown[l], hamiltonian.thetas[l])
             weights = weights.index_fill(1, torch.tensor(self._free.get(l, []), dtype=torch.int64), 0.0)
