@@ -104,7 +104,8 @@ class Elimination:
         if self._is_shown:  # elsewhere fields of 0 serve all rows
             fields = [hamiltonian.field(l, self._shown) for l in range(len(self._layers))]
             base = base + hamiltonian.beta_times(hamiltonian.coupling_energy(self._shown))
-        scopes, stacks = [(place,) for place in range(len(self.order.units))], []
+        scopes: list[tuple[int, ...]] = [(place,) for place in range(len(self.order.units))]
+        stacks = list[Tensor]()
         for l, values in self._values.items():
             layer = self._layers[l]
             alone = layer.unit_log_weights(values.repeat(1, layer.n_units), hamiltonian.thetas[l])
@@ -127,8 +128,10 @@ class Elimination:
                 scopes += [(self._place[one], self._place[other]) for one, other in pairs]
                 continue
             for one, other, block in zip(*ends, J, strict=True):
-                leaf, unit, block = (other, one, block) if other in beside_leaf else (one, other, block.t())
-                beside_leaf[leaf][self._place[unit]] = self._values[unit[0]] @ block
+                if other in beside_leaf:
+                    beside_leaf[other][self._place[one]] = self._values[l] @ block
+                else:
+                    beside_leaf[one][self._place[other]] = self._values[m] @ block.t()
         leaves = [self._find_leaf(unit, fields, beside) for unit, beside in beside_leaf.items()]
         for leaf in leaves:
             kind, theta = hamiltonian.units(leaf.part)
@@ -137,8 +140,8 @@ class Elimination:
             scopes.append(leaf.scope)
         for l, layer in enumerate(self._layers):
             weights = layer.unit_log_weights(self._shown[l], hamiltonian.thetas[l])
-            weights = weights.index_fill(1, torch.tensor(self._free.get(l, []), dtype=torch.int64), 0.0)
-            base = base + weights.sum(-1)
+            free = torch.tensor(self._free.get(l, []), dtype=torch.int64, device=base.device)
+            base = base + weights.index_fill(1, free, 0.0).sum(-1)
         return _Weights(base, scopes, stacks, leaves)
 
     def _find_leaf(
