@@ -240,13 +240,14 @@ class HiddenStates:
 
     def blocks(self, v: Tensor) -> Iterator[tuple[slice, Posterior]]:
         """Yields the posterior of some rows at a time, with their place; see ``BLOCK_BYTES``."""
+        v = self._sort(v)
         row_bytes = 4 * self.hamiltonian.dtype.itemsize * (len(self.states) + self.field.shape[1])
         if self.joined is not None:
-            row_bytes += self.joined.row_bytes(self._sort(v)[:, self.field.shape[1] :].isnan())
+            row_bytes += self.joined.row_bytes(v[:, self.field.shape[1] :].isnan())
         size = max(1, BLOCK_BYTES // row_bytes)
         for start in range(0, len(v), size):
             place = slice(start, min(start + size, len(v)))
-            yield place, self.posterior(v[place])
+            yield place, Posterior(self, v[place])
 
     @torch.no_grad()
     def log_weights(self, v: Tensor) -> Tensor:
